@@ -1,0 +1,158 @@
+# A fresh machine needs Python 3.10 or later, g++ and make. Everything else goes to $(VENV).
+#
+#   make demo     build, train a small network on the device and on native CPU, compare (demo-output/)
+#   make test     build, C++ tests, Python tests
+#   make build    only that
+#   make lint     formatting, types, spelling; builds nothing
+#   make bench    what the device costs against native CPU
+#   make clean    remove what was built; make distclean: the virtual environment too
+#
+# Variables: DEVICE, TORCH_VERSION, PYTHON, VENV, JOBS, and TORCH_INDEX, a package index to take torch from: PyTorch's
+# own for CPU has a much smaller torch than the default one.
+
+PYTHON ?= python3
+TORCH_VERSION ?= 2.13.0
+TORCH_INDEX ?=
+VENV ?= .venv
+DEVICE ?= xcpu
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+BUILD := build/make
+
+export PYTHON
+export CMAKE_BUILD_PARALLEL_LEVEL ?= $(JOBS)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_ROOT_USER_ACTION := ignore
+
+PY := $(VENV)/bin/python
+export PATH := $(abspath $(VENV))/bin:$(PATH)
+PIP := $(PY) -m pip --quiet install --constraint $(VENV)/constraints.txt
+STAMPS := $(VENV)/.stamps
+CXX_FILES = $(shell find include csrc backends torch_backend/csrc test benchmarks -name golden -prune -o \
+	\( -name '*.h' -o -name '*.c' -o -name '*.cpp' \) -print)
+CMAKE_FILES = $(shell find . -path ./build -prune -o -path './.*' -prune -o \
+	\( -name CMakeLists.txt -o -name '*.cmake' \) -print)
+# What a build depends on. Python modules are used where they lie.
+SOURCES := CMakeLists.txt pyproject.toml $(shell find include csrc backends torch_backend/csrc codegen cmake -type f \
+	-not -path '*/__pycache__/*' -not -name '*.md')
+TEST_SOURCES := $(shell find test/cpp -type f)
+
+.DELETE_ON_ERROR:
+.PHONY: help demo build test test-cpp test-python lint lint-ruff lint-format lint-mypy lint-clang-format lint-cmake \
+	lint-codespell bench clean distclean
+
+help:
+	@sed -n '3,8s/^#   //p' Makefile
+
+# ---- environment ----
+
+# The stamp names the version: another TORCH_VERSION is installed into the same environment, and all is rebuilt.
+TORCH := $(STAMPS)/torch-$(TORCH_VERSION)
+
+$(TORCH):
+	@.ci/need python venv
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@mkdir -p $(STAMPS) && rm -f $(STAMPS)/torch-*
+	@echo "torch==$(TORCH_VERSION)" > $(VENV)/constraints.txt
+	@echo "Installing torch $(TORCH_VERSION) into $(VENV)"
+	@$(PIP) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch==$(TORCH_VERSION)
+	@touch $@
+
+$(STAMPS)/for-%: pyproject.toml .ci/requirements.py $(TORCH)
+	@echo "Installing what is needed for: $*"
+	@$(PY) .ci/requirements.py $* > $(VENV)/requirements-$*.txt
+	@$(PIP) --requirement $(VENV)/requirements-$*.txt
+	@touch $@
+
+# The build's tools: CMake only where the system has none that is new enough.
+$(STAMPS)/tools: $(STAMPS)/for-build
+	@.ci/need compiler headers
+	@cmake --version 2>/dev/null | $(PY) -c 'import re, sys; \
+	version = re.search(r"(\d+)\.(\d+)", sys.stdin.read()); \
+	sys.exit(not version or tuple(map(int, version.groups())) < (3, 24))' || $(PIP) 'cmake>=3.24'
+	@$(PIP) ninja
+	@touch $@
+
+# ---- build ----
+
+INSTALL = $(PIP) --no-build-isolation --no-deps --config-settings=build-dir=$(BUILD)
+
+build: $(STAMPS)/built
+
+$(STAMPS)/built: $(SOURCES) $(STAMPS)/tools
+	@echo "Building torch_backend for torch $(TORCH_VERSION): minutes the first time, then what changed"
+	@$(INSTALL) --editable .
+	@touch $@
+
+$(STAMPS)/built-tests: $(SOURCES) $(TEST_SOURCES) $(STAMPS)/tools
+	@.ci/need googletest
+	@echo "Building torch_backend and its C++ tests for torch $(TORCH_VERSION): minutes the first time"
+	@$(INSTALL) --config-settings=cmake.define.TB_BUILD_TESTS=ON --editable .
+	@touch $@ $(STAMPS)/built
+
+# ---- use ----
+
+demo: $(STAMPS)/built $(STAMPS)/for-demo
+	@$(PY) examples/digits/train.py --device $(DEVICE)
+
+bench: $(STAMPS)/built
+	@TORCH_BACKEND=$(DEVICE) $(PY) -m benchmarks
+
+# ---- tests ----
+
+# Both run, whatever the first one says; pytest's last line comes last.
+test: $(STAMPS)/built-tests $(STAMPS)/for-test
+	@failed=0; \
+	$(MAKE) --no-print-directory test-cpp || failed=1; \
+	$(MAKE) --no-print-directory test-python || failed=1; \
+	exit $$failed
+
+test-cpp: $(STAMPS)/built-tests
+	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error --parallel $(JOBS)
+
+# The smallest device first: what the core does by default has to work without anything that xcpu offers.
+PYTEST = $(PY) -m pytest -q --numprocesses $(JOBS)
+FAKE_TESTS := $(patsubst %,test/python/test_%.py,accelerator amp copy device fallback_api memory operators random \
+	random_ops tensor training)
+
+# Without the first line, a device that cannot be activated would only skip the tests that need one.
+test-python: $(STAMPS)/built $(STAMPS)/for-test
+	@TORCH_BACKEND=$(DEVICE) $(PY) -m torch_backend info > /dev/null
+	@failed=0; \
+	echo "Python tests on fake"; TORCH_BACKEND=fake TORCH_BACKEND_FAKE_DEVICES=2 $(PYTEST) $(FAKE_TESTS) || failed=1; \
+	echo "Python tests on $(DEVICE)"; TORCH_BACKEND=$(DEVICE) $(PYTEST) || failed=1; \
+	exit $$failed
+
+# ---- lint ----
+
+LINTS := lint-ruff lint-format lint-mypy lint-clang-format lint-cmake lint-codespell
+
+lint: $(STAMPS)/for-lint $(STAMPS)/for-build
+	@$(MAKE) --no-print-directory --keep-going $(LINTS) && echo "No findings."
+
+lint-ruff: | $(STAMPS)/for-lint
+	@$(VENV)/bin/ruff check --quiet .
+
+lint-format: | $(STAMPS)/for-lint
+	@$(VENV)/bin/ruff format --check --quiet .
+
+lint-mypy: | $(STAMPS)/for-lint $(STAMPS)/for-build
+	@$(VENV)/bin/mypy --no-error-summary
+
+lint-clang-format: | $(STAMPS)/for-lint
+	@$(VENV)/bin/clang-format --dry-run -Werror $(CXX_FILES)
+
+lint-cmake: | $(STAMPS)/for-lint
+	@$(VENV)/bin/cmake-format --check $(CMAKE_FILES)
+	@$(VENV)/bin/cmake-lint --suppress-decorations $(CMAKE_FILES)
+
+lint-codespell: | $(STAMPS)/for-lint
+	@$(VENV)/bin/codespell
+
+# ---- clean ----
+
+clean:
+	rm -rf build dist demo-output .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -f $(STAMPS)/built $(STAMPS)/built-tests
+
+distclean: clean
+	rm -rf $(VENV)

@@ -1,0 +1,170 @@
+#include "allocation.h"
+
+#include <array>
+#include <map>
+#include <mutex>
+
+#include "options.h"
+#include "region.h"
+
+namespace xcpu {
+namespace {
+
+struct entry {
+  allocation info;
+  uint32_t readers = 0, writers = 0; // protected mode: open accesses
+};
+
+struct registry {
+  std::mutex mutex;                   // guards all below; not held while memory is taken from or given to the system
+  std::map<uintptr_t, entry> entries; // by base address
+  std::array<uint64_t, 64> used_bytes{};
+};
+
+// Never destroyed: worker threads may outlast static destruction.
+registry& live() {
+  static registry& r = *new registry;
+  return r;
+}
+
+unsigned long long number(uint64_t value) {
+  return value;
+}
+
+bool has_own_pages(uint32_t kind) {
+  return settings().protect && kind == TB_MEMORY_DEVICE;
+}
+
+// The limit holds for device memory; host memory is the machine's.
+result reserve(int32_t device, uint32_t kind, uint64_t size_bytes) {
+  if (kind != TB_MEMORY_DEVICE) return {};
+  registry& r = live();
+  const uint64_t limit = settings().memory_bytes;
+  const std::lock_guard<std::mutex> lock(r.mutex);
+  uint64_t& used = r.used_bytes[device];
+  if (size_bytes > limit - used)
+    return failure(TB_STATUS_OUT_OF_MEMORY,
+                   "xcpu:%d: asked for %llu bytes, %llu of %llu bytes are in use (xcpu.memory)", device,
+                   number(size_bytes), number(used), number(limit));
+  used += size_bytes;
+  return {};
+}
+
+void unreserve(int32_t device, uint32_t kind, uint64_t size_bytes) {
+  if (kind != TB_MEMORY_DEVICE) return;
+  registry& r = live();
+  const std::lock_guard<std::mutex> lock(r.mutex);
+  r.used_bytes[device] -= size_bytes;
+}
+
+// The entry `ptr` points into, or null. With the registry's mutex held.
+entry* find(registry& r, const void* ptr) {
+  const auto address = reinterpret_cast<uintptr_t>(ptr);
+  auto next = r.entries.upper_bound(address);
+  if (next == r.entries.begin()) return nullptr;
+  entry& candidate = std::prev(next)->second;
+  return address - std::prev(next)->first < candidate.info.size_bytes ? &candidate : nullptr;
+}
+
+// Takes the entry out if `a` describes it exactly and nobody uses it.
+result forget(const allocation& a) {
+  registry& r = live();
+  const std::lock_guard<std::mutex> lock(r.mutex);
+  const auto found = r.entries.find(reinterpret_cast<uintptr_t>(a.base));
+  if (found == r.entries.end())
+    return failure(TB_STATUS_INVALID_ARGUMENT, "memory_free: %p is not the base of a live allocation", a.base);
+  const entry& e = found->second;
+  if (e.info.device != a.device || e.info.kind != a.kind || e.info.size_bytes != a.size_bytes)
+    return failure(TB_STATUS_INVALID_ARGUMENT,
+                   "memory_free: %p was allocated on device %d as kind %u with %llu bytes, not on device %d as kind %u "
+                   "with %llu bytes",
+                   a.base, e.info.device, e.info.kind, number(e.info.size_bytes), a.device, a.kind,
+                   number(a.size_bytes));
+  if (e.readers + e.writers > 0)
+    return failure(TB_STATUS_INVALID_ARGUMENT, "memory_free: %p is still mapped or in use by a copy", a.base);
+  r.entries.erase(found);
+  return {};
+}
+
+void apply_protection(const entry& e) {
+  region_protect(e.info.base, e.info.size_bytes, e.readers > 0, e.writers > 0);
+}
+
+// The entry that holds all of the range, or null. With the registry's mutex held.
+entry* find_range(registry& r, int32_t device, const void* ptr, uint64_t size_bytes) {
+  entry* e = find(r, ptr);
+  if (!e || e->info.device != device || e->info.kind != TB_MEMORY_DEVICE) return nullptr;
+  const uint64_t offset = reinterpret_cast<uintptr_t>(ptr) - reinterpret_cast<uintptr_t>(e->info.base);
+  return size_bytes <= e->info.size_bytes - offset ? e : nullptr;
+}
+
+result not_a_range(int32_t device, const void* ptr, uint64_t size_bytes) {
+  return failure(TB_STATUS_INVALID_ARGUMENT, "%llu bytes at %p do not lie in one allocation of device %d",
+                 number(size_bytes), ptr, device);
+}
+
+} // namespace
+
+result allocation_create(int32_t device, uint32_t kind, uint64_t size_bytes, void** out_ptr) {
+  result r = reserve(device, kind, size_bytes);
+  if (!r.ok()) return r;
+  void* ptr = region_allocate(size_bytes, has_own_pages(kind));
+  if (!ptr) {
+    unreserve(device, kind, size_bytes);
+    return failure(TB_STATUS_OUT_OF_MEMORY, "xcpu:%d: the system has no %llu bytes", device, number(size_bytes));
+  }
+  registry& all = live();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  all.entries.emplace(reinterpret_cast<uintptr_t>(ptr), entry{{ptr, size_bytes, kind, device}});
+  *out_ptr = ptr;
+  return {};
+}
+
+result allocation_destroy(const allocation& a) {
+  result r = forget(a);
+  if (!r.ok()) return r;
+  region_free(a.base, a.size_bytes, has_own_pages(a.kind));
+  unreserve(a.device, a.kind, a.size_bytes);
+  return {};
+}
+
+bool allocation_find(const void* ptr, allocation* out_allocation) {
+  registry& r = live();
+  const std::lock_guard<std::mutex> lock(r.mutex);
+  const entry* e = find(r, ptr);
+  if (e) *out_allocation = e->info;
+  return e != nullptr;
+}
+
+uint64_t allocated_bytes(int32_t device) {
+  registry& r = live();
+  const std::lock_guard<std::mutex> lock(r.mutex);
+  return r.used_bytes[device];
+}
+
+result access_begin(int32_t device, const void* ptr, uint64_t size_bytes, uint32_t access) {
+  registry& r = live();
+  const std::lock_guard<std::mutex> lock(r.mutex);
+  entry* e = find_range(r, device, ptr, size_bytes);
+  if (!e) return not_a_range(device, ptr, size_bytes);
+  if (access & TB_MAP_READ) ++e->readers;
+  if (access & TB_MAP_WRITE) ++e->writers;
+  apply_protection(*e);
+  return {};
+}
+
+result access_end(int32_t device, const void* ptr, uint64_t size_bytes, uint32_t access) {
+  const uint32_t read = access & TB_MAP_READ ? 1 : 0, write = access & TB_MAP_WRITE ? 1 : 0;
+  registry& r = live();
+  const std::lock_guard<std::mutex> lock(r.mutex);
+  entry* e = find_range(r, device, ptr, size_bytes);
+  if (!e) return not_a_range(device, ptr, size_bytes);
+  if (e->readers < read || e->writers < write)
+    return failure(TB_STATUS_INVALID_ARGUMENT, "memory_unmap: %p is not mapped for access %u", ptr, access);
+  e->readers -= read;
+  e->writers -= write;
+  apply_protection(*e);
+  return {};
+}
+
+} // namespace xcpu

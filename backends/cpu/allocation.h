@@ -1,0 +1,31 @@
+// Every live allocation of the plugin: who owns an address, how full a device is, and, in protected mode, who has
+// access.
+#pragma once
+
+#include <cstdint>
+
+#include "result.h"
+
+namespace xcpu {
+
+struct allocation {
+  void* base;
+  uint64_t size_bytes;
+  uint32_t kind; // TB_MEMORY_*
+  int32_t device;
+};
+
+result allocation_create(int32_t device, uint32_t kind, uint64_t size_bytes, void** out_ptr);
+result allocation_destroy(const allocation& a);
+
+// The allocation `ptr` points into; false if there is none.
+bool allocation_find(const void* ptr, allocation* out_allocation);
+
+uint64_t allocated_bytes(int32_t device);
+
+// Let the host read or write (TB_MAP_*) a range of device memory, until access_end with the same arguments.
+// Pairs nest and overlap. Only in protected mode.
+result access_begin(int32_t device, const void* ptr, uint64_t size_bytes, uint32_t access);
+result access_end(int32_t device, const void* ptr, uint64_t size_bytes, uint32_t access);
+
+} // namespace xcpu

@@ -1,0 +1,73 @@
+#include "device.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <thread>
+
+#include "options.h"
+#include "region.h"
+#include "stream.h"
+
+namespace xcpu {
+namespace {
+
+std::atomic<bool> forked{false};
+
+uint64_t capabilities() {
+  uint64_t set = TB_CAP_HOST_ACCESS | TB_CAP_PAGEABLE_ACCESS | TB_CAP_PEER;
+  if (!settings().protect) set |= TB_CAP_HOST_COHERENT;
+  if (settings().async) set |= TB_CAP_ASYNC | TB_CAP_EVENT_TIMING | TB_CAP_EVENT_RERECORD;
+  return set;
+}
+
+} // namespace
+
+result check_device(int32_t device) {
+  if (device >= 0 && device < settings().devices) return {};
+  return failure(TB_STATUS_INVALID_ARGUMENT, "there is no device %d; xcpu.devices is %d", device, settings().devices);
+}
+
+bool in_forked_child() {
+  return forked.load(std::memory_order_relaxed);
+}
+
+result device_count(int32_t* out_count) {
+  *out_count = settings().devices;
+  return {};
+}
+
+result device_properties(int32_t, tb_device_properties* out_properties) {
+  tb_device_properties properties{};
+  properties.struct_size = sizeof properties;
+  std::strcpy(properties.name, "Virtual CPU accelerator");
+  std::strcpy(properties.arch, "host");
+  properties.capabilities = capabilities();
+  properties.total_memory_bytes = settings().memory_bytes;
+  properties.allocation_alignment_bytes = kAlignment;
+  properties.capability_major = 1;
+  properties.multiprocessor_count = static_cast<int32_t>(std::max(1u, std::thread::hardware_concurrency()));
+  properties.warp_size = 1;
+  if (settings().async) {
+    properties.stream_priority_lowest = kLowestPriority;
+    properties.stream_priority_highest = kHighestPriority;
+  }
+  properties.numa_node = -1;
+  std::memcpy(out_properties, &properties, std::min<uint64_t>(out_properties->struct_size, sizeof properties));
+  return {};
+}
+
+result initialize() {
+  const int error = pthread_atfork(nullptr, nullptr, [] { forked.store(true, std::memory_order_relaxed); });
+  return error ? failure(TB_STATUS_INTERNAL, "pthread_atfork: %s", std::strerror(error)) : result();
+}
+
+result peer_can_access(int32_t, int32_t peer, int32_t* out_can_access) {
+  result r = check_device(peer);
+  if (r.ok()) *out_can_access = 1;
+  return r;
+}
+
+} // namespace xcpu

@@ -1,0 +1,31 @@
+// The user's settings, "xcpu.<key>", read once at load. README.md lists them.
+#pragma once
+
+#include <cstdint>
+
+#include "result.h"
+
+namespace xcpu {
+
+struct delay_range {
+  uint32_t low_us = 0, high_us = 0;
+};
+
+struct options {
+  int32_t devices = 2;
+  uint64_t memory_bytes = 0; // of each device; the machine's memory unless set
+  bool async = false;
+  bool protect = false;
+  delay_range delay;
+};
+
+// Settled by read_options; constant afterwards.
+const options& settings();
+
+// The keys there are, for tb_plugin.
+const char* const* option_keys();
+
+// On failure nothing is settled and the text says what is allowed.
+result read_options();
+
+} // namespace xcpu

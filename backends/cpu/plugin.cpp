@@ -1,0 +1,113 @@
+// The entry, the table, and what every call goes through on its way in and out.
+#include <exception>
+#include <new>
+
+#include "copy.h"
+#include "device.h"
+#include "event.h"
+#include "fault.h"
+#include "memory.h"
+#include "options.h"
+#include "result.h"
+#include "stream.h"
+
+namespace xcpu {
+namespace {
+
+// These name their device in more than one way and fail when the work runs: they check both themselves.
+constexpr bool enqueues(slot s) {
+  return s == slot::memory_copy || s == slot::memory_fill;
+}
+
+template <typename... Rest>
+result enter(slot s, int32_t device, Rest...) {
+  result r = injected_fault(s, device);
+  return r.ok() ? check_device(device) : r;
+}
+template <typename... Args>
+result enter(slot s, Args...) {
+  return injected_fault(s, -1);
+}
+
+// A function of the plugin as a slot: checks, calls, reports, and lets no exception out.
+template <slot Slot, auto Function>
+struct boundary;
+
+template <slot Slot, typename... Args, result (*Function)(Args...)>
+struct boundary<Slot, Function> {
+  static tb_status call(Args... args) noexcept {
+    try {
+      if (in_forked_child())
+        return report(
+            failure(TB_STATUS_INTERNAL, "xcpu cannot be used in a process that was forked after its first use"));
+      if constexpr (!enqueues(Slot))
+        if (result r = enter(Slot, args...); !r.ok()) return report(r);
+      return report(Function(args...));
+    } catch (const std::bad_alloc&) {
+      return host().fail(TB_STATUS_OUT_OF_MEMORY, "%s: the host is out of memory", slot_name(Slot));
+    } catch (const std::exception& e) {
+      return host().fail(TB_STATUS_INTERNAL, "%s: %s", slot_name(Slot), e.what());
+    }
+  }
+};
+
+#define XCPU_SET(name) table.name = boundary<slot::name, name>::call
+
+tb_core_table make_table() {
+  tb_core_table table{};
+  table.struct_size = sizeof table;
+  XCPU_SET(device_count);
+  XCPU_SET(device_properties);
+  XCPU_SET(initialize);
+  XCPU_SET(memory_allocate);
+  XCPU_SET(memory_free);
+  XCPU_SET(memory_copy);
+  XCPU_SET(memory_fill);
+  XCPU_SET(memory_info);
+  XCPU_SET(memory_query);
+  XCPU_SET(peer_can_access);
+  if (settings().protect) {
+    XCPU_SET(memory_map);
+    XCPU_SET(memory_unmap);
+  }
+  if (settings().async) {
+    XCPU_SET(stream_create);
+    XCPU_SET(stream_destroy);
+    XCPU_SET(stream_synchronize);
+    XCPU_SET(stream_query);
+    XCPU_SET(stream_wait_event);
+    XCPU_SET(stream_host_function);
+    XCPU_SET(event_create);
+    XCPU_SET(event_destroy);
+    XCPU_SET(event_record);
+    XCPU_SET(event_query);
+    XCPU_SET(event_synchronize);
+    XCPU_SET(event_elapsed);
+    XCPU_SET(device_synchronize);
+  }
+  return table;
+}
+
+#undef XCPU_SET
+
+const tb_plugin* load() {
+  result r = read_options();
+  if (r.ok()) r = read_faults();
+  if (!r.ok()) {
+    report(r);
+    return nullptr;
+  }
+  static tb_core_table table;
+  table = make_table();
+  static const tb_plugin plugin{sizeof(tb_plugin), TB_ABI_MAJOR, TB_ABI_MINOR, "xcpu", "torch_backend", "1.0", &table,
+                                nullptr,           option_keys()};
+  return &plugin;
+}
+
+} // namespace
+} // namespace xcpu
+
+const tb_plugin* tb_plugin_entry(const tb_host* host) {
+  xcpu::set_host(host);
+  return xcpu::load();
+}

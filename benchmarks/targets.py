@@ -1,0 +1,45 @@
+"""What the reference device xcpu is to reach, by benchmark and row."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from benchmarks.result import Row
+
+
+@dataclass(frozen=True)
+class Target:
+    """A bound for the ratio of one row."""
+
+    benchmark: str
+    row: str
+    at_most: float | None = None
+    at_least: float | None = None
+
+    def met_by(self, ratio: float) -> bool:
+        """Whether the ratio is within the bound."""
+        return (self.at_most is None or ratio <= self.at_most) and (self.at_least is None or ratio >= self.at_least)
+
+    def __str__(self) -> str:
+        """The bound as text."""
+        return f"at most {self.at_most}" if self.at_most is not None else f"at least {self.at_least}"
+
+
+TARGETS = (
+    Target("small_ops", "geomean", at_most=1.5),
+    Target("training", "MLP", at_most=1.15),
+    Target("training", "transformer encoder layer", at_most=1.15),
+    Target("copies", "host to device", at_least=0.9),
+    Target("copies", "device to host", at_least=0.9),
+    Target("copies", "device to device", at_least=0.9),
+    Target("allocator", "empty 1 MiB", at_most=1.0),
+)
+
+
+def missed(results: Mapping[str, Sequence[Row]]) -> list[str]:
+    """A line for every target that the results do not reach; benchmarks that were not run count as reached."""
+    lines = []
+    for target in TARGETS:
+        for row in results.get(target.benchmark, ()):
+            if row.name == target.row and not target.met_by(row.ratio):
+                lines.append(f"{target.benchmark}, {target.row}: {row.ratio:.2f}, expected {target}")
+    return lines

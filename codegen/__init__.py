@@ -1,0 +1,1 @@
+"""Code generation against the installed torch: what it writes is built, never committed."""

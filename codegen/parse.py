@@ -1,0 +1,22 @@
+"""Read the operators of the installed torch from the ``native_functions.yaml`` that torchgen carries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torchgen
+from torchgen.gen import parse_native_yaml
+from torchgen.model import BackendIndex, DispatchKey, NativeFunction
+
+
+def native_functions() -> tuple[list[NativeFunction], dict[DispatchKey, BackendIndex]]:
+    """Every ``aten::`` overload and, per dispatch key, which of them have a kernel."""
+    folder = Path(torchgen.__file__).parent / "packaged" / "ATen" / "native"
+    parsed = parse_native_yaml(str(folder / "native_functions.yaml"), str(folder / "tags.yaml"))
+    return list(parsed.native_functions), dict(parsed.backend_indices)
+
+
+def read_names(path: Path) -> list[str]:
+    """Lines of a list file, without comments and empty lines."""
+    lines = (line.split("#", 1)[0].strip() for line in path.read_text().splitlines())
+    return [line for line in lines if line]

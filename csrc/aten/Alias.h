@@ -1,0 +1,45 @@
+// CPU tensors on device memory, and back, without a copy: for devices whose memory the host can access.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace torch_backend {
+
+/// A CPU tensor on the same memory, with the same sizes, strides, dtype and conj/neg/zero bits. Does not own the
+/// memory: `tensor` must outlive it. Its storage is resizable; adopt_resized_storage brings the result back.
+at::Tensor make_cpu_alias(const at::Tensor& tensor);
+
+/// The same on `storage`, that of another alias of the same memory: kernels see overlap by comparing storages.
+at::Tensor make_cpu_alias(const at::Tensor& tensor, c10::Storage storage);
+
+/// Whether `tensor`'s memory comes from the device allocator (a CPU kernel that ran under CpuAllocatorRedirect made
+/// it).
+bool is_device_memory(const at::Tensor& tensor);
+
+/// Turn a CPU tensor on device memory that nobody else refers to into a tensor of `device`. No copy.
+at::Tensor relabel_as_device(at::Tensor&& tensor, c10::Device device);
+
+/// A tensor of `original`'s device on `original`'s storage, with the sizes, strides and offset of `view`, which is a
+/// CPU view of an alias of `original`.
+at::Tensor view_on_original(const at::Tensor& view, const at::Tensor& original);
+
+/// After a kernel resized the alias of `original`: give the original the alias's memory, sizes and strides.
+void adopt_resized(const at::Tensor& alias, const at::Tensor& original);
+
+/// While alive, CPU memory that this thread allocates through PyTorch comes from the device allocator, on the current
+/// device and stream: outputs of CPU kernels on aliased memory are then device memory, and counted as such.
+class CpuAllocatorRedirect {
+ public:
+  explicit CpuAllocatorRedirect(bool enable);
+  ~CpuAllocatorRedirect();
+  CpuAllocatorRedirect(const CpuAllocatorRedirect&) = delete;
+  CpuAllocatorRedirect& operator=(const CpuAllocatorRedirect&) = delete;
+
+ private:
+  bool before_;
+};
+
+/// Put the redirecting allocator in front of PyTorch's CPU allocator. Once, from register_operators.
+void install_cpu_allocator_redirect();
+
+} // namespace torch_backend

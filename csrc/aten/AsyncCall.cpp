@@ -1,0 +1,268 @@
+#include "csrc/aten/AsyncCall.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/ivalue.h>
+#include <c10/core/DeviceGuard.h>
+
+#include "csrc/aten/Alias.h"
+#include "csrc/aten/HostCall.h"
+#include "csrc/aten/HostLaunch.h"
+#include "csrc/aten/Resize.h"
+#include "csrc/core/Runtime.h"
+#include "csrc/core/Stream.h"
+
+namespace torch_backend {
+namespace {
+
+using torch::jit::Stack;
+
+/// Operators whose CPU kernel returns other sizes, strides, dtypes or conj bits than PyTorch's meta kernel says.
+constexpr std::string_view kUnforeseeable[] = {
+    "aten::_batch_norm_with_update",
+    "aten::_embedding_bag",
+    "aten::_embedding_bag_forward_only",
+    "aten::_fft_c2r",
+    "aten::_fft_r2c",
+    "aten::_linalg_solve_ex",
+    "aten::_native_batch_norm_legit",
+    "aten::_native_batch_norm_legit_no_training",
+    "aten::convolution",
+    "aten::linalg_eig",
+    "aten::linalg_lu_solve",
+    "aten::max_unpool2d",
+    "aten::native_batch_norm",
+    "aten::native_group_norm",
+    "aten::native_layer_norm",
+    "aten::nonzero_static",
+};
+
+bool is_foreseeable(const OperatorTraits& traits) {
+  return !traits.random && !traits.data_dependent && traits.returns_tensors &&
+         std::find(std::begin(kUnforeseeable), std::end(kUnforeseeable), traits.name) == std::end(kUnforeseeable);
+}
+
+bool device_runs_async_kernels() {
+  static const bool yes = [] {
+    auto& api = device_api();
+    return api.async() && api.host_access() && api.host_coherent() && api.has_stream_host_function();
+  }();
+  return yes;
+}
+
+bool on_device(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.device().type() == c10::DeviceType::PrivateUse1;
+}
+
+/// Applies `convert` to every tensor of `value`, lists included, in order.
+template <class Convert>
+c10::IValue map_tensors(const c10::IValue& value, const Convert& convert) {
+  if (value.isTensor()) {
+    return convert(value.toTensor());
+  }
+  if (value.isTensorList()) {
+    auto list = value.toTensorVector();
+    for (auto& tensor : list) {
+      tensor = convert(tensor);
+    }
+    return list;
+  }
+  if (value.isOptionalTensorList()) {
+    c10::List<std::optional<at::Tensor>> list;
+    for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorList()) {
+      list.push_back(tensor.has_value() ? std::optional<at::Tensor>(convert(*tensor)) : std::nullopt);
+    }
+    return list;
+  }
+  return value;
+}
+
+template <class Visit>
+void for_each_tensor(const c10::IValue& value, const Visit& visit) {
+  map_tensors(value, [&](const at::Tensor& tensor) {
+    visit(tensor);
+    return tensor;
+  });
+}
+
+at::Tensor as_meta(const at::Tensor& tensor) {
+  if (!tensor.defined()) {
+    return tensor;
+  }
+  at::Tensor meta = at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type());
+  meta._set_conj(tensor.is_conj());
+  meta._set_neg(tensor.is_neg());
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+    meta.unsafeGetTensorImpl()->set_wrapped_number(true);
+  }
+  return meta;
+}
+
+/// The arguments of one call, as PyTorch passed them.
+struct Call {
+  std::vector<c10::IValue> arguments;
+  c10::Device device{c10::DeviceType::PrivateUse1, -1};
+};
+
+/// Whether a written argument shares its storage with another one: the kernels' own check for overlap needs both as they
+/// are.
+bool writes_shared_memory(const OperatorTraits& traits, const Call& call) {
+  std::vector<std::pair<const void*, bool>> storages; // its address, whether it is written
+  for (std::size_t i = 0; i < call.arguments.size(); ++i) {
+    for_each_tensor(call.arguments[i], [&](const at::Tensor& tensor) {
+      if (on_device(tensor)) {
+        storages.emplace_back(tensor.storage().unsafeGetStorageImpl(), traits.written[i]);
+      }
+    });
+  }
+  for (std::size_t i = 0; i < storages.size(); ++i) {
+    for (std::size_t j = i + 1; j < storages.size(); ++j) {
+      if (storages[i].first == storages[j].first && (storages[i].second || storages[j].second)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+/// Nothing if the arguments are not all plain tensors of one device (and CPU scalars).
+std::optional<Call> examine(const OperatorTraits& traits, const Stack& stack) {
+  Call call;
+  call.arguments.assign(stack.end() - static_cast<std::ptrdiff_t>(traits.written.size()), stack.end());
+  bool plain = true;
+  for (const auto& argument : call.arguments) {
+    plain = plain && !argument.isDevice() && !argument.isGenerator();
+    for_each_tensor(argument, [&](const at::Tensor& tensor) {
+      if (!tensor.defined()) {
+        return;
+      }
+      plain = plain && tensor.layout() == c10::kStrided && !tensor._is_zerotensor();
+      if (on_device(tensor)) {
+        plain = plain && (!call.device.has_index() || call.device == tensor.device());
+        call.device = tensor.device();
+      } else {
+        plain = plain && tensor.device().is_cpu() && tensor.dim() == 0;
+      }
+    });
+  }
+  return plain && call.device.has_index() && !writes_shared_memory(traits, call) ? std::optional<Call>(std::move(call))
+                                                                                 : std::nullopt;
+}
+
+/// The results on meta tensors; nothing if the operator refuses, or would resize or return one of its arguments'
+/// memory.
+std::optional<Stack> foresee(const c10::OperatorHandle& op, const OperatorTraits& traits, const Call& call) {
+  Stack meta;
+  std::vector<std::pair<at::Tensor, at::Tensor>> pairs; // argument, its meta
+  for (const auto& argument : call.arguments) {
+    meta.push_back(map_tensors(argument, [&](const at::Tensor& tensor) {
+      pairs.emplace_back(tensor, as_meta(tensor));
+      return pairs.back().second;
+    }));
+  }
+  try {
+    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &meta);
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+  for (const auto& [tensor, its_meta] : pairs) {
+    if (tensor.defined() && (tensor.sizes() != its_meta.sizes() || tensor.strides() != its_meta.strides())) {
+      return std::nullopt;
+    }
+  }
+  bool fresh = true;
+  for (std::size_t i = 0; i < traits.returned_arg.size(); ++i) {
+    if (traits.returned_arg[i] >= 0) {
+      continue;
+    }
+    for_each_tensor(meta[i], [&](const at::Tensor& result) {
+      if (!result.defined()) {
+        return;
+      }
+      fresh = fresh && result.device().is_meta() && result.layout() == c10::kStrided;
+      for (const auto& [tensor, its_meta] : pairs) {
+        fresh = fresh && !(its_meta.defined() && its_meta.storage().is_alias_of(result.storage()));
+      }
+    });
+  }
+  return fresh ? std::optional<Stack>(std::move(meta)) : std::nullopt;
+}
+
+/// What runs on the stream: the kernel on aliases, then its results into the outputs' memory.
+struct Kernel {
+  c10::OperatorHandle op;
+  std::vector<int> returned_arg;
+  std::vector<c10::IValue> arguments; // aliases; CPU scalars are copies, as they were when the call was made
+  std::vector<at::Tensor> outputs;    // aliases, in order of the new tensors among the results
+
+  void operator()() const {
+    Stack stack(arguments.begin(), arguments.end());
+    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < returned_arg.size(); ++i) {
+      if (returned_arg[i] < 0) {
+        for_each_tensor(stack[i], [&](const at::Tensor& result) { store(result, outputs.at(next++)); });
+      }
+    }
+  }
+
+  static void store(const at::Tensor& result, const at::Tensor& output) {
+    if (!output.defined()) {
+      return;
+    }
+    TORCH_CHECK(result.sizes() == output.sizes() && result.scalar_type() == output.scalar_type(),
+                "The CPU kernel returned ", result.scalar_type(), " ", result.sizes(),
+                " where the meta kernel had foreseen ", output.scalar_type(), " ", output.sizes(), ".");
+    output.copy_(result);
+  }
+};
+
+} // namespace
+
+bool try_async_call(const c10::OperatorHandle& op, const OperatorTraits& traits, Stack* stack) {
+  if (!device_runs_async_kernels() || !is_foreseeable(traits)) {
+    return false;
+  }
+  const auto call = examine(traits, *stack);
+  if (!call) {
+    return false;
+  }
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const auto foreseen = foresee(op, traits, *call);
+  if (!foreseen) {
+    return false;
+  }
+  const c10::DeviceGuard guard(call->device);
+  Kernel kernel{op, traits.returned_arg, {}, {}};
+  for (const auto& argument : call->arguments) {
+    kernel.arguments.push_back(map_tensors(argument, [](const at::Tensor& tensor) {
+      return on_device(tensor) ? make_cpu_alias(tensor) : tensor.defined() ? tensor.clone() : tensor;
+    }));
+  }
+  Stack results;
+  for (std::size_t i = 0; i < traits.returned_arg.size(); ++i) {
+    if (traits.returned_arg[i] >= 0) {
+      results.push_back(call->arguments[static_cast<std::size_t>(traits.returned_arg[i])]);
+      continue;
+    }
+    results.push_back(map_tensors((*foreseen)[i], [&](const at::Tensor& meta) {
+      at::Tensor output = meta.defined() ? empty_like_layout(meta, call->device) : meta;
+      kernel.outputs.push_back(output.defined() ? make_cpu_alias(output) : output);
+      return output;
+    }));
+  }
+  enqueue_host_work(current_stream(), std::move(kernel));
+  stack->resize(stack->size() - traits.written.size());
+  for (auto& result : results) {
+    stack->push_back(std::move(result));
+  }
+  return true;
+}
+
+} // namespace torch_backend

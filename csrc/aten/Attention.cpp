@@ -1,0 +1,75 @@
+// Scaled dot product attention: ATen's fused CPU kernel where it takes the input, else PyTorch's math path.
+
+#include <ATen/SDPBackend.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/native/DispatchStub.h>
+#include <ATen/native/transformers/attention.h>
+#include <ATen/ops/_fused_sdp_choice_ops.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward_ops.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_ops.h>
+#include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
+#include <torch/library.h>
+
+#include "csrc/aten/AtenKernel.h"
+#include "csrc/aten/OperatorTable.h"
+#include "csrc/aten/Register.h"
+
+namespace torch_backend {
+namespace {
+
+int64_t fused_sdp_choice(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                         const std::optional<at::Tensor>& attn_mask, double dropout_p, bool is_causal,
+                         std::optional<double> scale, bool enable_gqa) {
+  // The CPU's fused kernel has no gradient for the mask, and a stand-in does not tell that one is wanted.
+  if (attn_mask.has_value() && attn_mask->defined() && attn_mask->requires_grad() && c10::GradMode::is_enabled()) {
+    return static_cast<int64_t>(at::SDPBackend::math);
+  }
+  constexpr auto kFlash = static_cast<int64_t>(at::SDPBackend::flash_attention);
+  if (!runs_on_aliased_memory() ||
+      AtenKernel<at::_ops::_fused_sdp_choice>::call(query, key, value, attn_mask, dropout_p, is_causal, scale,
+                                                    enable_gqa) != kFlash) {
+    return static_cast<int64_t>(at::SDPBackend::math);
+  }
+  return static_cast<int64_t>(at::SDPBackend::overrideable);
+}
+
+using Forward = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor,
+                           at::Tensor, at::Tensor>;
+
+Forward attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                  const std::optional<at::Tensor>& attn_bias, double dropout_p, bool is_causal,
+                  bool /*return_debug_mask*/, std::optional<double> scale) {
+  auto [output, logsumexp] = AtenKernel<at::_ops::_scaled_dot_product_flash_attention_for_cpu>::call(
+      query, key, value, dropout_p, is_causal, attn_bias, scale);
+  // What only other devices' kernels need: empty, but autograd saves it.
+  const at::Tensor none = at::empty({0}, query.options().dtype(at::kLong));
+  return {output, logsumexp, none, none, query.sym_size(2), key.sym_size(2), none, none, none};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
+    const at::Tensor& grad_out, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+    const at::Tensor& attn_bias, std::array<bool, 4> /*grad_input_mask*/, const at::Tensor& out,
+    const at::Tensor& logsumexp, const at::Tensor& /*cum_seq_q*/, const at::Tensor& /*cum_seq_k*/,
+    c10::SymInt /*max_q*/, c10::SymInt /*max_k*/, double dropout_p, bool is_causal, const at::Tensor& /*philox_seed*/,
+    const at::Tensor& /*philox_offset*/, std::optional<double> scale) {
+  const auto mask = attn_bias.defined() ? std::optional<at::Tensor>(attn_bias) : std::nullopt;
+  auto [grad_query, grad_key, grad_value] =
+      AtenKernel<at::_ops::_scaled_dot_product_flash_attention_for_cpu_backward>::call(
+          grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, mask, scale);
+  return {grad_query, grad_key, grad_value, at::Tensor()};
+}
+
+} // namespace
+
+void register_attention(torch::Library& m) {
+  note_registration("aten::_fused_sdp_choice", Source::kAten);
+  note_registration("aten::_scaled_dot_product_fused_attention_overrideable", Source::kAten);
+  note_registration("aten::_scaled_dot_product_fused_attention_overrideable_backward", Source::kAten);
+  m.impl("_fused_sdp_choice", TORCH_FN(fused_sdp_choice));
+  m.impl("_scaled_dot_product_fused_attention_overrideable", TORCH_FN(attention));
+  m.impl("_scaled_dot_product_fused_attention_overrideable_backward", TORCH_FN(attention_backward));
+  at::native::_fused_sdp_choice_stub.set_privateuse1_dispatch_ptr(&fused_sdp_choice);
+}
+
+} // namespace torch_backend

@@ -1,0 +1,197 @@
+#include "csrc/aten/BoxedCall.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include <ATen/core/ivalue.h>
+
+#include "csrc/aten/AsyncCall.h"
+#include "csrc/aten/HostCall.h"
+
+namespace torch_backend {
+namespace {
+
+using torch::jit::Stack;
+
+/// Operators that take CPU tensors with dimensions beside device tensors, as they do on CUDA.
+constexpr std::string_view kIndexingOperators[] = {
+    "aten::index",
+    "aten::index_put",
+    "aten::index_put_",
+    "aten::_index_put_impl_",
+    "aten::_index_put_impl",
+    "aten::_unsafe_index",
+    "aten::_unsafe_index_put",
+    "aten::_pad_packed_sequence",
+    "aten::_pack_padded_sequence",
+    "aten::_fused_adam_",
+    "aten::_fused_adamw_",
+    "aten::_fused_sgd_",
+    "aten::_foreach_add_",
+    "aten::_foreach_add",
+    "aten::_foreach_addcdiv_",
+    "aten::_foreach_addcmul_",
+};
+
+bool is_write(const c10::Argument& argument) {
+  return argument.alias_info() && argument.alias_info()->isWrite();
+}
+
+/// Batch normalization updates these in place; older schemas do not declare it.
+bool is_running_statistic(const std::string& name, const c10::Argument& argument) {
+  return (argument.name() == "running_mean" || argument.name() == "running_var") &&
+         name.find("backward") == std::string::npos;
+}
+
+bool is_generator(const c10::Type& type) {
+  if (type.kind() == c10::TypeKind::OptionalType) {
+    return is_generator(*type.castRaw<c10::OptionalType>()->getElementType());
+  }
+  return type.kind() == c10::TypeKind::GeneratorType;
+}
+
+bool is_tensor_or_list(const c10::Type& type) {
+  return type.kind() == c10::TypeKind::TensorType || type.isSubtypeOf(*c10::ListType::ofTensors());
+}
+
+/// Replaces the arguments on the stack by their stand-ins, and keeps those alive.
+class Arguments {
+ public:
+  Arguments(HostCall& call, const OperatorTraits& traits, Stack& stack)
+      : call_(call), first_(stack.size() - traits.written.size()) {
+    for (std::size_t i = 0; i < traits.written.size(); ++i) {
+      auto& value = stack[first_ + i];
+      if (traits.written[i]) {
+        originals_.emplace_back(static_cast<int>(i), value);
+      }
+      if (value.isDevice() && value.toDevice().is_privateuseone()) {
+        call_.set_device(value.toDevice());
+        value = c10::Device(c10::DeviceType::CPU);
+      } else {
+        convert(value, traits.written[i]);
+      }
+    }
+  }
+
+  /// Generators given and generators defaulted: a CPU kernel must draw from the device's, never from the CPU's. After
+  /// the tensors, which tell the device.
+  void convert_generators(const c10::FunctionSchema& schema, Stack& stack) {
+    const auto& arguments = schema.arguments();
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+      if (is_generator(*arguments[i].type())) {
+        auto& value = stack[first_ + i];
+        value = call_.stand_in(value.isNone() ? std::nullopt : std::optional<at::Generator>(value.toGenerator()));
+      }
+    }
+  }
+
+  const c10::IValue& original(int index) const {
+    for (const auto& [i, value] : originals_) {
+      if (i == index) {
+        return value;
+      }
+    }
+    TORCH_INTERNAL_ASSERT(false);
+  }
+
+ private:
+  void convert(c10::IValue& value, bool written) {
+    if (value.isTensor()) {
+      sources_.push_back(value.toTensor());
+      keep_.push_back(call_.stand_in(sources_.back(), written));
+      value = keep_.back();
+    } else if (value.isTensorList()) {
+      auto list = value.toTensorVector();
+      for (auto& tensor : list) {
+        sources_.push_back(tensor);
+        tensor = call_.stand_in(tensor, written);
+        keep_.push_back(tensor);
+      }
+      value = std::move(list);
+    } else if (value.isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> converted;
+      for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorList()) {
+        if (tensor.has_value()) {
+          sources_.push_back(*tensor);
+          keep_.push_back(call_.stand_in(*tensor, written));
+          converted.push_back(keep_.back());
+        } else {
+          converted.push_back(std::nullopt);
+        }
+      }
+      value = std::move(converted);
+    }
+  }
+
+  HostCall& call_;
+  std::size_t first_;
+  c10::SmallVector<at::Tensor, 8> keep_;    // stand-ins
+  c10::SmallVector<at::Tensor, 8> sources_; // what they stand for: the stack may have held the last reference
+  c10::SmallVector<std::pair<int, c10::IValue>, 4> originals_; // written arguments
+};
+
+void convert_result(HostCall& call, c10::IValue& value) {
+  if (value.isTensor()) {
+    value = call.result(std::move(value).toTensor());
+  } else if (value.isTensorList()) {
+    auto list = std::move(value).toTensorVector();
+    for (auto& tensor : list) {
+      tensor = call.result(std::move(tensor));
+    }
+    value = std::move(list);
+  }
+}
+
+} // namespace
+
+OperatorTraits::OperatorTraits(const c10::OperatorHandle& op) {
+  const auto& schema = op.schema();
+  const auto& arguments = schema.arguments();
+  name = schema.name();
+  overload = schema.overload_name().empty() ? name : name + "." + schema.overload_name();
+  const bool indexing =
+      std::find(std::begin(kIndexingOperators), std::end(kIndexingOperators), name) != std::end(kIndexingOperators);
+  host_call_flags = indexing ? static_cast<unsigned>(kTakesHostTensors) : 0;
+  has_cpu_kernel = op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
+  random = op.hasTag(at::Tag::nondeterministic_seeded);
+  data_dependent = op.hasTag(at::Tag::dynamic_output_shape) || op.hasTag(at::Tag::data_dependent_output);
+  for (const auto& argument : arguments) {
+    written.push_back(is_write(argument) || is_running_statistic(name, argument));
+    random = random || is_generator(*argument.type());
+  }
+  returns_tensors = true;
+  for (const auto& returned : schema.returns()) {
+    returns_tensors = returns_tensors && is_tensor_or_list(*returned.type());
+    int source = -1;
+    for (std::size_t i = 0; is_write(returned) && i < arguments.size(); ++i) {
+      if (is_write(arguments[i]) && arguments[i].alias_info()->beforeSets() == returned.alias_info()->beforeSets()) {
+        source = static_cast<int>(i);
+      }
+    }
+    returned_arg.push_back(source);
+  }
+}
+
+uint64_t call_on_host(const c10::OperatorHandle& op, const OperatorTraits& traits, Stack* stack) {
+  if (try_async_call(op, traits, stack)) {
+    return 0;
+  }
+  HostCall call(traits.overload.c_str(), traits.host_call_flags);
+  Arguments arguments(call, traits, *stack);
+  arguments.convert_generators(op.schema(), *stack);
+  call.enter();
+  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+  call.leave();
+  const std::size_t first = stack->size() - traits.returned_arg.size();
+  for (std::size_t i = 0; i < traits.returned_arg.size(); ++i) {
+    auto& value = (*stack)[first + i];
+    if (traits.returned_arg[i] >= 0) {
+      value = arguments.original(traits.returned_arg[i]);
+    } else {
+      convert_result(call, value);
+    }
+  }
+  return call.bytes_copied();
+}
+
+} // namespace torch_backend

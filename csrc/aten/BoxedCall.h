@@ -1,0 +1,31 @@
+// Any operator's CPU kernel on device tensors, driven by its schema.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+namespace torch_backend {
+
+/// What the schema says about an operator, worked out once.
+struct OperatorTraits {
+  explicit OperatorTraits(const c10::OperatorHandle& op);
+
+  std::string overload; // "aten::sort.stable"
+  std::string name;     // "aten::sort"
+  unsigned host_call_flags;
+  bool has_cpu_kernel;
+  bool random;                   // takes a generator, or draws numbers without taking one
+  bool data_dependent;           // output shapes depend on values
+  bool returns_tensors;          // nothing but tensors, lists of them included
+  std::vector<bool> written;     // per argument: a tensor or list that the operator writes
+  std::vector<int> returned_arg; // per return: the written argument it is, or -1 for a new value
+};
+
+/// Replaces the arguments on `stack` by the results. Results are on the device, written arguments are the same tensors
+/// afterwards, random numbers come from the device's generator. Returns the bytes copied between device and host.
+uint64_t call_on_host(const c10::OperatorHandle& op, const OperatorTraits& traits, torch::jit::Stack* stack);
+
+} // namespace torch_backend

@@ -1,0 +1,151 @@
+#include "csrc/aten/Fallback.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include "csrc/aten/BoxedCall.h"
+#include "csrc/aten/HostCall.h"
+#include "csrc/core/Runtime.h"
+
+namespace torch_backend {
+namespace {
+
+struct OperatorInfo {
+  explicit OperatorInfo(const c10::OperatorHandle& op) : traits(op) {}
+
+  const OperatorTraits traits;
+  std::atomic<FallbackPolicy> policy{FallbackPolicy::kAllow};
+  std::atomic<uint64_t> policy_version{~uint64_t{0}};
+  std::atomic<uint64_t> calls{0};
+  std::atomic<uint64_t> bytes{0};
+};
+
+struct State {
+  std::shared_mutex mutex; // guards infos
+  std::unordered_map<c10::OperatorHandle, std::unique_ptr<OperatorInfo>> infos;
+  std::mutex policy_mutex; // guards policies
+  std::map<std::string, FallbackPolicy> policies;
+  std::atomic<uint64_t> policy_version{0};
+};
+
+State& state() {
+  static auto* instance = new State;
+  return *instance;
+}
+
+OperatorInfo& info_of(const c10::OperatorHandle& op) {
+  auto& all = state();
+  {
+    const std::shared_lock<std::shared_mutex> lock(all.mutex);
+    const auto found = all.infos.find(op);
+    if (found != all.infos.end()) {
+      return *found->second;
+    }
+  }
+  auto info = std::make_unique<OperatorInfo>(op);
+  const std::unique_lock<std::shared_mutex> lock(all.mutex);
+  return *all.infos.emplace(op, std::move(info)).first->second;
+}
+
+FallbackPolicy policy_of(OperatorInfo& info) {
+  auto& all = state();
+  const auto version = all.policy_version.load(std::memory_order_acquire);
+  if (info.policy_version.load(std::memory_order_acquire) != version) {
+    const std::lock_guard<std::mutex> lock(all.policy_mutex);
+    auto policy = FallbackPolicy::kAllow;
+    for (const auto* key : {"", info.traits.name.c_str(), info.traits.overload.c_str()}) {
+      const auto found = all.policies.find(key);
+      policy = found != all.policies.end() ? found->second : policy;
+    }
+    info.policy.store(policy, std::memory_order_relaxed);
+    info.policy_version.store(version, std::memory_order_release);
+  }
+  return info.policy.load(std::memory_order_relaxed);
+}
+
+void apply_policy(OperatorInfo& info) {
+  const auto& device = device_api().name();
+  TORCH_CHECK_NOT_IMPLEMENTED(info.traits.has_cpu_kernel, "Could not run '", info.traits.overload, "' with tensors on ",
+                              device, ": the device has no kernel for it and neither has the CPU.");
+  switch (policy_of(info)) {
+    case FallbackPolicy::kAllow:
+      break;
+    case FallbackPolicy::kWarn:
+      TORCH_WARN(info.traits.overload, " has no kernel for ", device, " and falls back to the CPU.");
+      break;
+    case FallbackPolicy::kError:
+      TORCH_CHECK_NOT_IMPLEMENTED(false, info.traits.overload, " has no kernel for ", device,
+                                  " and the fallback policy forbids to run it on the CPU. Allow it with "
+                                  "torch_backend.fallback.set_policy('",
+                                  info.traits.overload, "', 'allow').");
+  }
+}
+
+} // namespace
+
+void set_fallback_policy(const std::string& op, FallbackPolicy policy) {
+  auto& all = state();
+  const std::lock_guard<std::mutex> lock(all.policy_mutex);
+  all.policies[op] = policy;
+  all.policy_version.fetch_add(1, std::memory_order_release);
+}
+
+void clear_fallback_policy(const std::string& op) {
+  auto& all = state();
+  const std::lock_guard<std::mutex> lock(all.policy_mutex);
+  all.policies.erase(op);
+  all.policy_version.fetch_add(1, std::memory_order_release);
+}
+
+std::map<std::string, FallbackPolicy> fallback_policies() {
+  auto& all = state();
+  const std::lock_guard<std::mutex> lock(all.policy_mutex);
+  return all.policies;
+}
+
+std::vector<FallbackCount> fallback_report() {
+  auto& all = state();
+  const std::shared_lock<std::shared_mutex> lock(all.mutex);
+  std::vector<FallbackCount> report;
+  for (const auto& [op, info] : all.infos) {
+    if (const auto calls = info->calls.load()) {
+      report.push_back({info->traits.overload, calls, info->bytes.load()});
+    }
+  }
+  std::sort(report.begin(), report.end(), [](const auto& a, const auto& b) {
+    return a.calls != b.calls ? a.calls > b.calls : a.overload < b.overload;
+  });
+  return report;
+}
+
+void reset_fallback_report() {
+  auto& all = state();
+  const std::shared_lock<std::shared_mutex> lock(all.mutex);
+  for (const auto& [op, info] : all.infos) {
+    info->calls.store(0);
+    info->bytes.store(0);
+  }
+}
+
+void cpu_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack* stack) {
+  auto& info = info_of(op);
+  apply_policy(info);
+  info.calls.fetch_add(1, std::memory_order_relaxed);
+  info.bytes.fetch_add(call_on_host(op, info.traits, stack), std::memory_order_relaxed);
+}
+
+void call_aten_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  if (!runs_on_aliased_memory()) {
+    cpu_fallback(op, keys, stack);
+    return;
+  }
+  call_on_host(op, info_of(op).traits, stack);
+}
+
+} // namespace torch_backend

@@ -1,0 +1,38 @@
+// The CPU fallback: counted, named, and to be forbidden per operator.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <torch/library.h>
+
+namespace torch_backend {
+
+enum class FallbackPolicy { kAllow, kWarn, kError };
+
+/// `op`: an overload ("aten::sort.stable"), an operator ("aten::sort", all its overloads), or "" for every operator
+/// without a policy of its own. Overload beats operator beats "". Threads: any.
+void set_fallback_policy(const std::string& op, FallbackPolicy policy);
+void clear_fallback_policy(const std::string& op);
+std::map<std::string, FallbackPolicy> fallback_policies();
+
+struct FallbackCount {
+  std::string overload;
+  uint64_t calls;
+  uint64_t bytes_copied; // between device and host; 0 where memory is aliased
+};
+/// What fell back since the last reset, most calls first.
+std::vector<FallbackCount> fallback_report();
+void reset_fallback_report();
+
+/// The kernel for every operator without another: runs it on the CPU. Results are on the device, in-place and out=
+/// arguments are the same tensors afterwards, generators are the device's.
+void cpu_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
+
+/// The same for an operator that is served by its CPU kernel where device memory can be used in place; only elsewhere
+/// it is a fallback and counts as one.
+void call_aten_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
+
+} // namespace torch_backend

@@ -1,0 +1,251 @@
+#include "csrc/aten/HostCall.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/MemoryOverlap.h>
+#include <c10/util/Exception.h>
+
+#include "csrc/aten/Copy.h"
+#include "csrc/aten/Resize.h"
+#include "csrc/core/Runtime.h"
+#include "csrc/core/Stream.h"
+#include "csrc/core/allocator/DeviceAllocator.h"
+#include "csrc/core/generator/PhiloxGenerator.h"
+
+namespace torch_backend {
+namespace {
+
+struct Mode {
+  bool aliased;
+  bool coherent; // and synchronous
+};
+
+/// Read once: the capabilities are fixed, and this is on the path of every operator.
+const Mode& mode() {
+  static const Mode instance = [] {
+    auto& api = device_api();
+    return Mode{api.host_access(), api.host_access() && api.host_coherent() && !api.async()};
+  }();
+  return instance;
+}
+
+/// Finalizer of SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
+uint64_t mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15ULL;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+  return x ^ (x >> 31);
+}
+
+at::Tensor borrow(const c10::TensorImpl* impl) {
+  return at::Tensor(
+      c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(const_cast<c10::TensorImpl*>(impl)));
+}
+
+bool is_strided(const at::Tensor& tensor) {
+  return tensor.layout() == c10::kStrided;
+}
+
+} // namespace
+
+bool runs_on_aliased_memory() {
+  return mode().aliased;
+}
+
+bool runs_inline() {
+  return mode().coherent;
+}
+
+HostCall::HostCall(const char* op, unsigned flags)
+    : op_(op), flags_(flags), aliased_(mode().aliased), coherent_(mode().coherent) {}
+
+HostCall::~HostCall() {
+  running_.reset();
+  if (mapped_) {
+    try {
+      map(false);
+    } catch (const std::exception& error) {
+      TORCH_WARN(op_, ": ", error.what());
+    }
+  }
+  if (device_before_) {
+    exchange_device(*device_before_);
+  }
+}
+
+void HostCall::set_device(c10::Device device) {
+  const auto index = device.has_index() ? device.index() : current_device();
+  TORCH_CHECK(!device_.has_index() || device_.index() == index,
+              "Expected all tensors to be on the same device, but found at least two devices, ", device_, " and ",
+              c10::Device(c10::DeviceType::PrivateUse1, index), "! (when calling ", op_, ")");
+  device_.set_index(index);
+}
+
+at::Tensor HostCall::stand_in(const at::Tensor& tensor, bool written) {
+  if (!tensor.defined()) {
+    return tensor;
+  }
+  const auto* impl = tensor.unsafeGetTensorImpl();
+  const auto device = impl->device();
+  if (device.type() != c10::DeviceType::PrivateUse1) {
+    TORCH_CHECK(device.type() == c10::DeviceType::CPU,
+                "Expected all tensors to be on the same device, but found one on ", device, " beside ",
+                device_api().name(), ". (when calling ", op_, ")");
+    takes_host_ = true;
+    host_first_ = host_first_ || (impl->dim() > 0 && !device_.has_index());
+    if (impl->dim() > 0 || written) {
+      host_tensor_ = impl;
+    }
+    return tensor;
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(is_strided(tensor), op_, " is not implemented for ", tensor.layout(), " tensors on ",
+                              device_api().name(), ".");
+  set_device(device);
+  if (aliased_) {
+    at::Tensor alias = make_alias(tensor);
+    arguments_.push_back({at::Tensor(), alias.unsafeGetTensorImpl(), impl, written});
+    return alias;
+  }
+  at::Tensor copy = copy_to_host(tensor);
+  bytes_copied_ += static_cast<uint64_t>(copy.nbytes());
+  arguments_.push_back({copy, copy.unsafeGetTensorImpl(), impl, written});
+  return copy;
+}
+
+at::Tensor HostCall::make_alias(const at::Tensor& tensor) const {
+  const auto* storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  for (const auto& argument : arguments_) {
+    if (argument.original->unsafe_storage().unsafeGetStorageImpl() == storage) {
+      return make_cpu_alias(tensor, argument.stand_in_impl->unsafe_storage());
+    }
+  }
+  return make_cpu_alias(tensor);
+}
+
+at::Generator HostCall::stand_in(const std::optional<at::Generator>& generator) {
+  // The generator alone can bring a call here whose tensors are all on the CPU.
+  TORCH_CHECK(device_.has_index() || !takes_host_, "Expected a 'cpu' device type for generator but found '",
+              device_api().name(), "'");
+  auto* device_generator = resolve_generator(generator, device_.has_index() ? device_.index() : current_device());
+  std::pair<uint64_t, uint64_t> inputs;
+  {
+    const std::lock_guard<std::mutex> lock(device_generator->mutex_);
+    inputs = device_generator->philox_engine_inputs(4);
+  }
+  return at::make_generator<at::CPUGeneratorImpl>(mix(inputs.first ^ mix(inputs.second)));
+}
+
+void HostCall::enter() {
+  TORCH_CHECK(!host_tensor_ || !device_.has_index() || has(kTakesHostTensors),
+              "Expected all tensors to be on the same device, but found at least two devices, ", device_,
+              " and cpu! (when calling ", op_, ")");
+  TORCH_CHECK(!host_first_ || !device_.has_index() || !has(kTakesHostTensors),
+              "Expected all tensors to be on the same device, but ", op_,
+              " was asked to index a tensor on cpu with tensors on ", device_, ".");
+  if (device_.has_index()) {
+    // Memory that is used in place would outlive a lost device, and a fork.
+    device_api().check_usable(device_.index(), op_);
+    if (device_.index() != current_device()) {
+      device_before_ = exchange_device(device_.index());
+    }
+  }
+  for (std::size_t i = 0; !aliased_ && i < arguments_.size(); ++i) {
+    for (std::size_t j = 0; arguments_[i].written && j < arguments_.size(); ++j) {
+      if (arguments_[i].original != arguments_[j].original) {
+        // Copies do not overlap, so that the kernel's own check would not see it.
+        at::assert_no_partial_overlap(borrow(arguments_[i].original), borrow(arguments_[j].original));
+      }
+    }
+  }
+  if (!coherent_) {
+    current_stream().synchronize();
+    if (aliased_) {
+      map(true);
+    }
+  }
+  running_.emplace(/*redirect=*/aliased_ && device_api().host_coherent());
+}
+
+void HostCall::map(bool on) {
+  auto& api = device_api();
+  for (const auto& argument : arguments_) {
+    const auto* memory = argument.original->unsafe_storage().unsafeGetStorageImpl();
+    if (memory->nbytes() == 0) {
+      continue;
+    }
+    const auto access = argument.written ? TB_MAP_READ | TB_MAP_WRITE : TB_MAP_READ;
+    auto* ptr = const_cast<void*>(memory->data());
+    if (on) {
+      api.memory_map(memory->device().index(), ptr, memory->nbytes(), access);
+    } else {
+      api.memory_unmap(memory->device().index(), ptr, memory->nbytes(), access);
+    }
+  }
+  mapped_ = on;
+}
+
+void HostCall::leave() {
+  running_.reset();
+  if (mapped_) {
+    map(false);
+  }
+  for (const auto& argument : arguments_) {
+    if (argument.written) {
+      write_back(argument);
+    }
+  }
+}
+
+void HostCall::write_back(const Argument& argument) {
+  auto* original = const_cast<c10::TensorImpl*>(argument.original);
+  auto* stand_in = const_cast<c10::TensorImpl*>(argument.stand_in_impl);
+  const bool same_shape = stand_in->sizes() == original->sizes() && stand_in->strides() == original->strides() &&
+                          stand_in->storage_offset() == original->storage_offset();
+  const bool same_memory = stand_in->unsafe_storage().data() == original->unsafe_storage().data();
+  if (aliased_ && same_memory) {
+    // Some kernels leave their result conjugated and say so with the bit.
+    original->_set_conj(stand_in->is_conj());
+    original->_set_neg(stand_in->is_neg());
+    if (same_shape) {
+      return;
+    }
+  }
+  const at::Tensor source = borrow(stand_in);
+  const at::Tensor target = borrow(original);
+  if (aliased_ && (same_memory || is_device_memory(source))) {
+    adopt_resized(source, target);
+    return;
+  }
+  if (stand_in->sizes() != original->sizes()) {
+    resize_tensor(original, stand_in->sizes(), stand_in->strides());
+  }
+  bytes_copied_ += copy_from_host(source, target);
+}
+
+at::Tensor HostCall::result(at::Tensor&& cpu) {
+  if (!cpu.defined()) {
+    return std::move(cpu);
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(is_strided(cpu), op_, " returns a ", cpu.layout(), " tensor, which ", device_api().name(),
+                              " does not support.");
+  const auto& storage = cpu.unsafeGetTensorImpl()->unsafe_storage();
+  if (storage.use_count() > 1) {
+    for (const auto& argument : arguments_) {
+      if (argument.stand_in_impl == cpu.unsafeGetTensorImpl()) {
+        return borrow(argument.original);
+      }
+      if (aliased_ &&
+          argument.stand_in_impl->unsafe_storage().unsafeGetStorageImpl() == storage.unsafeGetStorageImpl()) {
+        return view_on_original(cpu, borrow(argument.original));
+      }
+    }
+  }
+  const c10::Device device(c10::DeviceType::PrivateUse1, device_.has_index() ? device_.index() : current_device());
+  if (aliased_ && storage.use_count() <= 2 && is_device_memory(cpu)) {
+    return relabel_as_device(std::move(cpu), device);
+  }
+  at::Tensor on_device = empty_like_layout(cpu, device);
+  bytes_copied_ += copy_from_host(cpu, on_device);
+  return on_device;
+}
+
+} // namespace torch_backend

@@ -1,0 +1,558 @@
+#include "csrc/core/DeviceApi.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include <c10/util/Exception.h>
+#include <c10/util/Logging.h>
+#include <c10/util/StringUtil.h>
+
+#include "csrc/core/Status.h"
+
+namespace torch_backend {
+namespace {
+
+/// Collects every fault of a table, so that a vendor sees all of them at once.
+class TableCheck {
+ public:
+  void require(bool set, const char* slot) {
+    if (!set) {
+      faults_.push_back(c10::str("the required slot ", slot, " is not set"));
+    }
+  }
+
+  /// Slots that make sense only together.
+  void all_or_none(std::initializer_list<std::pair<const char*, bool>> slots, const char* why) {
+    std::vector<std::string> set;
+    std::vector<std::string> unset;
+    for (const auto& [slot, is_set] : slots) {
+      (is_set ? set : unset).emplace_back(slot);
+    }
+    if (!set.empty() && !unset.empty()) {
+      faults_.push_back(c10::str(why, ": ", c10::Join(", ", set), " set, but ", c10::Join(", ", unset), " not"));
+    }
+  }
+
+  void raise(const std::string& name) const {
+    TORCH_CHECK_VALUE(faults_.empty(), "The core table of plugin '", name,
+                      "' is not usable: ", c10::Join("; ", faults_),
+                      ". See torch_backend/device.h for what each slot must do.");
+  }
+
+ private:
+  std::vector<std::string> faults_;
+};
+
+bool is_power_of_two(uint64_t value) {
+  return value != 0 && (value & (value - 1)) == 0;
+}
+
+} // namespace
+
+DeviceApi::DeviceApi(std::string name, const tb_core_table& table) : name_(std::move(name)) {
+  for (auto& state : device_state_) {
+    state.store(kUninitialized, std::memory_order_relaxed);
+  }
+  std::memcpy(&table_, &table, std::min<std::size_t>(table.struct_size, sizeof(table_)));
+  table_.struct_size = sizeof(table_);
+  TableCheck check;
+  check.require(table_.device_count, "device_count");
+  check.require(table_.device_properties, "device_properties");
+  check.require(table_.memory_allocate, "memory_allocate");
+  check.require(table_.memory_free, "memory_free");
+  check.require(table_.memory_copy, "memory_copy");
+#define TB_SLOT(slot) {#slot, table_.slot != nullptr}
+  check.all_or_none(
+      {TB_SLOT(stream_create), TB_SLOT(stream_destroy), TB_SLOT(stream_synchronize), TB_SLOT(stream_wait_event),
+       TB_SLOT(event_create), TB_SLOT(event_destroy), TB_SLOT(event_record), TB_SLOT(event_query)},
+      "an asynchronous device needs all eight stream and event slots and a synchronous one none");
+  check.all_or_none({TB_SLOT(memory_map), TB_SLOT(memory_unmap)}, "memory_map and memory_unmap belong together");
+  check.all_or_none({TB_SLOT(host_register), TB_SLOT(host_unregister)},
+                    "host_register and host_unregister belong together");
+  check.all_or_none({TB_SLOT(ipc_export), TB_SLOT(ipc_import), TB_SLOT(ipc_close)},
+                    "the three ipc slots belong together");
+#undef TB_SLOT
+  check.raise(name_);
+}
+
+int DeviceApi::device_count() {
+  int count = device_count_.load(std::memory_order_acquire);
+  if (count >= 0) {
+    return count;
+  }
+  TORCH_CHECK(!in_bad_fork(), "Cannot use ", name_, " in a forked process.");
+  int32_t reported = 0;
+  check(table_.device_count(&reported), "device_count", -1);
+  TORCH_CHECK(reported >= 0 && reported <= kMaxDevices, "Plugin '", name_, "' reports ", reported, " devices; 0 to ",
+              kMaxDevices, " are possible.");
+  device_count_.store(reported, std::memory_order_release);
+  return reported;
+}
+
+void DeviceApi::initialize() {
+  if (initialized()) {
+    return;
+  }
+  // device_count first, outside call_once: it has its own error for a fork.
+  const int count = device_count();
+  std::call_once(initialize_once_, [&] {
+    if (table_.initialize && !started_) {
+      const tb_status status = table_.initialize();
+      if (status != TB_STATUS_OK && status != TB_STATUS_UNSUPPORTED) {
+        throw_status(status, name_, "initialize", -1);
+      }
+      take_error_text();
+      started_ = true;
+    }
+    std::vector<tb_device_properties> all(static_cast<std::size_t>(count));
+    for (int device = 0; device < count; ++device) {
+      auto& properties = all[static_cast<std::size_t>(device)];
+      properties.struct_size = sizeof(properties);
+      const tb_status status = table_.device_properties(device, &properties);
+      if (status != TB_STATUS_OK) {
+        throw_status(status, name_, "device_properties", device);
+      }
+      properties.name[sizeof(properties.name) - 1] = '\0';
+      properties.arch[sizeof(properties.arch) - 1] = '\0';
+      const uint64_t alignment = properties.allocation_alignment_bytes;
+      TORCH_CHECK(is_power_of_two(alignment) && alignment >= 64, name_, ":", device,
+                  ": device_properties reports an allocation alignment of ", alignment,
+                  " bytes; it must be a power of two and at least 64.");
+      const uint64_t granularity = properties.allocation_granularity_bytes;
+      TORCH_CHECK(granularity == 0 || is_power_of_two(granularity), name_, ":", device,
+                  ": device_properties reports an allocation granularity of ", granularity,
+                  " bytes; it must be a power of two, or 0.");
+      const bool async = (properties.capabilities & TB_CAP_ASYNC) != 0;
+      TORCH_CHECK(async == (table_.stream_create != nullptr), name_, ":", device,
+                  async ? ": TB_CAP_ASYNC is declared but the eight stream and event slots are not set."
+                        : ": the stream and event slots are set but TB_CAP_ASYNC is not declared.");
+      TORCH_CHECK(!(properties.capabilities & TB_CAP_EVENT_TIMING) || table_.event_elapsed, name_, ":", device,
+                  ": TB_CAP_EVENT_TIMING is declared but the slot event_elapsed is not set.");
+      TORCH_CHECK(!(properties.capabilities & TB_CAP_IPC) || table_.ipc_export, name_, ":", device,
+                  ": TB_CAP_IPC is declared but the ipc slots are not set.");
+      const bool needs_map =
+          (properties.capabilities & TB_CAP_HOST_ACCESS) && !(properties.capabilities & TB_CAP_HOST_COHERENT);
+      TORCH_CHECK(!needs_map || table_.memory_map, name_, ":", device,
+                  ": TB_CAP_HOST_ACCESS without TB_CAP_HOST_COHERENT needs the slots memory_map and memory_unmap.");
+      constexpr uint64_t kCommon = TB_CAP_ASYNC | TB_CAP_HOST_ACCESS | TB_CAP_HOST_COHERENT | TB_CAP_FORK_SAFE;
+      TORCH_CHECK(((properties.capabilities ^ all[0].capabilities) & kCommon) == 0, name_, ":", device,
+                  ": TB_CAP_ASYNC, HOST_ACCESS, HOST_COHERENT and FORK_SAFE must be the same on all devices.");
+    }
+    properties_ = std::move(all);
+    common_capabilities_ = count > 0 ? properties_[0].capabilities : 0;
+    for (int device = 0; device < count; ++device) {
+      device_state_[static_cast<std::size_t>(device)].store(kReady, std::memory_order_release);
+    }
+    initialized_.store(true, std::memory_order_release);
+  });
+}
+
+void DeviceApi::enter_slow(int device, const char* slot) {
+  TORCH_CHECK(!in_bad_fork(), "Cannot use ", name_, " in a forked process: the driver does not survive a fork. To use ",
+              name_, " with multiprocessing, use the 'spawn' start method.");
+  initialize();
+  const int count = device_count();
+  TORCH_CHECK_INDEX(device >= 0 && device < count, "Device index ", device, " is out of range: ", name_, " has ", count,
+                    count == 1 ? " device" : " devices", count > 0 ? c10::str(", 0 to ", count - 1) : "", ".");
+  const auto state = device_state_[static_cast<std::size_t>(device)].load(std::memory_order_acquire);
+  if (state == kLost) {
+    set_error_text("an earlier call reported that the device is lost; it cannot be used again in this process");
+    throw_status(TB_STATUS_DEVICE_LOST, name_, slot, device);
+  }
+}
+
+bool DeviceApi::usable_for_cleanup(int device) const noexcept {
+  return static_cast<unsigned>(device) < static_cast<unsigned>(kMaxDevices) &&
+         device_state_[static_cast<std::size_t>(device)].load(std::memory_order_relaxed) == kReady;
+}
+
+tb_status DeviceApi::leave(tb_status status, int device) noexcept {
+  if (status == TB_STATUS_DEVICE_LOST && device >= 0) {
+    device_state_[static_cast<std::size_t>(device)].store(kLost, std::memory_order_release);
+  }
+  return status;
+}
+
+void DeviceApi::check(tb_status status, const char* slot, int device) {
+  if (__builtin_expect(leave(status, device) != TB_STATUS_OK, 0)) {
+    throw_status(status, name_, slot, device);
+  }
+}
+
+void DeviceApi::check_and_log(tb_status status, const char* slot, int device) noexcept {
+  if (leave(status, device) != TB_STATUS_OK) {
+    LOG(WARNING) << describe_failure(status, name_, slot, device);
+  }
+}
+
+void DeviceApi::after_fork_in_child() noexcept {
+  if (!initialized() || (common_capabilities_ & TB_CAP_FORK_SAFE)) {
+    return;
+  }
+  bad_fork_.store(true, std::memory_order_relaxed);
+  for (auto& state : device_state_) {
+    if (state.load(std::memory_order_relaxed) == kReady) {
+      state.store(kForked, std::memory_order_relaxed);
+    }
+  }
+}
+
+const tb_device_properties& DeviceApi::properties(int device) {
+  enter(device, "device_properties");
+  return properties_[static_cast<std::size_t>(device)];
+}
+
+bool DeviceApi::async() {
+  initialize();
+  return (common_capabilities_ & TB_CAP_ASYNC) != 0;
+}
+
+bool DeviceApi::host_access() {
+  initialize();
+  return (common_capabilities_ & TB_CAP_HOST_ACCESS) != 0;
+}
+
+bool DeviceApi::host_coherent() {
+  initialize();
+  return (common_capabilities_ & TB_CAP_HOST_COHERENT) != 0;
+}
+
+bool DeviceApi::has_capability(int device, uint64_t capability) {
+  return (properties(device).capabilities & capability) == capability;
+}
+
+// ---- memory ----
+
+tb_status DeviceApi::memory_allocate(int device, uint32_t kind, uint64_t size_bytes, tb_stream* stream,
+                                     void** out_ptr) {
+  enter(device, "memory_allocate");
+  const tb_status status = leave(table_.memory_allocate(device, kind, size_bytes, stream, out_ptr), device);
+  if (status != TB_STATUS_OK && status != TB_STATUS_OUT_OF_MEMORY && status != TB_STATUS_UNSUPPORTED) {
+    throw_status(status, name_, "memory_allocate", device);
+  }
+  return status;
+}
+
+void DeviceApi::memory_free(int device, uint32_t kind, void* ptr, uint64_t size_bytes, tb_stream* stream) noexcept {
+  if (usable_for_cleanup(device)) {
+    check_and_log(table_.memory_free(device, kind, ptr, size_bytes, stream), "memory_free", device);
+  }
+}
+
+void DeviceApi::memory_copy(int dst_device, void* dst, int src_device, const void* src, uint64_t size_bytes,
+                            uint32_t kind, tb_stream* stream) {
+  const int device = kind == TB_COPY_DEVICE_TO_HOST || kind == TB_COPY_PEER ? src_device : dst_device;
+  enter(device, "memory_copy");
+  if (kind == TB_COPY_PEER) {
+    enter(dst_device, "memory_copy");
+  }
+  check(table_.memory_copy(dst_device, dst, src_device, src, size_bytes, kind, stream), "memory_copy", device);
+}
+
+void DeviceApi::memory_fill(int device, void* dst, const void* pattern, uint32_t pattern_bytes, uint64_t size_bytes,
+                            tb_stream* stream) {
+  enter(device, "memory_fill");
+  if (table_.memory_fill) {
+    const tb_status status = table_.memory_fill(device, dst, pattern, pattern_bytes, size_bytes, stream);
+    if (status != TB_STATUS_UNSUPPORTED) {
+      check(status, "memory_fill", device);
+      return;
+    }
+    take_error_text();
+  }
+  constexpr uint64_t kPieceBytes = 1 << 20;
+  const uint64_t piece_bytes = std::min(size_bytes, kPieceBytes);
+  std::unique_ptr<char[]> piece(new char[piece_bytes]);
+  for (uint64_t offset = 0; offset + pattern_bytes <= piece_bytes; offset += pattern_bytes) {
+    std::memcpy(piece.get() + offset, pattern, pattern_bytes);
+  }
+  try {
+    for (uint64_t done = 0; done < size_bytes; done += piece_bytes) {
+      const uint64_t now = std::min(size_bytes - done, piece_bytes);
+      memory_copy(device, static_cast<char*>(dst) + done, -1, piece.get(), now, TB_COPY_HOST_TO_DEVICE, stream);
+    }
+    stream_synchronize(device, stream);
+  } catch (...) {
+    if (!is_lost(device)) {
+      piece.release(); // copies may still read it
+    }
+    throw;
+  }
+}
+
+void DeviceApi::memory_copy_2d(int device, void* dst, uint64_t dst_pitch_bytes, const void* src,
+                               uint64_t src_pitch_bytes, uint64_t width_bytes, uint64_t height, uint32_t kind,
+                               tb_stream* stream) {
+  enter(device, "memory_copy_2d");
+  if (table_.memory_copy_2d) {
+    const tb_status status =
+        table_.memory_copy_2d(device, dst, dst_pitch_bytes, src, src_pitch_bytes, width_bytes, height, kind, stream);
+    if (status != TB_STATUS_UNSUPPORTED) {
+      check(status, "memory_copy_2d", device);
+      return;
+    }
+    take_error_text();
+  }
+  const int dst_device = kind == TB_COPY_DEVICE_TO_HOST ? -1 : device;
+  const int src_device = kind == TB_COPY_HOST_TO_DEVICE ? -1 : device;
+  for (uint64_t row = 0; row < height; ++row) {
+    memory_copy(dst_device, static_cast<char*>(dst) + row * dst_pitch_bytes, src_device,
+                static_cast<const char*>(src) + row * src_pitch_bytes, width_bytes, kind, stream);
+  }
+}
+
+tb_status DeviceApi::memory_info(int device, uint64_t* out_free_bytes, uint64_t* out_total_bytes) {
+  enter(device, "memory_info");
+  const tb_status status =
+      table_.memory_info ? table_.memory_info(device, out_free_bytes, out_total_bytes) : TB_STATUS_UNSUPPORTED;
+  if (status == TB_STATUS_UNSUPPORTED) {
+    take_error_text();
+    return status;
+  }
+  check(status, "memory_info", device);
+  return TB_STATUS_OK;
+}
+
+tb_status DeviceApi::memory_query(const void* ptr, tb_pointer_info* out_info) {
+  initialize();
+  out_info->struct_size = sizeof(*out_info);
+  const tb_status status = table_.memory_query ? table_.memory_query(ptr, out_info) : TB_STATUS_UNSUPPORTED;
+  if (status == TB_STATUS_UNSUPPORTED) {
+    take_error_text();
+    return status;
+  }
+  check(status, "memory_query", -1);
+  return TB_STATUS_OK;
+}
+
+void DeviceApi::memory_map(int device, void* ptr, uint64_t size_bytes, uint32_t access) {
+  enter(device, "memory_map");
+  if (common_capabilities_ & TB_CAP_HOST_COHERENT) {
+    return;
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(common_capabilities_ & TB_CAP_HOST_ACCESS, name_, ":", device,
+                              ": the host cannot access this device's memory.");
+  check(table_.memory_map(device, ptr, size_bytes, access), "memory_map", device);
+}
+
+void DeviceApi::memory_unmap(int device, void* ptr, uint64_t size_bytes, uint32_t access) {
+  enter(device, "memory_unmap");
+  if (!(common_capabilities_ & TB_CAP_HOST_COHERENT)) {
+    check(table_.memory_unmap(device, ptr, size_bytes, access), "memory_unmap", device);
+  }
+}
+
+void DeviceApi::host_register(void* ptr, uint64_t size_bytes) {
+  initialize();
+  TORCH_CHECK_NOT_IMPLEMENTED(table_.host_register, name_, " cannot page-lock existing host memory; allocate it with ",
+                              "torch.empty(..., pin_memory=True) or Tensor.pin_memory().");
+  check(table_.host_register(ptr, size_bytes), "host_register", -1);
+}
+
+void DeviceApi::host_unregister(void* ptr) {
+  initialize();
+  TORCH_CHECK_NOT_IMPLEMENTED(table_.host_unregister, name_, " cannot page-lock existing host memory.");
+  check(table_.host_unregister(ptr), "host_unregister", -1);
+}
+
+// ---- streams and events ----
+
+tb_stream* DeviceApi::stream_create(int device, int priority) {
+  enter(device, "stream_create");
+  tb_stream* stream = nullptr;
+  if (table_.stream_create) {
+    check(table_.stream_create(device, priority, &stream), "stream_create", device);
+  }
+  return stream;
+}
+
+void DeviceApi::stream_destroy(int device, tb_stream* stream) noexcept {
+  if (table_.stream_destroy && usable_for_cleanup(device)) {
+    check_and_log(table_.stream_destroy(device, stream), "stream_destroy", device);
+  }
+}
+
+void DeviceApi::stream_synchronize(int device, tb_stream* stream) {
+  enter(device, "stream_synchronize");
+  if (table_.stream_synchronize) {
+    check(table_.stream_synchronize(device, stream), "stream_synchronize", device);
+  }
+}
+
+void DeviceApi::stream_wait_event(int device, tb_stream* stream, tb_event* event) {
+  enter(device, "stream_wait_event");
+  if (table_.stream_wait_event) {
+    check(table_.stream_wait_event(device, stream, event), "stream_wait_event", device);
+  }
+}
+
+bool DeviceApi::stream_query(int device, tb_stream* stream) {
+  enter(device, "stream_query");
+  if (!table_.stream_create) {
+    return true;
+  }
+  if (table_.stream_query) {
+    const tb_status status = table_.stream_query(device, stream);
+    if (status == TB_STATUS_NOT_READY) {
+      return false;
+    }
+    if (status != TB_STATUS_UNSUPPORTED) {
+      check(status, "stream_query", device);
+      return true;
+    }
+    take_error_text();
+  }
+  const auto destroy = [&](tb_event* event) { event_destroy(device, event); };
+  const std::unique_ptr<tb_event, decltype(destroy)> event(event_create(device, 0), destroy);
+  event_record(device, event.get(), stream);
+  return event_query(device, event.get());
+}
+
+void DeviceApi::stream_host_function(int device, tb_stream* stream, tb_host_function fn, void* arg) {
+  enter(device, "stream_host_function");
+  if (table_.stream_host_function) {
+    const tb_status status = table_.stream_host_function(device, stream, fn, arg);
+    if (status != TB_STATUS_UNSUPPORTED) {
+      check(status, "stream_host_function", device);
+      return;
+    }
+    take_error_text();
+  }
+  stream_synchronize(device, stream);
+  fn(arg);
+}
+
+tb_event* DeviceApi::event_create(int device, uint32_t flags) {
+  enter(device, "event_create");
+  tb_event* event = nullptr;
+  if (table_.event_create) {
+    check(table_.event_create(device, flags, &event), "event_create", device);
+  }
+  return event;
+}
+
+void DeviceApi::event_destroy(int device, tb_event* event) noexcept {
+  if (table_.event_destroy && event && usable_for_cleanup(device)) {
+    check_and_log(table_.event_destroy(device, event), "event_destroy", device);
+  }
+}
+
+void DeviceApi::event_record(int device, tb_event* event, tb_stream* stream) {
+  enter(device, "event_record");
+  if (table_.event_record) {
+    check(table_.event_record(device, event, stream), "event_record", device);
+  }
+}
+
+bool DeviceApi::event_query(int device, tb_event* event) {
+  enter(device, "event_query");
+  if (!table_.event_query) {
+    return true;
+  }
+  const tb_status status = table_.event_query(device, event);
+  if (status == TB_STATUS_NOT_READY) {
+    return false;
+  }
+  check(status, "event_query", device);
+  return true;
+}
+
+void DeviceApi::event_synchronize(int device, tb_event* event) {
+  enter(device, "event_synchronize");
+  if (table_.event_synchronize) {
+    const tb_status status = table_.event_synchronize(device, event);
+    if (status != TB_STATUS_UNSUPPORTED) {
+      check(status, "event_synchronize", device);
+      return;
+    }
+    take_error_text();
+  }
+  // Short waits spin, long ones yield the core for at most 100 us at a time.
+  for (int attempt = 0; !event_query(device, event); ++attempt) {
+    if (attempt < 64) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+  }
+}
+
+tb_status DeviceApi::event_elapsed(int device, tb_event* start, tb_event* end, int64_t* out_elapsed_ns) {
+  enter(device, "event_elapsed");
+  TORCH_CHECK_NOT_IMPLEMENTED(table_.event_elapsed, name_, ":", device, ": the device does not time events.");
+  const tb_status status = table_.event_elapsed(device, start, end, out_elapsed_ns);
+  if (status != TB_STATUS_NOT_READY) {
+    check(status, "event_elapsed", device);
+  }
+  return status;
+}
+
+// ---- device ----
+
+void DeviceApi::bind_thread(int device) {
+  thread_local const DeviceApi* bound_api = nullptr;
+  thread_local int bound_device = -1;
+  if (bound_api != this || bound_device != device) {
+    const tb_status status = table_.thread_bind(device);
+    if (status == TB_STATUS_UNSUPPORTED) {
+      take_error_text();
+    } else {
+      check(status, "thread_bind", device);
+    }
+    bound_api = this;
+    bound_device = device;
+  }
+}
+
+tb_status DeviceApi::device_synchronize(int device) {
+  enter(device, "device_synchronize");
+  if (!table_.stream_create) {
+    return TB_STATUS_OK;
+  }
+  const tb_status status = table_.device_synchronize ? table_.device_synchronize(device) : TB_STATUS_UNSUPPORTED;
+  if (status == TB_STATUS_UNSUPPORTED) {
+    take_error_text();
+    return status;
+  }
+  check(status, "device_synchronize", device);
+  return TB_STATUS_OK;
+}
+
+bool DeviceApi::peer_can_access(int device, int peer) {
+  enter(device, "peer_can_access");
+  enter(peer, "peer_can_access");
+  int32_t can_access = 0;
+  if (table_.peer_can_access && device != peer) {
+    const tb_status status = table_.peer_can_access(device, peer, &can_access);
+    if (status == TB_STATUS_UNSUPPORTED) {
+      take_error_text();
+      return false;
+    }
+    check(status, "peer_can_access", device);
+  }
+  return can_access != 0;
+}
+
+void DeviceApi::ipc_export(int device, void* ptr, tb_ipc_handle* out_handle) {
+  enter(device, "ipc_export");
+  TORCH_CHECK_NOT_IMPLEMENTED(table_.ipc_export, name_, " cannot share device memory between processes.");
+  check(table_.ipc_export(device, ptr, out_handle), "ipc_export", device);
+}
+
+void* DeviceApi::ipc_import(int device, const tb_ipc_handle& handle) {
+  enter(device, "ipc_import");
+  TORCH_CHECK_NOT_IMPLEMENTED(table_.ipc_import, name_, " cannot share device memory between processes.");
+  void* ptr = nullptr;
+  check(table_.ipc_import(device, &handle, &ptr), "ipc_import", device);
+  return ptr;
+}
+
+void DeviceApi::ipc_close(int device, void* ptr) noexcept {
+  if (table_.ipc_close && usable_for_cleanup(device)) {
+    check_and_log(table_.ipc_close(device, ptr), "ipc_close", device);
+  }
+}
+
+} // namespace torch_backend

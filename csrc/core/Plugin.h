@@ -1,0 +1,61 @@
+// A loaded device library: found, opened, shaken hands with, checked.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "csrc/core/DeviceApi.h"
+#include "torch_backend/device.h"
+
+namespace torch_backend {
+
+/// Lives until the process ends: device libraries are never unloaded, because their threads and handlers cannot be.
+class Plugin {
+ public:
+  /// Load the library at `path`. Loading the same file again returns the same plugin. Throws RuntimeError with what was
+  /// asked, what is so, and what to do, if the file is missing, is no plugin, speaks another ABI major, fails in its
+  /// entry function, or leaves required slots unset. Threads: any.
+  static Plugin& load(const std::string& path);
+
+  /// What loading gives every plugin. Its functions may be called from any thread.
+  static const tb_host* host();
+
+  /// Set "<plugin>.<key>" for tb_host::option; replaces an earlier value and the environment variable.
+  static void set_option(const std::string& key, const std::string& value);
+
+  const std::string& path() const {
+    return path_;
+  }
+  const std::string& name() const {
+    return api_->name();
+  }
+  const std::string& vendor() const {
+    return vendor_;
+  }
+  const std::string& version() const {
+    return version_;
+  }
+  std::pair<uint32_t, uint32_t> abi_version() const {
+    return {abi_major_, abi_minor_};
+  }
+  DeviceApi& api() {
+    return *api_;
+  }
+  /// An optional table ("graph.1"), NULL if the plugin does not offer it.
+  const void* table(const char* name) const;
+
+ private:
+  Plugin(const tb_plugin* plugin, std::string path);
+
+  const tb_plugin* plugin_;
+  std::string path_;
+  std::string vendor_;
+  std::string version_;
+  uint32_t abi_major_;
+  uint32_t abi_minor_;
+  std::unique_ptr<DeviceApi> api_;
+};
+
+} // namespace torch_backend

@@ -1,0 +1,108 @@
+// What the caching allocator keeps track of: streams, the plugin's segments, and the blocks they are cut into.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <c10/core/Allocator.h>
+#include <c10/core/Stream.h>
+
+#include "torch_backend/device.h"
+
+namespace torch_backend {
+
+/// A stream as the allocator needs it. `device` -1 is the allocator's own device.
+struct StreamRef {
+  c10::StreamId id = 0;
+  tb_stream* handle = nullptr;
+  c10::DeviceIndex device = -1;
+
+  bool operator==(const StreamRef& other) const {
+    return id == other.id && device == other.device;
+  }
+};
+
+/// Where an allocation came from, as a profiler or a debugger wants to see it. May be NULL.
+using ContextPtr = std::shared_ptr<c10::GatheredContext>;
+using CreateContextFn = ContextPtr (*)();
+
+struct BlockPool;
+
+/// A range of device memory: in use, waiting for the streams that used it, or free. Blocks of one segment form a list
+/// in address order. The allocator's mutex guards every field.
+struct Block {
+  enum class State : uint8_t {
+    kFree, // in its pool's free list (or just leaving it)
+    kAllocated,
+    kPending // freed, but another stream may still use it
+  };
+
+  bool is_split() const {
+    return prev != nullptr || next != nullptr;
+  }
+
+  void* ptr = nullptr;
+  std::size_t size = 0;
+  std::size_t requested = 0;
+  BlockPool* pool = nullptr;
+  Block* prev = nullptr; // neighbours in the segment
+  Block* next = nullptr;
+  Block* free_prev = nullptr; // neighbours in the free list
+  Block* free_next = nullptr;
+
+  State state = State::kFree;
+  bool oversize = false; // counted as such when it was handed out
+  uint32_t num_pending_events = 0;
+  uint64_t freed_at = 0;       // the pool's number of searches when the block became free
+  std::vector<StreamRef> uses; // streams other than the pool's that record_stream named
+  ContextPtr context;          // of the allocation
+};
+
+/// One plugin allocation.
+struct Segment {
+  void* base = nullptr;
+  std::size_t size = 0;
+  BlockPool* pool = nullptr;
+  Block* first = nullptr;
+  bool oversize = false; // counted as such when it was requested
+  ContextPtr context;
+};
+
+/// Block objects, recycled so that splitting and merging need no heap.
+class BlockArena {
+ public:
+  Block* acquire() {
+    if (!spare_) {
+      grow();
+    }
+    Block* block = spare_;
+    spare_ = block->free_next;
+    block->free_next = nullptr;
+    return block;
+  }
+
+  /// `block` has no context and no uses any more.
+  void recycle(Block* block) {
+    block->state = Block::State::kFree;
+    block->prev = block->next = block->free_prev = nullptr;
+    block->free_next = spare_;
+    spare_ = block;
+  }
+
+ private:
+  static constexpr std::size_t kChunk = 128;
+
+  void grow() {
+    chunks_.push_back(std::make_unique<Block[]>(kChunk));
+    for (std::size_t i = kChunk; i-- > 0;) {
+      recycle(&chunks_.back()[i]);
+    }
+  }
+
+  std::vector<std::unique_ptr<Block[]>> chunks_;
+  Block* spare_ = nullptr;
+};
+
+} // namespace torch_backend

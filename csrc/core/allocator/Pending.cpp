@@ -1,0 +1,145 @@
+// Blocks that were freed while another stream may still use them. See Note [Caching allocator].
+#include <algorithm>
+#include <thread>
+
+#include <c10/util/Exception.h>
+
+#include "csrc/core/allocator/CachingAllocator.h"
+
+namespace torch_backend {
+
+/// `block` was freed and these streams used it. Not under the mutex; the block is kPending, so nobody else touches it.
+void CachingAllocator::retire(Block* block, const std::vector<StreamRef>& uses) {
+  {
+    const Lock lock(mutex_);
+    // One count for this function, so that the block is not free before every use is known.
+    block->num_pending_events = 1;
+    if (captures_ > 0) {
+      deferred_.push_back({block, uses});
+      ++num_pending_;
+      set_attention(kPendingEvents, true);
+      return;
+    }
+  }
+  bool all_known = true;
+  for (const auto& stream : uses) {
+    all_known &= record_use(block, stream);
+  }
+  if (all_known) {
+    const Lock lock(mutex_);
+    finish_use(block);
+  }
+}
+
+/// False if it cannot be known when `stream` is done with `block`: then the block must never be reused.
+bool CachingAllocator::record_use(Block* block, const StreamRef& stream) noexcept {
+  try {
+    const auto event = events_.record(stream);
+    const Lock lock(mutex_);
+    auto queue =
+        std::find_if(queues_.begin(), queues_.end(), [&](const auto& queue) { return queue.stream == stream; });
+    if (queue == queues_.end()) {
+      queue = queues_.insert(queues_.end(), {stream, {}});
+    }
+    queue->uses.push_back({event, block});
+    ++block->num_pending_events;
+    ++num_pending_;
+    set_attention(kPendingEvents, true);
+    return true;
+  } catch (const c10::Error& error) {
+    if (api_.is_lost(device_)) {
+      return true; // nothing runs on it any more
+    }
+    try {
+      api_.stream_synchronize(stream.device < 0 ? device_ : stream.device, stream.handle);
+      return true;
+    } catch (...) {
+      TORCH_WARN("Memory at ", block->ptr, " of ", api_.name(), ":", static_cast<int>(device_), " (", block->size,
+                 " bytes) will not be reused, because no event could be recorded on a stream that used it: ",
+                 error.what_without_backtrace());
+      return false;
+    }
+  }
+}
+
+/// Under the mutex.
+void CachingAllocator::finish_use(Block* block) {
+  if (--block->num_pending_events == 0) {
+    make_free(block);
+  }
+}
+
+void CachingAllocator::retire_deferred() {
+  std::vector<DeferredFree> deferred;
+  {
+    const Lock lock(mutex_);
+    deferred.swap(deferred_);
+    num_pending_ -= deferred.size();
+  }
+  for (const auto& entry : deferred) {
+    retire(entry.block, entry.uses);
+  }
+}
+
+/// Not under the mutex. A use whose event fails is over as well; the failure goes to the caller.
+bool CachingAllocator::is_complete(const PendingUse& use, bool wait, std::exception_ptr* out_error) noexcept {
+  try {
+    if (!wait) {
+      return api_.event_query(use.event.device, use.event.handle);
+    }
+    api_.event_synchronize(use.event.device, use.event.handle);
+  } catch (...) {
+    *out_error = std::current_exception();
+  }
+  return true;
+}
+
+void CachingAllocator::process_events(bool wait) {
+  Lock lock(mutex_);
+  if (captures_ > 0) {
+    return;
+  }
+  if (!deferred_.empty()) {
+    lock.unlock();
+    retire_deferred();
+    lock.lock();
+  }
+  if (wait) {
+    ++stats_.num_sync_all_streams;
+  }
+  std::exception_ptr error;
+  // By index: while the mutex is dropped other threads add queues. They are never removed.
+  for (std::size_t i = 0; i < queues_.size(); ++i) {
+    while (!queues_[i].uses.empty()) {
+      const PendingUse use = queues_[i].uses.front();
+      queues_[i].uses.pop_front();
+      ++num_looked_at_;
+      lock.unlock();
+      const bool complete = is_complete(use, wait, &error);
+      if (complete) {
+        events_.give_back(use.event);
+      }
+      lock.lock();
+      --num_looked_at_;
+      if (!complete) {
+        queues_[i].uses.push_front(use);
+        break; // later events of this stream are not complete either
+      }
+      --num_pending_;
+      finish_use(use.block);
+    }
+  }
+  set_attention(kPendingEvents, num_pending_ > 0);
+  // Events that other threads are just looking at would be missed: give them the time for a query.
+  for (int i = 0; wait && num_looked_at_ > 0 && i < 1000; ++i) {
+    lock.unlock();
+    std::this_thread::yield();
+    lock.lock();
+  }
+  lock.unlock();
+  if (error) {
+    std::rethrow_exception(error);
+  }
+}
+
+} // namespace torch_backend

@@ -1,0 +1,358 @@
+// Streams and events of the xcpu device.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/child_process.h"
+#include "support/xcpu_test.h"
+
+namespace torch_backend::testing {
+namespace {
+
+using std::chrono::milliseconds;
+
+class XcpuAsyncTest : public XcpuTest {
+ protected:
+  void load_async(option_map more = {}) {
+    more["async"] = "1";
+    load(more);
+  }
+
+  // Enqueued, not waited for.
+  void enqueue_copy(int32_t device, void* dst, const void* src, size_t size, tb_stream* stream) {
+    EXPECT_OK(core->memory_copy(device, dst, device, src, size, TB_COPY_DEVICE_TO_DEVICE, stream));
+  }
+  void enqueue_fill(int32_t device, void* dst, unsigned char value, size_t size, tb_stream* stream) {
+    EXPECT_OK(core->memory_fill(device, dst, &value, 1, size, stream));
+  }
+};
+
+struct appended {
+  std::vector<int>* list;
+  int value;
+  static void run(void* self) {
+    const auto* a = static_cast<appended*>(self);
+    a->list->push_back(a->value);
+  }
+};
+
+TEST_F(XcpuAsyncTest, AStreamKeepsItsOrderUnderDelays) {
+  load_async({{"delay_us", "0-300"}});
+  tb_stream* stream = create_stream(0);
+  std::vector<int> list;
+  std::vector<appended> work;
+  for (int i = 0; i < 300; ++i) work.push_back({&list, i});
+  for (appended& w : work) EXPECT_OK(core->stream_host_function(0, stream, appended::run, &w));
+  EXPECT_OK(core->stream_synchronize(0, stream));
+  ASSERT_EQ(list.size(), work.size());
+  for (int i = 0; i < 300; ++i) EXPECT_EQ(list[i], i);
+  destroy(stream);
+}
+
+TEST_F(XcpuAsyncTest, CopiesAndFillsHappenLater) {
+  load_async();
+  unsigned char *a = allocate(0, 1000), *b = allocate(0, 1000);
+  upload(0, a, bytes(1000, 1));
+  upload(0, b, bytes(1000, 2));
+  gate g;
+  g.enqueue(core, 0, nullptr);
+  enqueue_copy(0, b, a, 1000, nullptr);
+  enqueue_fill(0, a, 3, 500, nullptr);
+  EXPECT_STATUS(TB_STATUS_NOT_READY, core->stream_query(0, nullptr));
+  EXPECT_EQ(a[0], 1);
+  EXPECT_EQ(b[0], 2);
+  g.open();
+  EXPECT_OK(core->stream_synchronize(0, nullptr));
+  EXPECT_OK(core->stream_query(0, nullptr));
+  EXPECT_EQ(bytes(b, b + 1000), bytes(1000, 1));
+  EXPECT_EQ(bytes(a, a + 500), bytes(500, 3));
+  EXPECT_EQ(a[500], 1);
+}
+
+TEST_F(XcpuAsyncTest, TheFillPatternIsReadBeforeTheCallReturns) {
+  load_async();
+  unsigned char* ptr = allocate(0, 64);
+  gate g;
+  g.enqueue(core, 0, nullptr);
+  uint64_t value = 0x0102030405060708;
+  EXPECT_OK(core->memory_fill(0, ptr, &value, 8, 64, nullptr));
+  value = 0;
+  g.open();
+  const bytes data = download(0, ptr, 64);
+  EXPECT_EQ(data[0], 8);
+  EXPECT_EQ(data[63], 1);
+}
+
+TEST_F(XcpuAsyncTest, StreamsAndDevicesDoNotWaitForEachOther) {
+  load_async();
+  tb_stream* other = create_stream(0);
+  gate g;
+  g.enqueue(core, 0, nullptr);
+  unsigned char* ptr = allocate(0, 8);
+  enqueue_fill(0, ptr, 5, 8, other);
+  EXPECT_OK(core->stream_synchronize(0, other));
+  EXPECT_EQ(ptr[7], 5);
+  EXPECT_OK(core->device_synchronize(1));
+  EXPECT_STATUS(TB_STATUS_NOT_READY, core->stream_query(0, nullptr));
+  g.open();
+  EXPECT_OK(core->device_synchronize(0));
+  EXPECT_OK(core->stream_query(0, nullptr));
+}
+
+// Device 0 fills a on one stream and copies it to device 1 on another; device 1 copies on. Only events order the three.
+TEST_F(XcpuAsyncTest, EventsOrderStreamsAndDevices) {
+  load_async({{"delay_us", "0-1000"}});
+  tb_stream *filling = create_stream(0), *sending = create_stream(0), *receiving = create_stream(1);
+  tb_event *filled = create_event(0), *sent = create_event(0), *received = create_event(1);
+  unsigned char *a = allocate(0, 4096), *b = allocate(1, 4096), *c = allocate(1, 4096);
+  for (unsigned char round = 1; round <= 40; ++round) {
+    EXPECT_OK(core->stream_wait_event(0, filling, sent)); // of the round before
+    enqueue_fill(0, a, round, 4096, filling);
+    EXPECT_OK(core->event_record(0, filled, filling));
+    EXPECT_OK(core->stream_wait_event(0, sending, filled));
+    EXPECT_OK(core->stream_wait_event(0, sending, received)); // of the round before
+    EXPECT_OK(core->memory_copy(1, b, 0, a, 4096, TB_COPY_PEER, sending));
+    EXPECT_OK(core->event_record(0, sent, sending));
+    EXPECT_OK(core->stream_wait_event(1, receiving, sent));
+    enqueue_copy(1, c + 16 * round, b + 16 * round, 16, receiving);
+    EXPECT_OK(core->event_record(1, received, receiving));
+  }
+  EXPECT_OK(core->event_synchronize(1, received));
+  for (unsigned char round = 1; round <= 40; ++round)
+    EXPECT_EQ(bytes(c + 16 * round, c + 16 * round + 16), bytes(16, round));
+}
+
+TEST_F(XcpuAsyncTest, AnEventCompletesAfterWhatWasBeforeIt) {
+  load_async();
+  tb_event* event = create_event(0);
+  EXPECT_OK(core->event_query(0, event));
+  EXPECT_OK(core->event_synchronize(0, event));
+  gate g;
+  g.enqueue(core, 0, nullptr);
+  EXPECT_OK(core->event_record(0, event, nullptr));
+  EXPECT_STATUS(TB_STATUS_NOT_READY, core->event_query(0, event));
+  g.open();
+  EXPECT_OK(core->event_synchronize(0, event));
+  EXPECT_OK(core->event_query(0, event));
+}
+
+TEST_F(XcpuAsyncTest, WaitingForAnEventThatWasNeverRecordedIsNothing) {
+  load_async();
+  tb_event* event = create_event(0);
+  EXPECT_OK(core->stream_wait_event(1, nullptr, event));
+  EXPECT_OK(core->stream_synchronize(1, nullptr));
+}
+
+TEST_F(XcpuAsyncTest, AWaitMeansTheRecordMadeBeforeIt) {
+  load_async();
+  tb_stream *waiting = create_stream(0), *blocked = create_stream(0);
+  tb_event* event = create_event(0);
+  EXPECT_OK(core->event_record(0, event, nullptr));
+  EXPECT_OK(core->stream_wait_event(0, waiting, event));
+  gate g;
+  g.enqueue(core, 0, blocked);
+  EXPECT_OK(core->event_record(0, event, blocked));
+  EXPECT_OK(core->stream_synchronize(0, waiting));
+  EXPECT_STATUS(TB_STATUS_NOT_READY, core->event_query(0, event));
+  g.open();
+  EXPECT_OK(core->event_synchronize(0, event));
+}
+
+TEST_F(XcpuAsyncTest, ADestroyedEventIsStillWaitedFor) {
+  load_async();
+  tb_stream* waiting = create_stream(1);
+  tb_event* event = create_event(0);
+  gate g;
+  g.enqueue(core, 0, nullptr);
+  EXPECT_OK(core->event_record(0, event, nullptr));
+  EXPECT_OK(core->stream_wait_event(1, waiting, event));
+  destroy(event);
+  std::this_thread::sleep_for(milliseconds(20));
+  EXPECT_STATUS(TB_STATUS_NOT_READY, core->stream_query(1, waiting));
+  g.open();
+  EXPECT_OK(core->stream_synchronize(1, waiting));
+}
+
+TEST_F(XcpuAsyncTest, ADestroyedStreamCompletesItsWork) {
+  load_async({{"delay_us", "2000"}});
+  tb_stream* stream = create_stream(0);
+  unsigned char* ptr = allocate(0, 20);
+  for (unsigned char i = 0; i < 20; ++i) enqueue_fill(0, ptr + i, i, 1, stream);
+  destroy(stream);
+  EXPECT_OK(core->device_synchronize(0));
+  for (unsigned char i = 0; i < 20; ++i) EXPECT_EQ(ptr[i], i);
+}
+
+TEST_F(XcpuAsyncTest, DelaysAreInjectedBeforeEveryOperation) {
+  load_async({{"delay_us", "2000"}});
+  unsigned char* ptr = allocate(0, 1);
+  tb_event *start = create_event(0), *end = create_event(0);
+  EXPECT_OK(core->event_record(0, start, nullptr));
+  for (int i = 0; i < 9; ++i) enqueue_fill(0, ptr, 1, 1, nullptr);
+  EXPECT_OK(core->event_record(0, end, nullptr));
+  int64_t elapsed = 0;
+  EXPECT_STATUS(TB_STATUS_NOT_READY, core->event_elapsed(0, start, end, &elapsed));
+  EXPECT_OK(core->event_synchronize(0, end));
+  EXPECT_OK(core->event_elapsed(0, start, end, &elapsed));
+  EXPECT_GE(elapsed, 10 * 2'000'000);
+}
+
+TEST_F(XcpuAsyncTest, TimesGrowAlongAStream) {
+  load_async({{"delay_us", "0-200"}});
+  std::vector<tb_event*> events;
+  for (int i = 0; i < 50; ++i) {
+    events.push_back(create_event(1));
+    EXPECT_OK(core->event_record(1, events.back(), nullptr));
+  }
+  EXPECT_OK(core->stream_synchronize(1, nullptr));
+  int64_t before = 0;
+  for (tb_event* event : events) {
+    int64_t elapsed = -1;
+    EXPECT_OK(core->event_elapsed(1, events[0], event, &elapsed));
+    EXPECT_GE(elapsed, before);
+    before = elapsed;
+  }
+  EXPECT_GT(before, 0);
+}
+
+TEST_F(XcpuAsyncTest, TimesNeedEventsMadeForThem) {
+  load_async();
+  tb_event *timed = create_event(0), *untimed = create_event(0, 0), *unrecorded = create_event(0), *none = nullptr;
+  EXPECT_OK(core->event_record(0, timed, nullptr));
+  EXPECT_OK(core->event_record(0, untimed, nullptr));
+  EXPECT_OK(core->device_synchronize(0));
+  int64_t elapsed = 0;
+  EXPECT_STATUS(TB_STATUS_INVALID_ARGUMENT, core->event_elapsed(0, timed, untimed, &elapsed));
+  EXPECT_STATUS(TB_STATUS_INVALID_ARGUMENT, core->event_elapsed(0, timed, unrecorded, &elapsed));
+  EXPECT_STATUS(TB_STATUS_UNSUPPORTED, core->event_create(0, TB_EVENT_INTERPROCESS, &none));
+}
+
+TEST_F(XcpuAsyncTest, HandlesBelongToTheirDevice) {
+  load_async();
+  tb_stream* stream = create_stream(0);
+  tb_event* event = create_event(0);
+  EXPECT_STATUS(TB_STATUS_INVALID_ARGUMENT, core->stream_synchronize(1, stream));
+  EXPECT_STATUS(TB_STATUS_INVALID_ARGUMENT, core->event_record(1, event, nullptr));
+  EXPECT_STATUS(TB_STATUS_INVALID_ARGUMENT, core->event_query(1, event));
+  EXPECT_STATUS(TB_STATUS_INVALID_ARGUMENT, core->stream_destroy(0, nullptr));
+  EXPECT_STATUS(TB_STATUS_INVALID_ARGUMENT, core->stream_synchronize(2, nullptr));
+}
+
+TEST_F(XcpuAsyncTest, PrioritiesHaveTheDeclaredRange) {
+  load_async();
+  tb_device_properties properties = {};
+  properties.struct_size = sizeof properties;
+  ASSERT_OK(core->device_properties(0, &properties));
+  EXPECT_EQ(properties.stream_priority_lowest, 0);
+  EXPECT_EQ(properties.stream_priority_highest, -1);
+  tb_stream* stream = nullptr;
+  EXPECT_OK(core->stream_create(0, -1, &stream));
+  EXPECT_OK(core->stream_destroy(0, stream));
+  EXPECT_STATUS(TB_STATUS_INVALID_ARGUMENT, core->stream_create(0, 1, &stream));
+  EXPECT_STATUS(TB_STATUS_INVALID_ARGUMENT, core->stream_create(0, -2, &stream));
+}
+
+TEST_F(XcpuAsyncTest, ThreadsShareStreamsAndEvents) {
+  load_async({{"delay_us", "0-20"}});
+  constexpr int kThreads = 8, kRounds = 100;
+  tb_stream* streams[] = {create_stream(0), create_stream(0), nullptr};
+  tb_event* shared = create_event(0);
+  std::atomic<int> calls{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t)
+    threads.emplace_back([&, t] {
+      std::mt19937 random(static_cast<unsigned>(t));
+      unsigned char* mine = allocate(0, 1000);
+      for (int i = 0; i < kRounds; ++i) {
+        tb_stream* stream = streams[random() % 3];
+        enqueue_fill(0, mine, static_cast<unsigned char>(i), 1000, stream);
+        EXPECT_OK(core->event_record(0, shared, stream));
+        EXPECT_OK(core->stream_wait_event(0, streams[random() % 3], shared));
+        EXPECT_OK(core->stream_host_function(
+            0, stream, [](void* count) { ++*static_cast<std::atomic<int>*>(count); }, &calls));
+        if (random() % 4 == 0) core->event_query(0, shared);
+        EXPECT_OK(core->stream_synchronize(0, stream));
+        ASSERT_EQ(mine[random() % 1000], static_cast<unsigned char>(i));
+      }
+      release(0, mine, 1000);
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_OK(core->device_synchronize(0));
+  EXPECT_EQ(calls, kThreads * kRounds);
+}
+
+int num_threads() {
+  int count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) ++count;
+  return count;
+}
+
+TEST_F(XcpuAsyncTest, DestroyedStreamsLeaveNoThreads) {
+  load_async();
+  synchronize(0); // starts the default stream's worker, and with it helper threads of the thread library
+  const int before = num_threads();
+  for (int i = 0; i < 300; ++i) {
+    tb_stream* stream = create_stream(0);
+    EXPECT_OK(core->stream_host_function(0, stream, [](void*) {}, nullptr));
+    destroy(stream);
+  }
+  for (int i = 0; i < 1000 && num_threads() > before; ++i) std::this_thread::sleep_for(milliseconds(5));
+  EXPECT_LE(num_threads(), before); // threads of earlier tests may have gone too
+}
+
+TEST_F(XcpuAsyncTest, TheProcessExitsWhileWorkersAreBusyAndBlocked) {
+  EXPECT_EQ(run_in_child([this] {
+              load_async({{"delay_us", "100"}});
+              gate& never = *new gate; // destroying it would wait for the worker
+              tb_stream* blocked = create_stream(0);
+              never.enqueue(core, 0, blocked);
+              unsigned char *a = allocate(0, 1 << 20), *b = allocate(0, 1 << 20);
+              for (int i = 0; i < 20000; ++i) enqueue_copy(0, b, a, 1 << 20, nullptr);
+              return HasFailure() ? 1 : 0;
+            }),
+            0);
+}
+
+TEST_F(XcpuAsyncTest, AForkedChildIsToldAndExits) {
+  load_async({{"delay_us", "0-50"}});
+  unsigned char* ptr = allocate(0, 64);
+  std::atomic<bool> stop{false};
+  std::thread busy([&] { // so that the fork meets held locks and running workers
+    while (!stop) {
+      enqueue_fill(0, ptr, 1, 64, nullptr);
+      EXPECT_OK(core->stream_synchronize(0, nullptr));
+    }
+  });
+  for (int i = 0; i < 20; ++i)
+    EXPECT_EQ(run_in_child([this] {
+                if (core->stream_synchronize(0, nullptr) != TB_STATUS_INTERNAL) return 1;
+                return take_failure_text().find("forked") == std::string::npos ? 2 : 0;
+              }),
+              0);
+  stop = true;
+  busy.join();
+}
+
+TEST_F(XcpuAsyncTest, AForkBeforeInitializeDoesNoHarm) {
+  EXPECT_EQ(run_in_child([] {
+              set_options({{"xcpu.async", "1"}});
+              const tb_core_table* core = load_plugin(TB_XCPU_PLUGIN)->core;
+              int32_t count = 0;
+              core->device_count(&count);
+              return run_in_child([core] {
+                if (core->initialize() != TB_STATUS_OK) return 1;
+                return core->stream_synchronize(0, nullptr) == TB_STATUS_OK ? 0 : 2;
+              });
+            }),
+            0);
+}
+
+} // namespace
+} // namespace torch_backend::testing

@@ -1,0 +1,15 @@
+# Tests of the core, which link torch. Included from test/cpp/CMakeLists.txt in the project's build.
+
+# One program per topic: sources beside each other share a process, so state that is global must not matter to them.
+function(tb_add_torch_test target)
+  add_executable(${target} ${ARGN})
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-unused-parameter)
+  target_include_directories(${target} PRIVATE ${TB_ROOT}/test/cpp)
+  target_link_libraries(${target} PRIVATE torch_backend_core GTest::gtest_main Threads::Threads)
+  gtest_discover_tests(${target} PROPERTIES TIMEOUT 300)
+endfunction()
+
+tb_add_torch_test(caching_allocator_test core/allocator_test_device.cpp core/caching_allocator_stress_test.cpp
+                  core/caching_allocator_test.cpp)
+
+tb_add_torch_test(device_api_test core/device_api_test.cpp)

@@ -1,0 +1,129 @@
+"""Fixtures for the Python tests. The suite runs on the active device: `TORCH_BACKEND=xcpu pytest test/python`."""
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+import torch_backend
+from torch_backend import _paths
+
+PLUGIN_SOURCE = Path(__file__).parents[1] / "plugins" / "plugin.c"
+
+RunPython = Callable[..., subprocess.CompletedProcess[str]]
+BuildPlugin = Callable[..., Path]
+VendorPackage = Callable[..., Path]
+
+
+def clean_environment() -> dict[str, str]:
+    """This process's environment without anything that chooses or configures a device."""
+    return {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith("TORCH_BACKEND") and key not in {"TORCH_DEVICE_BACKEND_AUTOLOAD", "PYTHONWARNINGS"}
+    }
+
+
+@pytest.fixture(scope="session")
+def run_python() -> RunPython:
+    """Run code in a fresh interpreter: ``run_python(code, env={...}, packages=[directories], flags=[...])``.
+
+    The environment names no device unless ``env`` does. Fails the test if the exit code is not ``code_expected``.
+    """
+
+    def run(
+        code: str,
+        *,
+        env: Mapping[str, str | os.PathLike[str]] | None = None,
+        packages: Sequence[Path] = (),
+        flags: Sequence[str] = (),
+        expect: int = 0,
+    ) -> subprocess.CompletedProcess[str]:
+        environment = clean_environment() | {key: os.fspath(value) for key, value in (env or {}).items()}
+        if packages:
+            known = environment.get("PYTHONPATH")
+            environment["PYTHONPATH"] = os.pathsep.join([*map(str, packages), *([known] if known else [])])
+        process = subprocess.run(
+            [sys.executable, *flags, "-c", textwrap.dedent(code)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+        assert process.returncode == expect, f"exit code {process.returncode}\n{process.stdout}\n{process.stderr}"
+        return process
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def build_plugin(tmp_path_factory: pytest.TempPathFactory) -> BuildPlugin:
+    """Compile test/plugins/plugin.c: ``build_plugin("DEVICES=0", name="acme", file="other.so")`` -> the library."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    built: dict[tuple[object, ...], Path] = {}
+
+    def build(*switches: str, name: str = "acme", file: str | None = None) -> Path:
+        key = (switches, name, file)
+        if key not in built:
+            path = tmp_path_factory.mktemp("plugin") / (file or f"libtorch_backend_{name}.so")
+            definitions = [f"-D{switch}" for switch in (f'DEVICE_NAME="{name}"', *switches)]
+            command = [compiler, "-std=c99", "-shared", "-fPIC", f"-I{_paths.include_dir()}", *definitions]
+            subprocess.run([*command, PLUGIN_SOURCE, "-o", path], check=True)
+            built[key] = path
+        return built[key]
+
+    return build
+
+
+@pytest.fixture
+def vendor_package(tmp_path: Path) -> VendorPackage:
+    """Install a package with a device's entry point: ``vendor_package("acme", body)`` -> a directory for sys.path.
+
+    ``body`` is the module's source; the entry point is ``<package>:<attribute>``.
+    """
+
+    def install(device: str, body: str, *, package: str | None = None, attribute: str = "library") -> Path:
+        package = package or f"{device}_torch"
+        directory = tmp_path / f"site-{package}"
+        info = directory / f"{package}-1.2.dist-info"
+        info.mkdir(parents=True)
+        (directory / f"{package}.py").write_text(body)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.2\n")
+        (info / "entry_points.txt").write_text(f"[torch_backend.devices]\n{device} = {package}:{attribute}\n")
+        return directory
+
+    return install
+
+
+@pytest.fixture(scope="session")
+def name() -> str:
+    """The active device's torch name."""
+    plugin = torch_backend.active()
+    if plugin is None:
+        pytest.skip("no device is active: set TORCH_BACKEND")
+    return plugin.name
+
+
+@pytest.fixture(scope="session")
+def backend(name: str) -> ModuleType:
+    """``torch.<name>`` of the active device."""
+    module = getattr(torch, name)
+    assert isinstance(module, ModuleType)
+    return module
+
+
+@pytest.fixture
+def two_devices(backend: ModuleType) -> None:
+    """Skips on a machine with one device."""
+    if backend.device_count() < 2:
+        pytest.skip("needs two devices")

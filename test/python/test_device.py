@@ -1,0 +1,220 @@
+"""torch.<name>: devices."""
+
+import pickle
+import threading
+from types import ModuleType
+
+import pytest
+import torch
+from conftest import RunPython
+
+
+def test_counts_and_availability(backend: ModuleType) -> None:
+    assert backend.is_available() is True
+    assert backend.device_count() >= 1
+
+
+def test_asking_starts_nothing(run_python: RunPython) -> None:
+    run_python(
+        """
+        import torch
+        assert torch.xcpu.is_available() and torch.xcpu.device_count() == 2
+        assert torch.xcpu.current_device() == 0
+        torch.manual_seed(1)
+        assert not torch.xcpu.is_initialized()
+        torch.xcpu.init()
+        torch.xcpu.init()
+        assert torch.xcpu.is_initialized()
+        """,
+        env={"TORCH_BACKEND": "xcpu"},
+    )
+
+
+@pytest.mark.parametrize(
+    "first_use",
+    ["torch.ones(1, device='xcpu')", "torch.xcpu.synchronize()", "torch.xcpu.Stream()", "torch.xcpu.get_device_name()"],
+)
+def test_first_use_starts_the_driver(run_python: RunPython, first_use: str) -> None:
+    code = f"import torch; assert not torch.xcpu.is_initialized(); {first_use}; assert torch.xcpu.is_initialized()"
+    run_python(code, env={"TORCH_BACKEND": "xcpu"})
+
+
+@pytest.mark.usefixtures("two_devices")
+def test_set_device(backend: ModuleType, name: str) -> None:
+    before = backend.current_device()
+    try:
+        for argument in (1, f"{name}:1", torch.device(name, 1)):
+            backend.set_device(0)
+            backend.set_device(argument)
+            assert backend.current_device() == 1
+            assert torch.empty(0, device=name).device == torch.device(name, 1)
+        backend.set_device(-1)
+        assert backend.current_device() == 1
+    finally:
+        backend.set_device(before)
+
+
+@pytest.mark.usefixtures("two_devices")
+def test_current_device_belongs_to_the_thread(backend: ModuleType) -> None:
+    seen: list[int] = []
+    with backend.device(1):
+        thread = threading.Thread(target=lambda: seen.append(backend.current_device()))
+        thread.start()
+        thread.join()
+        assert backend.current_device() == 1
+    assert seen == [0]
+
+
+@pytest.mark.usefixtures("two_devices")
+def test_device_context(backend: ModuleType, name: str) -> None:
+    with backend.device(1):
+        assert backend.current_device() == 1
+        with backend.device(f"{name}:0"):
+            assert backend.current_device() == 0
+        with backend.device(None), backend.device(-1), backend.device(torch.device(name)):
+            assert backend.current_device() == 1
+    assert backend.current_device() == 0
+    with pytest.raises(KeyError), backend.device(1):
+        raise KeyError
+    assert backend.current_device() == 0
+
+
+@pytest.mark.usefixtures("two_devices")
+def test_device_of(backend: ModuleType, name: str) -> None:
+    there = torch.empty(2, device=f"{name}:1")
+    for thing in (there, there.untyped_storage()):
+        with backend.device_of(thing):
+            assert backend.current_device() == 1
+    with backend.device_of(torch.empty(2)):
+        assert backend.current_device() == 0
+
+
+@pytest.mark.parametrize("function", ["set_device", "synchronize", "get_device_name", "get_rng_state", "Stream"])
+def test_device_that_does_not_exist(backend: ModuleType, name: str, function: str) -> None:
+    with pytest.raises(IndexError, match=f"There is no device {name}:63: this process has"):
+        getattr(backend, function)(63)
+
+
+def test_entering_a_device_that_does_not_exist(backend: ModuleType) -> None:
+    with pytest.raises((IndexError, RuntimeError), match="63"), backend.device(63):
+        pass
+    assert backend.current_device() == 0
+
+
+def test_device_of_another_type(backend: ModuleType, name: str) -> None:
+    with pytest.raises(ValueError, match=f"Expected a {name} device, but got 'cpu'"):
+        backend.synchronize("cpu")
+    with pytest.raises(TypeError, match="Expected a device index, a string or a torch"):
+        backend.synchronize(1.5)
+
+
+def test_get_device_index(backend: ModuleType, name: str) -> None:
+    get = backend._utils._get_device_index
+    assert get(3) == 3
+    assert get(f"{name}:63") == 63  # torch.load asks before it says that there is no such device
+    assert get(None, optional=True) == get(name, True) == backend.current_device()
+    assert get("cpu", allow_cpu=True) == -1
+    assert get(backend.device(0)) == 0
+    with pytest.raises(ValueError, match="Expected a device with an index"):
+        get(name)
+    with pytest.raises(ValueError, match=f"Expected a {name} or cpu device"):
+        get("meta", allow_cpu=True)
+
+
+def test_properties(backend: ModuleType, name: str) -> None:
+    properties = backend.get_device_properties(0)
+    assert properties.name == backend.get_device_name(f"{name}:0") != ""
+    assert (properties.type, properties.index) == (name, 0)
+    assert (properties.major, properties.minor) == backend.get_device_capability(0)
+    assert properties.total_memory > 0
+    assert properties.multi_processor_count >= 1
+    assert torch.float32 in properties.dtypes
+    assert backend.get_device_properties() is properties
+    assert pickle.loads(pickle.dumps(properties)) == properties
+    assert repr(properties).startswith(f"_DeviceProperties(name='{properties.name}', type='{name}', index=0")
+
+
+def test_architectures(backend: ModuleType) -> None:
+    assert all(isinstance(arch, str) and arch for arch in backend.get_arch_list())
+
+
+def test_bfloat16(backend: ModuleType) -> None:
+    supported = torch.bfloat16 in backend.get_device_properties().dtypes
+    assert backend.is_bf16_supported() is backend.is_bf16_supported(including_emulation=False) is supported
+
+
+@pytest.mark.usefixtures("two_devices")
+def test_peers(backend: ModuleType) -> None:
+    declared = "PEER" in backend.get_device_properties(0).capabilities
+    if backend.can_device_access_peer(0, 1):
+        assert declared
+    assert isinstance(backend.can_device_access_peer(1, 0), bool)
+
+
+def test_absent_on_purpose(backend: ModuleType) -> None:
+    for attribute in ("utilization", "temperature", "power_draw", "ipc_collect", "nvtx", "current_blas_handle"):
+        assert not hasattr(backend, attribute)
+
+
+def test_everything_public_has_a_doc(backend: ModuleType) -> None:
+    for attribute in backend.__all__:
+        assert getattr(getattr(backend, attribute), "__doc__", None), attribute
+
+
+def test_forked_child(run_python: RunPython) -> None:
+    run_python(
+        """
+        import os, sys
+        import torch
+        torch.ones(1, device="xcpu")
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                assert torch.xcpu._is_in_bad_fork()
+                assert torch.xcpu.is_available() and torch.xcpu.device_count() == 2  # asking is allowed
+                assert not torch.xcpu.is_initialized()
+                torch.manual_seed(3)
+                for use in (torch.xcpu.init, torch.xcpu.synchronize, lambda: torch.ones(1, device="xcpu")):
+                    try:
+                        use()
+                    except RuntimeError as error:
+                        assert "forked process" in str(error) and "'spawn'" in str(error), error
+                    else:
+                        raise AssertionError(use)
+                status = 0
+            except BaseException as error:
+                print(repr(error), file=sys.stderr)
+            os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0
+        assert not torch.xcpu._is_in_bad_fork()
+        assert torch.ones(1, device="xcpu").item() == 1
+        """,
+        env={"TORCH_BACKEND": "xcpu"},
+    )
+
+
+def test_fork_before_first_use(run_python: RunPython) -> None:
+    run_python(
+        """
+        import os
+        import torch
+        torch.xcpu.device_count(), torch.xcpu.is_available()
+        torch.manual_seed(1)
+        child = os.fork()
+        if child == 0:
+            os._exit(int(torch.ones(3, device="xcpu").sum().item() != 3))
+        assert os.waitpid(child, 0)[1] == 0
+        """,
+        env={"TORCH_BACKEND": "xcpu"},
+    )
+
+
+def test_compiled_code_knows_the_current_device(backend: ModuleType) -> None:
+    compiled = torch.compile(lambda x: x + backend.current_device(), backend="eager", fullgraph=True)
+    assert compiled(torch.ones(1)).item() == 1 + backend.current_device()
+
+
+def test_load_says_which_device_is_missing(backend: ModuleType, name: str) -> None:
+    with pytest.raises(RuntimeError, match=r"(?i)deserialize object on a?.*device 63 but .*map_location"):
+        torch.serialization._validate_device(f"{name}:63", name)  # type: ignore[no-untyped-call]

@@ -1,0 +1,430 @@
+"""Every slot of the device fails in every way while a workload runs: the error is right, and nothing else breaks.
+
+One process per mode of xcpu does all the work and prints one line of JSON per case; the tests read the lines. Each slot
+has a device of its own there, which is lost at the end of the slot's cases.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import RunPython, clean_environment
+
+from torch_backend import _C, _paths
+
+MIB = 2**20
+HEADER = (Path(_paths.include_dir()) / "torch_backend" / "device.h").read_text()
+CORE_TABLE = HEADER[HEADER.index("typedef struct tb_core_table") : HEADER.index("} tb_core_table;")]
+SLOTS = re.findall(r"tb_status \(\*(\w+)\)", CORE_TABLE)
+STATUSES = {name: int(value) for name, value in re.findall(r"X\(TB_STATUS_(\w+), (\d+), ", HEADER) if name != "OK"}
+
+
+def about(slot: str) -> str:
+    """What the header says about the slot: the comment before it, which pairs share."""
+    before = CORE_TABLE[: CORE_TABLE.index(f"(*{slot})")]
+    return re.sub(r"\n *\*", "", before[before.rindex("/*") : before.rindex("*/")])
+
+
+HAVE_DEFAULT = {slot for slot in SLOTS if "Default: " in about(slot) and "Required iff" not in about(slot)}
+MAY_BE_NOT_READY = {slot for slot in SLOTS if "TB_STATUS_NOT_READY" in about(slot)}
+CLEAN_UP = {"memory_free", "event_destroy", "stream_destroy"}  # called where nothing can be thrown: failures are logged
+
+MODES: dict[str, dict[str, str]] = {
+    "fast": {},
+    "async": {"TORCH_BACKEND_XCPU_ASYNC": "1"},
+    "protected": {"TORCH_BACKEND_XCPU_PROTECT": "1"},
+}
+STREAM_SLOTS = {slot for slot in SLOTS if slot.startswith(("stream_", "event_"))} | {"device_synchronize"}
+NOT_REACHED = {
+    "device_count": "asked once, when the device is activated",
+    "device_properties": "asked once, when the driver starts",
+    "initialize": "called once, when the driver starts",
+    "memory_fill": "no operator needs it on memory that the host can access",
+    "stream_destroy": "streams of the pool live until the process ends",
+}
+
+
+def reached(mode: str) -> set[str]:
+    """The slots of xcpu that the workload gets to in this mode."""
+    slots = set(SLOTS) - set(NOT_REACHED) - {"thread_bind", "memory_copy_2d"}
+    slots -= {slot for slot in SLOTS if slot.startswith(("host_", "ipc_"))}  # not offered
+    if mode != "async":
+        slots -= STREAM_SLOTS
+    return slots if mode == "protected" else slots - {"memory_map", "memory_unmap"}
+
+
+# ---- the workload, which runs in a process of its own ----
+
+
+class Workload:
+    """Steps that use device `index`; each leaves nothing behind that another one needs."""
+
+    def __init__(self, index: int, other: int) -> None:
+        self.backend: Any = getattr(torch, "xcpu")  # noqa: B009  # unknown to mypy
+        self.index, self.other = index, other
+        self.device = torch.device("xcpu", index)
+        self.host = torch.arange(12, dtype=torch.float32).view(3, 4)
+        self.pinned = self.host.pin_memory()
+        self.x = self.host.to(self.device)
+
+    def steps(self) -> dict[str, Callable[[], object]]:
+        names = [name for name in vars(Workload) if name.startswith("step_")]
+        return {name.removeprefix("step_"): getattr(self, name) for name in names}
+
+    def run(self) -> dict[str, tuple[str, int | None, str]]:
+        """What the steps raise: type, error code and text."""
+        errors = {}
+        for name, step in self.steps().items():
+            try:
+                with self.backend.device(self.index):
+                    step()
+                self.backend.synchronize(self.index)  # what is asynchronous fails here
+            except Exception as error:
+                errors[name] = (type(error).__name__, getattr(error, "error_code", None), str(error))
+        return errors
+
+    def step_copy_in(self) -> None:
+        self.x.copy_(self.host)
+
+    def step_copy_out(self) -> None:
+        assert torch.equal(self.x.cpu(), self.host)
+
+    def step_copy_pinned(self) -> None:
+        self.x.copy_(self.pinned, non_blocking=True)
+
+    def step_copy_within(self) -> None:
+        assert torch.equal(self.x.clone().cpu(), self.host)
+
+    def step_copy_strided(self) -> None:
+        torch.empty(4, 3, device=self.device).copy_(self.x.t())
+
+    def step_copy_rows(self) -> None:
+        assert torch.equal(self.x[:, 1:3].cpu(), self.host[:, 1:3])
+
+    def step_convert(self) -> None:
+        assert torch.equal(self.x.to(torch.float64).cpu(), self.host.double())
+
+    def step_copy_to_peer(self) -> None:
+        peer = self.x.to(torch.device("xcpu", self.other))
+        self.backend.synchronize(self.other)
+        assert torch.equal(peer.cpu(), self.host)
+
+    def step_allocate(self) -> None:
+        torch.empty(30 * MIB, dtype=torch.uint8, device=self.device)
+
+    def step_compute(self) -> None:
+        assert torch.equal((self.x + self.x).cpu(), self.host * 2)
+
+    def step_read(self) -> None:
+        assert self.x.sum().item() == self.host.sum()
+
+    def step_fill(self) -> None:
+        assert torch.full((1000,), 2.0, device=self.device).zero_().eq(0).all()
+
+    def step_draw(self) -> None:
+        torch.rand(4, device=self.device)
+
+    def step_stream(self) -> None:
+        stream, here = self.backend.Stream(), self.backend.current_stream()
+        stream.wait_stream(here)
+        with self.backend.stream(stream):
+            y = self.x + 1
+        y.record_stream(here)
+        here.wait_stream(stream)
+        del y
+        stream.query()
+        stream.synchronize()
+
+    def step_event(self) -> None:
+        start, end = self.backend.Event(enable_timing=True), self.backend.Event(enable_timing=True)
+        start.record()
+        end.record()
+        end.synchronize()
+        assert end.query() in (True, False)
+        assert start.elapsed_time(end) >= 0
+
+    def step_pin(self) -> None:
+        assert self.host.pin_memory().is_pinned()
+
+    def step_ask_whether_pinned(self) -> None:
+        assert not self.host.is_pinned()
+
+    def step_empty_cache(self) -> None:
+        torch.empty(30 * MIB, dtype=torch.uint8, device=self.device)
+        self.backend.empty_cache()
+
+    def step_empty_host_cache(self) -> None:
+        self.backend.empty_host_cache()
+
+    def step_memory_info(self) -> None:
+        free, total = self.backend.mem_get_info(self.index)
+        assert 0 < free <= total
+
+    def step_peer_access(self) -> None:
+        assert self.backend.can_device_access_peer(self.index, self.other) in (True, False)
+
+    # ---- between cases ----
+
+    def calm(self) -> list[str]:
+        """No fault, no work, no cache. Asynchronous failures come out once: this may take a few attempts."""
+        _C.set_option("xcpu.fault", "")
+        late: list[str] = []
+        for _ in range(20):
+            try:
+                for device in (self.index, self.other):
+                    if not _C.is_device_lost(device):
+                        self.backend.synchronize(device)
+                self.backend.empty_cache()
+                self.backend.empty_host_cache()
+                return late
+            except Exception as error:
+                late.append(str(error))
+        raise AssertionError(f"failures do not end: {late}")
+
+    def held(self) -> list[int]:
+        """Bytes of tensors and of the driver, on both devices."""
+        devices = [device for device in (self.index, self.other) if not _C.is_device_lost(device)]
+        total = self.backend.mem_get_info(self.other)[1]
+        return [
+            value
+            for device in devices
+            for value in (self.backend.memory_allocated(device), total - self.backend.mem_get_info(device)[0])
+        ]
+
+
+def is_offered(slot: str) -> bool:
+    """Whether xcpu can fail there, in this mode or in another one."""
+    _C.set_option("xcpu.fault", f"{slot}=INTERNAL")
+    try:
+        torch.xcpu.mem_get_info()  # type: ignore[attr-defined]
+    except torch.AcceleratorError as error:
+        return "with a slot that xcpu offers" not in str(error)
+    finally:
+        _C.set_option("xcpu.fault", "")
+    return True
+
+
+def run_case(work: Workload, slot: str, status: str) -> dict[str, Any]:
+    before = work.held()
+    scope = f":{work.index}" if status == "DEVICE_LOST" and slot != "memory_query" else ""
+    _C.set_option("xcpu.fault", f"{slot}{scope}={status}")
+    errors = work.run()
+    late = work.calm()
+    if _C.is_device_lost(work.index):
+        return {"errors": errors, "lost": lost_device(work)}
+    held = work.held()
+    leaked = [now - then for now, then in zip(held, before, strict=True)]
+    return {"errors": errors, "late": late, "leaked": leaked, "after": work.run(), "late_after": work.calm()}
+
+
+def lost_device(work: Workload) -> dict[str, Any]:
+    """What is left when the device is lost: nothing on it, everything elsewhere."""
+    after = work.run()
+    del work.x
+    elsewhere = Workload(work.other, work.other - 1)
+    return {
+        "after": after,
+        "allocated": work.backend.memory_allocated(work.index),
+        "elsewhere": elsewhere.run(),
+        "late": elsewhere.calm(),
+    }
+
+
+def main() -> None:
+    """Run every case and print it."""
+    slots = [slot for slot in SLOTS if is_offered(slot)]
+    last = _C.device_count() - 1
+    order = sorted(STATUSES, key=lambda status: status == "DEVICE_LOST")
+    for index, slot in enumerate(slots):
+        work = Workload(index, last)
+        work.run()  # the driver's first time is over
+        work.calm()
+        for status in order:
+            print(f"{slot}={status}", file=sys.stderr, flush=True)
+            print(json.dumps({"slot": slot, "status": status, **run_case(work, slot, status)}), flush=True)
+
+
+# ---- the tests ----
+
+
+@dataclass
+class Results:
+    """What the process of one mode did."""
+
+    cases: dict[tuple[str, str], dict[str, Any]]
+    log: str
+    exit_code: int
+
+    def of(self, slot: str, status: str) -> dict[str, Any]:
+        if (slot, status) not in self.cases:
+            began = [line for line in self.log.splitlines() if re.fullmatch(r"\w+=[A-Z_]+", line)]
+            pytest.fail(f"the process ended with {self.exit_code} during {began[-1:]}: {self.log[-2000:]}")
+        return self.cases[slot, status]
+
+
+@pytest.fixture(scope="module", params=MODES)
+def mode(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def results(mode: str) -> Results:
+    environment = clean_environment() | {"TORCH_BACKEND": "xcpu", "TORCH_BACKEND_XCPU_FAULT": ""} | MODES[mode]
+    environment |= {"TORCH_BACKEND_XCPU_DEVICES": "64", "PYTHONPATH": str(Path(__file__).parent)}
+    command = [sys.executable, "-c", "import torch, test_faults; test_faults.main()"]
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    lines = [json.loads(line) for line in process.stdout.splitlines()]
+    cases = {(line.pop("slot"), line.pop("status")): line for line in lines}
+    return Results(cases, process.stderr, process.returncode)
+
+
+every_slot = pytest.mark.parametrize("slot", sorted(set.union(*map(reached, MODES))))
+EARLIER = "an earlier call reported that the device is lost"
+TRANSIENT = [status for status in STATUSES if status != "DEVICE_LOST"]
+
+
+def expected_error(slot: str, status: str) -> tuple[str, int | None]:
+    """Type and code of the exception."""
+    if status == "OUT_OF_MEMORY":
+        return "OutOfMemoryError", None
+    return ("NotImplementedError", None) if status == "UNSUPPORTED" else ("AcceleratorError", STATUSES[status])
+
+
+def explains(slot: str, status: str, text: str) -> bool:
+    """Whether a message names the device or plugin, the slot, and what the plugin said."""
+    said = f"{slot} fails with {status} because xcpu.fault asks for it"
+    who = re.match(r"xcpu(:\d+)?(: \w+ failed: | out of memory\. )|Out of pinned host memory: ", text)
+    return said in text and who is not None
+
+
+def test_process_survives(results: Results) -> None:
+    assert results.exit_code == 0, results.log[-2000:]
+
+
+def test_workload_gets_to_every_slot(results: Results, mode: str) -> None:
+    seen = {slot for slot, status in results.cases if results.cases[slot, status]["errors"]}
+    seen |= {slot for slot in CLEAN_UP if f"{slot} failed: " in results.log}
+    assert reached(mode) - seen == set()
+    assert {slot for slot, _ in results.cases} - set().union(*map(reached, MODES)) <= set(NOT_REACHED)
+
+
+@every_slot
+def test_error(results: Results, mode: str, slot: str) -> None:
+    for status in STATUSES:
+        errors = results.of(slot, status)["errors"]
+        is_answer = (status == "UNSUPPORTED" and slot in HAVE_DEFAULT) or slot in CLEAN_UP
+        is_answer |= status == "NOT_READY" and slot in MAY_BE_NOT_READY
+        for step, (kind, code, text) in errors.items():
+            if is_answer and status == "NOT_READY" and step == "event":
+                assert (kind, code) == ("RuntimeError", None)
+                assert text.startswith("Both events must be completed before"), text
+                continue
+            assert (kind, code) == expected_error(slot, status), (status, step, text)
+            if status == "DEVICE_LOST" and EARLIER in text:
+                continue
+            assert not is_answer, (status, step, text)
+            assert explains(slot, status, text), (status, step, text)
+        explained = any(explains(slot, status, text) for _, _, text in errors.values())
+        assert is_answer or slot not in reached(mode) or explained, status
+
+
+@pytest.mark.parametrize("slot", sorted(CLEAN_UP - set(NOT_REACHED)))
+def test_failing_cleanup_is_logged(results: Results, mode: str, slot: str) -> None:
+    for status in STATUSES if slot in reached(mode) else ():
+        text = rf"xcpu:\d+: {slot} failed: .* \({status}\): {slot} fails with {status} because"
+        assert re.search(text, results.log), status
+
+
+@every_slot
+def test_nothing_leaks(results: Results, mode: str, slot: str) -> None:
+    not_undone = slot in ("memory_free", "memory_unmap")  # a call that fails has done nothing
+    for status in TRANSIENT:
+        by_tensors, by_driver, by_tensors_there, by_driver_there = results.of(slot, status)["leaked"]
+        assert (by_tensors, by_tensors_there) == (0, 0), status
+        assert (by_driver, by_driver_there) == (0, 0) or (not_undone and slot in reached(mode)), status
+
+
+@every_slot
+def test_device_works_again(results: Results, slot: str) -> None:
+    for status in TRANSIENT:
+        case = results.of(slot, status)
+        assert case["after"] == {}, status
+        assert case["late_after"] == [], status
+        assert len(case["late"]) <= 1, status  # of asynchronous work the first failure is told, once
+
+
+@every_slot
+def test_lost_device(results: Results, mode: str, slot: str) -> None:
+    case = results.of(slot, "DEVICE_LOST")
+    if slot not in reached(mode) or slot == "memory_query":  # the latter names no device that could be lost
+        assert "lost" not in case
+        return
+    lost = case["lost"]
+    for step, (kind, code, text) in lost["after"].items():
+        assert (kind, code) == ("AcceleratorError", STATUSES["DEVICE_LOST"]), (step, text)
+        assert re.match(rf"xcpu:\d+: [\w:.]+ failed: device lost \(DEVICE_LOST\): {EARLIER}", text), text
+    assert set(lost["after"]) == {name.removeprefix("step_") for name in vars(Workload) if name.startswith("step_")}
+    assert lost["allocated"] == 0
+    assert (lost["elsewhere"], lost["late"]) == ({}, [])
+
+
+# ---- starting ----
+
+
+def test_driver_that_does_not_start(run_python: RunPython) -> None:
+    run_python(
+        """
+        import pytest, torch
+        from torch_backend import _C
+        from test_faults import HAVE_DEFAULT, STATUSES, expected_error
+        uses = (torch.xcpu.init, torch.xcpu.synchronize, lambda: torch.ones(1, device="xcpu"))
+        for slot, device, who in (("initialize", "", "xcpu"), ("device_properties", ":1", "xcpu:1")):
+            for status in STATUSES:
+                if status == "UNSUPPORTED" and slot in HAVE_DEFAULT:
+                    continue
+                _C.set_option("xcpu.fault", f"{slot}{device}={status}")
+                for use in uses:
+                    with pytest.raises(RuntimeError) as error:
+                        use()
+                    assert type(error.value).__name__ == expected_error(slot, status)[0], (slot, status, error)
+                    text = str(error.value)
+                    assert text.startswith(f"{who}: {slot} failed: ") and f"{slot} fails with {status} because" in text
+                assert not torch.xcpu.is_initialized() and torch.xcpu.is_available()
+        _C.set_option("xcpu.fault", "")
+        assert torch.ones(1, device="xcpu:1").item() == 1
+        """,
+        env={"TORCH_BACKEND": "xcpu", "TORCH_BACKEND_XCPU_FAULT": ""},
+        packages=[Path(__file__).parent],
+    )
+
+
+def test_driver_with_nothing_to_start(run_python: RunPython) -> None:
+    env = {"TORCH_BACKEND": "xcpu", "TORCH_BACKEND_XCPU_FAULT": "initialize=UNSUPPORTED"}
+    run_python("import torch; assert torch.ones(1, device='xcpu').item() == 1", env=env)
+
+
+def test_devices_that_cannot_be_counted(run_python: RunPython) -> None:
+    run_python(
+        """
+        import pytest, torch, torch_backend
+        from torch_backend import _C
+        from test_faults import STATUSES, expected_error
+        for status in STATUSES:
+            _C.set_option("xcpu.fault", f"device_count={status}")
+            with pytest.raises(RuntimeError, match="^xcpu: device_count failed: .*device_count fails with") as error:
+                torch_backend.activate("xcpu")
+            assert type(error.value).__name__ == expected_error("device_count", status)[0], (status, error)
+            assert torch_backend.active() is None
+        _C.set_option("xcpu.fault", "")
+        torch_backend.activate("xcpu")
+        assert torch.ones(1, device="xcpu").item() == 1
+        """,
+        packages=[Path(__file__).parent],
+    )

@@ -1,0 +1,163 @@
+"""Native part of torch_backend. Import torch first."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+# ---- Plugin.cpp: loading and activation ----
+
+class Plugin:
+    """A loaded device library. Lives until the process ends."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def vendor(self) -> str: ...
+    @property
+    def version(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def abi_version(self) -> tuple[int, int]: ...
+    @property
+    def tables(self) -> list[str]:
+        """Optional tables the plugin offers, e.g. ``["kernels.1"]``."""
+
+    def device_count(self) -> int:
+        """Number of devices; does not start the driver. Raises if the plugin fails."""
+
+    def device_properties(self, device: int) -> DeviceProperties:
+        """Starts the driver."""
+
+class DeviceProperties:
+    name: str
+    arch: str
+    major: int
+    minor: int
+    total_memory: int
+    multi_processor_count: int
+    warp_size: int
+    stream_priority_range: tuple[int, int]  # lowest, highest
+    numa_node: int
+    uuid: str  # "" if the device has none
+    allocation_granularity: int
+    allocation_alignment: int
+    capabilities: frozenset[str]  # names of TB_CAP_ flags, "ASYNC", "HOST_ACCESS", ...
+    dtypes: frozenset[torch.dtype]  # what the device declares; every dtype if it declares none
+
+def load_plugin(path: str) -> Plugin: ...
+def set_option(key: str, value: str) -> None: ...
+def activate(plugin: Plugin) -> None:
+    """Register the plugin's devices with PyTorch; once per process. Does not start the driver."""
+
+def active_plugin() -> Plugin | None: ...
+def abi_version() -> tuple[int, int]: ...
+
+# ---- Device.cpp ----
+
+def is_initialized() -> bool: ...
+def initialize() -> None: ...
+def is_in_bad_fork() -> bool: ...
+def device_count() -> int: ...
+def current_device() -> int: ...
+def set_device(device: int) -> None: ...
+def exchange_device(device: int) -> int: ...
+def maybe_exchange_device(device: int) -> int: ...
+def synchronize(device: int = -1) -> None: ...
+def device_properties(device: int = -1) -> DeviceProperties: ...
+def can_access_peer(device: int, peer: int) -> bool: ...
+def is_device_lost(device: int) -> bool: ...
+def get_sync_debug_mode() -> int: ...
+def set_sync_debug_mode(mode: int) -> None:
+    """0: nothing, 1: warn, 2: raise when an operation makes the host wait for the device."""
+
+# ---- Stream.cpp: streams travel as (stream_id, device_index) ----
+
+def default_stream_id(device: int) -> int: ...
+def external_stream_id(handle: int, device: int) -> int: ...
+def stream_priority_range(device: int = -1) -> tuple[int, int]: ...
+def stream_priority(stream_id: int, device: int) -> int: ...
+
+# ---- Autograd.cpp ----
+
+def stop_autograd_threads() -> None:
+    """Ends the threads that run backward passes on devices, waiting for them; there is no backward pass afterwards."""
+
+# ---- Random.cpp ----
+
+def default_generator(device: int) -> torch.Generator: ...
+
+# ---- Fallback.cpp: the CPU fallback ----
+
+def fallback_set_policy(op: str, policy: str) -> None:
+    """``op`` is an operator ("aten::sort") or overload ("aten::sort.stable"), or "" for all others; ``policy`` is
+    "allow", "warn", "error", or "" to forget the op's own policy."""
+
+def fallback_get_policies() -> dict[str, str]: ...
+def fallback_report() -> list[tuple[str, int, int]]:
+    """(overload, calls, bytes that were copied between device and host), most calls first."""
+
+def fallback_reset() -> None: ...
+
+# ---- Operators.cpp ----
+
+def operator_sources() -> dict[str, str]:
+    """Every overload the dispatcher knows, and its source on this device: "native", "aten", "extension", "composite",
+    "fallback" or "unavailable"."""
+
+def operator_calls() -> list[tuple[str, str, int]]:
+    """(overload, source, calls) since counting was switched on."""
+
+def count_operator_calls(enable: bool) -> None:
+    """Count every operator call by source; clears earlier counts when switched on."""
+
+# ---- Memory.cpp ----
+
+def memory_stats(device: int = -1) -> dict[str, Any]:
+    """Nested, with the names of torch.cuda.memory_stats_as_nested_dict."""
+
+def reset_accumulated_memory_stats(device: int = -1) -> None: ...
+def reset_peak_memory_stats(device: int = -1) -> None: ...
+def empty_cache() -> None:
+    """Of all devices."""
+
+def mem_get_info(device: int = -1) -> tuple[int, int]:
+    """Free and total bytes."""
+
+def set_memory_fraction(fraction: float, device: int = -1) -> None: ...
+def get_memory_fraction(device: int = -1) -> float: ...
+def memory_snapshot(pool: tuple[int, int] | None = None, include_traces: bool = True) -> dict[str, Any]: ...
+def record_memory_history(
+    enabled: str | None,
+    context: str | None,
+    stacks: str,
+    max_entries: int,
+    clear_history: bool,
+    skip_actions: Sequence[str],
+) -> None: ...
+def is_memory_history_enabled() -> bool: ...
+def attach_out_of_memory_observer(observer: Callable[[int, int, int, int], object]) -> None:
+    """Called with device, bytes asked, total bytes and free bytes of the device. Stays until the process ends."""
+
+def allocate_raw(size: int, device: int, stream_id: int) -> int: ...
+def free_raw(ptr: int) -> None: ...
+
+class MemoryPool:
+    """Holds a private pool of one device; released with the object."""
+
+    def __init__(self, device: int = -1) -> None: ...
+    @property
+    def id(self) -> tuple[int, int]: ...
+    @property
+    def device(self) -> int: ...
+    def use_count(self) -> int: ...
+
+def begin_allocate_to_pool(device: int, pool: tuple[int, int]) -> None:
+    """What the calling thread allocates on the device comes from the pool, until end_allocate_to_pool."""
+
+def end_allocate_to_pool(device: int, pool: tuple[int, int]) -> None: ...
+def host_memory_stats() -> dict[str, Any]: ...
+def reset_accumulated_host_memory_stats() -> None: ...
+def reset_peak_host_memory_stats() -> None: ...
+def empty_host_cache() -> None: ...

@@ -1,0 +1,64 @@
+"""torch_backend brings a new accelerator to PyTorch through one small device library.
+
+``import torch`` is enough once a vendor's plugin is installed, or with ``TORCH_BACKEND=<name>`` in the environment::
+
+    import torch
+    x = torch.ones(3, device="xcpu")
+
+The functions here are for those who want to choose at run time: :func:`discover` lists what there is, :func:`load`
+opens a device library, :func:`activate` makes one the process's device, :func:`active` names it.
+
+Importing this package activates nothing and does not import torch, so that tools which need neither (header paths, the
+tests of a bare device library) start at once. The names below are looked up on first use.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+from torch_backend.version import __version__
+
+__all__ = [
+    "Candidate",
+    "Plugin",
+    "__version__",
+    "activate",
+    "active",
+    "backend",
+    "discover",
+    "fallback",
+    "load",
+    "operators",
+]
+
+if TYPE_CHECKING:
+    from torch_backend import backend, fallback, operators
+    from torch_backend._activation import activate, active
+    from torch_backend._C import Plugin
+    from torch_backend._discovery import Candidate, discover
+    from torch_backend._loading import load
+else:
+    _HOMES = {
+        "Candidate": "torch_backend._discovery",
+        "activate": "torch_backend._activation",
+        "active": "torch_backend._activation",
+        "discover": "torch_backend._discovery",
+        "load": "torch_backend._loading",
+    }
+
+    def __getattr__(name: str) -> object:
+        if name in _HOMES:
+            value = getattr(importlib.import_module(_HOMES[name]), name)
+        elif name == "Plugin":
+            from torch_backend import _native
+
+            _native.require()
+            value = importlib.import_module("torch_backend._C").Plugin
+        elif name in __all__:
+            value = importlib.import_module(f"torch_backend.{name}")
+        else:
+            raise AttributeError(f"module 'torch_backend' has no attribute '{name}'")
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

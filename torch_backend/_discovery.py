@@ -1,0 +1,192 @@
+"""What devices can be found, and where. Nothing is loaded or imported before somebody asks for it."""
+
+import glob
+import os
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torch_backend import _loading, _native, _paths
+from torch_backend._loading import Options
+
+if TYPE_CHECKING:
+    from torch_backend._C import Plugin
+
+ENTRY_POINT_GROUP = "torch_backend.devices"
+PATH_VARIABLE = "TORCH_BACKEND_PATH"
+
+
+class Origin(Enum):
+    """Where a device was found. Of two with one name, the one that is earlier here is taken."""
+
+    LOADED = "loaded"
+    PATH = PATH_VARIABLE
+    ENTRY_POINT = "entry point"
+    REFERENCE = "reference device"
+
+
+class Candidate:
+    """A device that may be there: a place to look, and after :meth:`load` the plugin or the reason why there is none.
+
+    Attributes:
+        origin: the kind of place.
+        source: the place, for people: "entry point 'acme' of acme-torch 1.2".
+    """
+
+    def __init__(self, origin: Origin, source: str, *, name: str | None, path: str | None = None) -> None:
+        self.origin = origin
+        self.source = source
+        self._name = name
+        self._path = path
+        self._plugin: Plugin | None = None
+
+    @property
+    def name(self) -> str | None:
+        """The torch device name; None while it is not known, which needs :meth:`load`."""
+        return self._plugin.name if self._plugin is not None else self._name
+
+    @property
+    def path(self) -> str | None:
+        """The library's path; None while it is not known, which needs :meth:`load`."""
+        return self._plugin.path if self._plugin is not None else self._path
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether this is one of the devices that ship with torch_backend, wherever it was found."""
+        return self.name in _paths.REFERENCE_DEVICES
+
+    @property
+    def error(self) -> str | None:
+        """Why the device cannot be loaded, or None if it can. Loads it."""
+        try:
+            self.load()
+        except Exception as error:
+            return str(error)
+        return None
+
+    def load(self, options: Options | None = None) -> "Plugin":
+        """Load the device's library, once; after a failure the next call tries again.
+
+        Raises what went wrong: ImportError or whatever a vendor's package raises, RuntimeError for a library that
+        cannot be used, and RuntimeError if ``options`` are given after the library was loaded.
+        """
+        if self._plugin is None:
+            self._plugin = self._open(options)
+        elif options:
+            raise RuntimeError(_loading.late_options_message(self._plugin, options))
+        return self._plugin
+
+    def _open(self, options: Options | None) -> "Plugin":
+        assert self._path is not None
+        return _loading.load_library(self._path, self._name, options)
+
+    def __repr__(self) -> str:
+        return f"<Candidate {self.name or 'unknown device'}: {self.source}>"
+
+
+class _LoadedCandidate(Candidate):
+    """A plugin that was loaded by path."""
+
+    def __init__(self, plugin: "Plugin") -> None:
+        super().__init__(Origin.LOADED, f"loaded from {plugin.path}", name=plugin.name, path=plugin.path)
+        self._plugin = plugin
+
+
+class _BrokenCandidate(Candidate):
+    """A place that should hold a device and does not."""
+
+    def __init__(self, origin: Origin, source: str, path: str, reason: str) -> None:
+        super().__init__(origin, source, name=_loading.name_in(path), path=path)
+        self._reason = reason
+
+    def _open(self, options: Options | None) -> "Plugin":
+        raise RuntimeError(self._reason)
+
+
+class _EntryPointCandidate(Candidate):
+    """A device that an installed package offers in the entry point group ``torch_backend.devices``."""
+
+    def __init__(self, entry_point: metadata.EntryPoint) -> None:
+        package = entry_point.dist
+        owner = f" of {package.name} {package.version}" if package is not None else ""
+        super().__init__(Origin.ENTRY_POINT, f"entry point '{entry_point.name}'{owner}", name=entry_point.name)
+        self._entry_point = entry_point
+
+    def _open(self, options: Options | None) -> "Plugin":
+        value = self._entry_point.load()
+        if callable(value):
+            value = value()
+        plugin = self._plugin_of(value, options)
+        if plugin.name != self._entry_point.name:
+            raise RuntimeError(
+                f"The {self.source} gives the device '{plugin.name}' ({plugin.path}). The name of the entry point must "
+                "be the device's; the package has to correct one of them."
+            )
+        return plugin
+
+    def _plugin_of(self, value: object, options: Options | None) -> "Plugin":
+        if isinstance(value, (str, os.PathLike)):
+            return _loading.load_library(value, self._entry_point.name, options)
+        _native.require()
+        from torch_backend import _C
+
+        if not isinstance(value, _C.Plugin):
+            raise TypeError(
+                f"The {self.source} ({self._entry_point.value}) gives a {type(value).__name__}. It must give the path "
+                "of a device library, or a torch_backend.Plugin."
+            )
+        if options:
+            raise RuntimeError(_loading.late_options_message(value, options))
+        return value
+
+
+def _on_path(environ: Mapping[str, str]) -> Iterator[Candidate]:
+    for place in filter(None, environ.get(PATH_VARIABLE, "").split(os.pathsep)):
+        source = f"{PATH_VARIABLE} ({place})"
+        if os.path.isfile(place):
+            yield Candidate(Origin.PATH, source, name=_loading.name_in(place), path=place)
+        elif not os.path.isdir(place):
+            yield _BrokenCandidate(
+                Origin.PATH,
+                source,
+                place,
+                f"{PATH_VARIABLE} names '{place}', which does not exist. It lists device libraries, or directories "
+                f"that hold libtorch_backend_<name>.so, separated by '{os.pathsep}'.",
+            )
+        elif libraries := sorted(glob.glob(os.path.join(glob.escape(place), "libtorch_backend_*.so"))):
+            for path in libraries:
+                yield Candidate(Origin.PATH, f"{PATH_VARIABLE} ({path})", name=_loading.name_in(path), path=path)
+        else:
+            yield _BrokenCandidate(
+                Origin.PATH,
+                source,
+                place,
+                f"{PATH_VARIABLE} names the directory '{place}', which holds no libtorch_backend_<name>.so.",
+            )
+
+
+def _in_packages() -> Iterator[Candidate]:
+    for entry_point in metadata.entry_points(group=ENTRY_POINT_GROUP):
+        yield _EntryPointCandidate(entry_point)
+
+
+def _reference_devices() -> Iterator[Candidate]:
+    for name in _paths.REFERENCE_DEVICES:
+        path: Path = _paths.reference_library(name)
+        if path.is_file():
+            yield Candidate(Origin.REFERENCE, "reference device of torch_backend", name=name, path=str(path))
+
+
+def discover(environ: Mapping[str, str] = os.environ) -> list[Candidate]:
+    """Every device that can be found, the place that takes precedence first.
+
+    Places: libraries that were loaded by path, ``TORCH_BACKEND_PATH``, packages with an entry point in the group
+    ``torch_backend.devices``, and the reference devices. Nothing is loaded: a device's library is opened when its
+    :attr:`Candidate.error` or :meth:`Candidate.load` is asked for, so a broken one can be listed.
+    """
+    found = [*_on_path(environ), *_in_packages(), *_reference_devices()]
+    opened = {os.path.realpath(candidate.path) for candidate in found if candidate.path is not None}
+    loaded = [_LoadedCandidate(plugin) for plugin in _loading.loaded_plugins() if plugin.path not in opened]
+    return [*loaded, *found]

@@ -1,0 +1,86 @@
+"""Places where PyTorch leaves out-of-tree devices out, and what we put there. Each asks first whether it is needed."""
+
+import atexit
+import contextlib
+import os
+import sys
+import time
+from enum import IntEnum
+from pathlib import Path
+
+
+def repair_dlpack_device(name: str) -> None:
+    """Make ``torch.from_dlpack`` accept tensors of the device ``name``.
+
+    ``Tensor.__dlpack_device__`` compares the device type with "privateuse1", which a renamed device never is.
+    """
+    import torch
+    from torch.overrides import handle_torch_function, has_torch_function_unary
+    from torch.utils.dlpack import DLDeviceType
+
+    original = torch.Tensor.__dlpack_device__
+
+    class Probe:  # all that the method looks at
+        device = torch.device(name, 0)
+
+    try:
+        original(Probe())  # type: ignore[arg-type]
+        return
+    except ValueError:
+        pass
+
+    def __dlpack_device__(self: torch.Tensor) -> tuple[IntEnum, int]:
+        if has_torch_function_unary(self):
+            result: tuple[IntEnum, int] = handle_torch_function(torch.Tensor.__dlpack_device__, (self,), self)
+            return result
+        if self.device.type == name:
+            return DLDeviceType.kDLExtDev, self.device.index or 0
+        return original(self)
+
+    __dlpack_device__.__doc__ = original.__doc__
+    torch.Tensor.__dlpack_device__ = __dlpack_device__  # type: ignore[method-assign]
+
+
+def register_graphsafe_rng(name: str) -> None:
+    """Let AOTAutograd recompute random operators of the device ``name``: its generators have graph-safe states.
+
+    Only if the part of torch that wants to know is in the process: importing it would make ``import torch`` slow where
+    torch does not import it itself. Call it again before compiling; registering twice does no harm.
+    """
+    utils = sys.modules.get("torch._functorch._aot_autograd.utils")
+    register = getattr(utils, "register_graphsafe_rng_device_type", None)
+    if register is not None:
+        register(name)
+
+
+def end_autograd_with_process() -> None:
+    """End autograd's device threads before Python ends.
+
+    Each has a Python thread state, takes the GIL to drop the objects of the last backward pass, and takes it again to
+    drop its state when it leaves. If Python is ending by then, the process aborts. The engine would send the threads
+    away only when static objects are destroyed, which is too late, and does not wait for the last step. Not in a forked
+    child, which has no such threads.
+    """
+    from torch_backend import _C
+
+    process = os.getpid()
+
+    def end() -> None:
+        if os.getpid() != process:
+            return
+        _C.stop_autograd_threads()
+        deadline = time.monotonic() + 5  # the engine leaves busy threads alone: they stay
+        while _autograd_threads() and time.monotonic() < deadline:
+            time.sleep(0.001)
+
+    atexit.register(end)
+
+
+def _autograd_threads() -> list[str]:
+    """Ids of this process's autograd device threads, by the name that the engine gives them; none where unknown."""
+    threads = []
+    for path in Path("/proc/self/task").glob("*/comm"):
+        with contextlib.suppress(OSError):  # it has just ended
+            if path.read_text().startswith("pt_autograd"):
+                threads.append(path.parent.name)
+    return threads

@@ -1,0 +1,118 @@
+"""The module ``torch.<name>`` of the active device, with torch.cuda's names where they make sense.
+
+What torch.cuda has and this module lacks is not there for a reason: there is nothing behind it (cuBLAS handles,
+utilization, temperature, NVTX), and a function that pretends would mislead those who ask with ``hasattr``.
+"""
+
+# ruff: noqa: F401  # private names are for torch, which reads them from here
+from typing import TYPE_CHECKING
+
+import torch  # before anything else, see Note [Import order] in torch_backend/_autoload.py
+
+from torch_backend.backend import _utils, amp, devices, memory, random, streams, sync_debug
+from torch_backend.backend._utils import _get_device_index
+from torch_backend.backend.amp import get_amp_supported_dtype
+from torch_backend.backend.devices import (
+    _DeviceProperties,
+    _exchange_device,
+    _is_in_bad_fork,
+    _lazy_init,
+    _maybe_exchange_device,
+    can_device_access_peer,
+    current_device,
+    device,
+    device_count,
+    device_of,
+    get_arch_list,
+    get_device_capability,
+    get_device_name,
+    get_device_properties,
+    init,
+    is_available,
+    is_bf16_supported,
+    is_initialized,
+    set_device,
+    synchronize,
+)
+from torch_backend.backend.memory import *  # noqa: F403
+from torch_backend.backend.random import (
+    _get_generator,
+    _get_rng_state_offset,
+    _set_rng_state_offset,
+    default_generators,
+    get_rng_state,
+    get_rng_state_all,
+    initial_seed,
+    manual_seed,
+    manual_seed_all,
+    seed,
+    seed_all,
+    set_rng_state,
+    set_rng_state_all,
+)
+from torch_backend.backend.streams import (
+    Event,
+    ExternalStream,
+    Stream,
+    StreamContext,
+    _set_stream_by_id,
+    current_stream,
+    default_stream,
+    get_stream_from_external,
+    set_stream,
+    stream,
+)
+from torch_backend.backend.sync_debug import get_sync_debug_mode, set_sync_debug_mode
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name == "_initialized":  # torch.utils.checkpoint saves the device's random state only if this is true
+            return is_initialized()
+        raise AttributeError(f"module 'torch.{torch._C._get_privateuse1_backend_name()}' has no attribute '{name}'")
+
+
+__all__ = [
+    "Event",
+    "ExternalStream",
+    "Stream",
+    "StreamContext",
+    "amp",
+    "can_device_access_peer",
+    "current_device",
+    "current_stream",
+    "default_generators",
+    "default_stream",
+    "device",
+    "device_count",
+    "device_of",
+    "get_amp_supported_dtype",
+    "get_arch_list",
+    "get_device_capability",
+    "get_device_name",
+    "get_device_properties",
+    "get_rng_state",
+    "get_rng_state_all",
+    "get_stream_from_external",
+    "get_sync_debug_mode",
+    "init",
+    "initial_seed",
+    "is_available",
+    "is_bf16_supported",
+    "is_initialized",
+    "manual_seed",
+    "manual_seed_all",
+    "memory",
+    "random",
+    "seed",
+    "seed_all",
+    "set_device",
+    "set_rng_state",
+    "set_rng_state_all",
+    "set_stream",
+    "set_sync_debug_mode",
+    "stream",
+    "streams",
+    "synchronize",
+    *memory.__all__,
+]

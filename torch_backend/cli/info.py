@@ -1,0 +1,126 @@
+"""``torch-backend info``: what a device is, and what is in force here."""
+
+import os
+import platform
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from torch_backend import _native, _paths, _selection
+from torch_backend._discovery import Candidate, discover
+from torch_backend.cli import _output
+from torch_backend.version import __version__
+
+
+def info(
+    device: Annotated[
+        str | None, typer.Argument(help="A name from `torch-backend list`; by default what `import torch` activates.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Show the devices of a plugin, and the versions and settings in force. Starts the device's driver."""
+    torch_version = _output.import_torch()
+    try:
+        _native.require()
+    except ImportError as error:
+        _output.fail(str(error), code=1)
+    candidate = _candidate(device)
+    try:
+        plugin = _plugin_report(candidate)
+    except Exception as error:
+        _output.fail(f"{candidate.name} ({candidate.source}): {_selection.describe(error)}", code=1)
+    from torch_backend import _C
+
+    report: dict[str, Any] = {
+        "torch_backend": __version__,
+        "abi": "{}.{}".format(*_C.abi_version()),
+        "torch": torch_version,
+        "built_for_torch": _paths.torch_built_for(),
+        "python": platform.python_version(),
+        "environment": {key: value for key, value in sorted(os.environ.items()) if key.startswith("TORCH_BACKEND")},
+        "plugin": plugin,
+    }
+    if as_json:
+        _output.print_json(report)
+    else:
+        _print(report)
+
+
+def _candidate(device: str | None) -> Candidate:
+    if device is not None:
+        try:
+            return _selection.find(device)
+        except ValueError as error:
+            _output.fail(str(error), code=2)
+    choice = _selection.choose()
+    if choice.candidate is not None:
+        return choice.candidate
+    names = ", ".join(candidate.name for candidate in discover() if candidate.name is not None)
+    reasons = " ".join(choice.problems) or "`import torch` activates no device here."
+    _output.fail(f"{reasons} Name one: torch-backend info <{names or 'name'}>", code=2)
+
+
+def _plugin_report(candidate: Candidate) -> dict[str, Any]:
+    plugin = candidate.load()
+    return {
+        "name": plugin.name,
+        "vendor": plugin.vendor,
+        "version": plugin.version,
+        "abi": "{}.{}".format(*plugin.abi_version),
+        "path": plugin.path,
+        "source": candidate.source,
+        "tables": list(plugin.tables),
+        "devices": [_device_report(plugin.device_properties(index)) for index in range(plugin.device_count())],
+    }
+
+
+def _device_report(properties: Any) -> dict[str, Any]:
+    return {
+        "name": properties.name,
+        "arch": properties.arch,
+        "capability": f"{properties.major}.{properties.minor}",
+        "total_memory_bytes": properties.total_memory,
+        "multi_processor_count": properties.multi_processor_count,
+        "warp_size": properties.warp_size,
+        "stream_priority_range": list(properties.stream_priority_range),
+        "numa_node": properties.numa_node,
+        "uuid": properties.uuid,
+        "allocation_granularity_bytes": properties.allocation_granularity,
+        "allocation_alignment_bytes": properties.allocation_alignment,
+        "capabilities": sorted(properties.capabilities),
+        "dtypes": sorted(str(dtype).removeprefix("torch.") for dtype in properties.dtypes),
+    }
+
+
+def _print(report: dict[str, Any]) -> None:
+    console = Console()
+    plugin = report["plugin"]
+    general = _two_columns()
+    built_for = report["built_for_torch"]
+    general.add_row("torch_backend", f"{report['torch_backend']}, device ABI {report['abi']}")
+    general.add_row("torch", report["torch"] + (f" (built for {built_for})" if built_for else ""))
+    general.add_row("python", report["python"])
+    general.add_row("plugin", f"{plugin['name']} {plugin['version']} by {plugin['vendor']}, device ABI {plugin['abi']}")
+    general.add_row("library", plugin["path"])
+    general.add_row("found", plugin["source"])
+    general.add_row("tables", ", ".join(plugin["tables"]) or "none")
+    for key, value in report["environment"].items():
+        general.add_row(key, value)
+    console.print(general)
+    if not plugin["devices"]:
+        console.print(f"\n{plugin['name']} finds no devices.", highlight=False)
+    for index, device in enumerate(plugin["devices"]):
+        console.print(f"\n{plugin['name']}:{index}", style="bold", highlight=False)
+        table = _two_columns()
+        for key, value in device.items():
+            table.add_row(key, ", ".join(map(str, value)) if isinstance(value, list) else str(value))
+        console.print(table)
+
+
+def _two_columns() -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(overflow="fold")
+    return table

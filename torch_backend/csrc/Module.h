@@ -1,0 +1,17 @@
+// The topics of torch_backend._C, one file each.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace torch_backend::python {
+
+void init_plugin(pybind11::module_& m);
+void init_device(pybind11::module_& m);
+void init_stream(pybind11::module_& m);
+void init_autograd(pybind11::module_& m);
+void init_random(pybind11::module_& m);
+void init_fallback(pybind11::module_& m);
+void init_operators(pybind11::module_& m);
+void init_memory(pybind11::module_& m);
+
+} // namespace torch_backend::python

@@ -1,0 +1,30 @@
+// Which kernel source serves which operator.
+
+#include <pybind11/stl.h>
+
+#include "csrc/aten/OperatorTable.h"
+#include "torch_backend/csrc/Module.h"
+
+namespace py = pybind11;
+
+namespace torch_backend::python {
+
+void init_operators(py::module_& m) {
+  m.def("operator_sources", [] {
+    std::map<std::string, std::string> sources;
+    for (const auto& [overload, source] : operator_sources()) {
+      sources.emplace(overload, source_name(source));
+    }
+    return sources;
+  });
+  m.def("operator_calls", [] {
+    std::vector<std::tuple<std::string, std::string, uint64_t>> rows;
+    for (const auto& calls : operator_calls()) {
+      rows.emplace_back(calls.overload, source_name(calls.source), calls.calls);
+    }
+    return rows;
+  });
+  m.def("count_operator_calls", count_operator_calls, py::arg("enable"));
+}
+
+} // namespace torch_backend::python

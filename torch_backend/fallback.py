@@ -1,0 +1,146 @@
+"""The CPU fallback: which operators may use it, and which did.
+
+An operator that the device has no kernel for runs on the CPU. That costs a copy to the host and back where the host
+cannot use the device's memory, so it is counted, and can be made to warn or to fail, for all operators or for one::
+
+    torch_backend.fallback.set_policy(None, "error")             # nothing may fall back,
+    torch_backend.fallback.set_policy("aten::sort", "allow")     # but sort
+    with torch_backend.fallback.policy(None, "warn"): ...
+    print(torch_backend.fallback.report())
+"""
+
+import difflib
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+import torch
+
+from torch_backend import _native
+
+_native.require()
+from torch_backend import _C  # noqa: E402  # after require(), which explains a failure
+
+Policy = Literal["allow", "warn", "error"]
+Operator: TypeAlias = str | torch._ops.OpOverload | torch._ops.OpOverloadPacket
+
+_ALL_OTHERS = ""
+
+
+def set_policy(op: Operator | None, policy: Policy) -> None:
+    """Say what happens when an operator is about to run on the CPU instead of the device.
+
+    Args:
+        op: an operator ("aten::sort", ``torch.ops.aten.sort``), one of its overloads ("aten::sort.stable",
+            ``torch.ops.aten.sort.stable``), or None for every operator that has no policy of its own.
+        policy: "allow"; "warn", a UserWarning per call, of which Python shows the first; or "error", which raises
+            NotImplementedError.
+
+    An overload's policy goes before its operator's. For the process. Threads: any.
+
+    Raises ValueError for an operator that does not exist, with the names that are close.
+    """
+    if policy not in get_args(Policy):
+        raise ValueError(f"policy is {policy!r}; expected one of {', '.join(map(repr, get_args(Policy)))}.")
+    _C.fallback_set_policy(_key_of(op), policy)
+
+
+def get_policies() -> dict[str | None, str]:
+    """The policies in force by operator; None is for every other operator."""
+    return {key or None: policy for key, policy in _C.fallback_get_policies().items()}
+
+
+@contextmanager
+def policy(op: Operator | None, policy: Policy) -> Iterator[None]:
+    """:func:`set_policy` inside a with statement; afterwards the operator has the policy it had. For the process."""
+    key = _key_of(op)
+    before = _C.fallback_get_policies().get(key, "")
+    set_policy(op, policy)
+    try:
+        yield
+    finally:
+        _C.fallback_set_policy(key, before)
+
+
+@functools.cache
+def _operator_names(count: int) -> frozenset[str]:
+    overloads: list[str] = torch._C._dispatch_get_all_op_names()
+    return frozenset(overloads) | {name.split(".")[0] for name in overloads}
+
+
+def _key_of(op: Operator | None) -> str:
+    if op is None:
+        return _ALL_OTHERS
+    if isinstance(op, torch._ops.OpOverload):
+        return str(op.name())  # type: ignore[no-untyped-call]
+    if isinstance(op, torch._ops.OpOverloadPacket):
+        return str(op._qualified_op_name)
+    if not isinstance(op, str):
+        raise TypeError(f"op is {op!r}; expected an operator's name, an operator of torch.ops, or None.")
+    # Libraries register operators at any time, so the names are asked for again when there are more.
+    names = _operator_names(len(torch._C._dispatch_get_all_op_names()))
+    if op not in names:
+        raise ValueError(f"There is no operator '{op}'.{_suggestion(op, names)}")
+    return op
+
+
+def _suggestion(op: str, names: frozenset[str]) -> str:
+    full = op if "::" in op else f"aten::{op}"
+    close = [full] if full in names else difflib.get_close_matches(full, sorted(names), n=3, cutoff=0.7)
+    return f" Did you mean {' or '.join(close)}?" if close else ""
+
+
+@dataclass(frozen=True)
+class FallbackEntry:
+    """What one operator overload did on the CPU: how often, and the bytes that were copied between device and host."""
+
+    op: str
+    calls: int
+    bytes_copied: int
+
+
+@dataclass(frozen=True)
+class FallbackReport:
+    """Every operator overload that ran on the CPU since the last :func:`reset`, most calls first."""
+
+    entries: tuple[FallbackEntry, ...]
+
+    @property
+    def calls(self) -> int:
+        """Calls of all operators."""
+        return sum(entry.calls for entry in self.entries)
+
+    @property
+    def bytes_copied(self) -> int:
+        """Bytes copied between device and host for all operators."""
+        return sum(entry.bytes_copied for entry in self.entries)
+
+    def __iter__(self) -> Iterator[FallbackEntry]:
+        """The entries."""
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        """Number of operator overloads."""
+        return len(self.entries)
+
+    def __str__(self) -> str:
+        """A table, with the total in the last line."""
+        if not self.entries:
+            return "No operator fell back to the CPU."
+        rows = [*self.entries, FallbackEntry("total", self.calls, self.bytes_copied)]
+        width = max(len("operator"), *(len(row.op) for row in rows))
+        lines = [f"{'operator':<{width}}  {'calls':>10}  {'bytes copied':>14}"]
+        lines += [f"{row.op:<{width}}  {row.calls:>10,}  {row.bytes_copied:>14,}" for row in rows]
+        return "\n".join(lines)
+
+
+def report() -> FallbackReport:
+    """What ran on the CPU instead of the device since the last :func:`reset`. Threads: any."""
+    return FallbackReport(tuple(FallbackEntry(op, calls, copied) for op, calls, copied in _C.fallback_report()))
+
+
+def reset() -> None:
+    """Forget what :func:`report` returns. Policies stay."""
+    _C.fallback_reset()
