@@ -1,6 +1,6 @@
 // Nanoseconds of one allocate and free pair that the cache serves.
 //
-//   allocator_bench [plugin.so]
+//   allocator_bench [plugin.so]      (make test builds it: build/make/benchmarks/cpp/allocator_bench)
 //
 // Runs on a table of functions that hand out host memory, so that nothing but the allocator is measured; with a plugin
 // also through PyTorch's allocator interface. Each figure is the best of several rounds; the last column compares with
@@ -13,9 +13,9 @@
 #include <thread>
 #include <vector>
 
+#include "csrc/backend/Activate.h"
 #include "csrc/core/DeviceApi.h"
 #include "csrc/core/Plugin.h"
-#include "csrc/core/Runtime.h"
 #include "csrc/core/allocator/CachingAllocator.h"
 #include "csrc/core/allocator/DeviceAllocator.h"
 

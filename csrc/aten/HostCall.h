@@ -49,7 +49,7 @@ class HostCall {
   void set_device(c10::Device device);
 
   /// A CPU generator whose numbers follow from the device generator's seed and offset, which moves on. Throws if
-  /// `generator` is of another device.
+  /// `generator` is of another device type.
   at::Generator stand_in(const std::optional<at::Generator>& generator);
 
   /// Device guard, checks that all tensors are on one device, waits, maps, and from here on redirects allocations.

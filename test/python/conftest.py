@@ -15,7 +15,7 @@ import torch
 import torch_backend
 from torch_backend import _paths
 
-PLUGIN_SOURCE = Path(__file__).parents[1] / "plugins" / "plugin.c"
+PLUGIN_SOURCES = Path(__file__).parents[1] / "plugins"
 
 RunPython = Callable[..., subprocess.CompletedProcess[str]]
 BuildPlugin = Callable[..., Path]
@@ -66,19 +66,19 @@ def run_python() -> RunPython:
 
 @pytest.fixture(scope="session")
 def build_plugin(tmp_path_factory: pytest.TempPathFactory) -> BuildPlugin:
-    """Compile test/plugins/plugin.c: ``build_plugin("DEVICES=0", name="acme", file="other.so")`` -> the library."""
+    """Compile a source of test/plugins: ``build_plugin("DEVICES=0", name="acme", file="other.so")`` -> the library."""
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler")
     built: dict[tuple[object, ...], Path] = {}
 
-    def build(*switches: str, name: str = "acme", file: str | None = None) -> Path:
-        key = (switches, name, file)
+    def build(*switches: str, name: str = "acme", file: str | None = None, source: str = "plugin.c") -> Path:
+        key = (switches, name, file, source)
         if key not in built:
             path = tmp_path_factory.mktemp("plugin") / (file or f"libtorch_backend_{name}.so")
             definitions = [f"-D{switch}" for switch in (f'DEVICE_NAME="{name}"', *switches)]
             command = [compiler, "-std=c99", "-shared", "-fPIC", f"-I{_paths.include_dir()}", *definitions]
-            subprocess.run([*command, PLUGIN_SOURCE, "-o", path], check=True)
+            subprocess.run([*command, PLUGIN_SOURCES / source, "-ldl", "-o", path], check=True)
             built[key] = path
         return built[key]
 

@@ -1,6 +1,6 @@
 """Asynchronous devices: whatever is enqueued where, results are those of doing one thing after the other.
 
-The tests need a device whose work takes a while. On any other, the last one of this file runs them in a process of
+The tests need a device whose work takes a while. On any other, the last ones of this file run them in a process of
 their own on xcpu, where every asynchronous operation waits for some milliseconds first.
 """
 
@@ -15,10 +15,10 @@ from types import ModuleType
 
 import pytest
 import torch
-from conftest import RunPython, clean_environment
+from conftest import BuildPlugin, RunPython, clean_environment
 from torch import Tensor
 
-from torch_backend import _C
+from torch_backend import _C, _paths
 
 DELAY_MS = 3
 ENVIRONMENT = {
@@ -573,11 +573,31 @@ def test_training_is_the_same_in_every_mode(run_python: RunPython) -> None:
     assert outputs == outputs[:1] * len(modes)
 
 
-@pytest.mark.skipif("TORCH_BACKEND_XCPU_DELAY_US" in os.environ, reason="the other tests of this file run here")
-def test_with_delays() -> None:
+here = pytest.mark.skipif("TORCH_BACKEND_XCPU_DELAY_US" in os.environ, reason="the other tests of this file run here")
+
+
+def run_this_file(**environment: str) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "not every_mode", Path(__file__)]
-    process = subprocess.run(
-        command, env=clean_environment() | ENVIRONMENT, capture_output=True, text=True, timeout=300, check=False
-    )
+    env = clean_environment() | ENVIRONMENT | environment
+    process = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=False)
     assert process.returncode == 0, process.stdout[-6000:]
     assert " passed" in process.stdout
+
+
+@here
+def test_with_delays() -> None:
+    run_this_file()
+
+
+@here
+def test_with_delays_on_a_device_that_declares_less(build_plugin: BuildPlugin, run_python: RunPython) -> None:
+    """The core times events with the host's clock, makes a new one per record, and stages between devices."""
+    less = "TB_CAP_EVENT_TIMING|TB_CAP_EVENT_RERECORD|TB_CAP_PEER"
+    library = build_plugin(
+        f"WITHOUT=({less})", f'LIBRARY="{_paths.reference_library("xcpu")}"', name="xcpu", source="less.c"
+    )
+    environment = {"TORCH_BACKEND_PATH": os.fspath(library)}
+    code = "import torch; print(*sorted(torch.xcpu.get_device_properties().capabilities))"
+    declared = run_python(code, env=ENVIRONMENT | environment).stdout.split()
+    assert declared == ["ASYNC", "HOST_ACCESS", "HOST_COHERENT", "PAGEABLE_ACCESS"]
+    run_this_file(**environment)

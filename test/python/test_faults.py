@@ -300,7 +300,7 @@ def expected_error(slot: str, status: str) -> tuple[str, int | None]:
 def explains(slot: str, status: str, text: str) -> bool:
     """Whether a message names the device or plugin, the slot, and what the plugin said."""
     said = f"{slot} fails with {status} because xcpu.fault asks for it"
-    who = re.match(r"xcpu(:\d+)?(: \w+ failed: | out of memory\. )|Out of pinned host memory: ", text)
+    who = re.match(r"xcpu(:\d+)?(: \w+ failed: | out of memory\. )|Out of pinned host memory of xcpu:\d+: ", text)
     return said in text and who is not None
 
 

@@ -53,7 +53,8 @@ const at::Generator& default_generator(c10::DeviceIndex device = -1);
 
 at::Generator create_generator(c10::DeviceIndex device = -1);
 
-/// `generator`, or the default one of `device` if there is none. Throws if it belongs to another device.
+/// `generator`, or the default one of `device` if there is none. Throws if it is of another device type; as with CUDA,
+/// it may be of another device of this type.
 PhiloxGenerator* resolve_generator(const std::optional<at::Generator>& generator, c10::DeviceIndex device);
 
 } // namespace torch_backend
