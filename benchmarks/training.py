@@ -1,7 +1,7 @@
 """One training step (forward, backward, optimizer) of three small models.
 
-Autograd runs a device's backward in a thread of its own, native CPU's in the caller's. On a busy machine waiting for
-that thread to be scheduled is part of the device's time.
+Autograd runs an asynchronous device's backward in a thread of its own, native CPU's in the caller's. On a busy machine
+waiting for that thread to be scheduled is part of the device's time.
 """
 
 from collections.abc import Callable

@@ -24,6 +24,10 @@ class Plugin:
     def tables(self) -> list[str]:
         """Optional tables the plugin offers, e.g. ``["kernels.1"]``."""
 
+    @property
+    def is_async(self) -> bool:
+        """Whether its work is enqueued on streams."""
+
     def device_count(self) -> int:
         """Number of devices; does not start the driver. Raises if the plugin fails."""
 

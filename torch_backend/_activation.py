@@ -19,7 +19,8 @@ def activate(device: "str | Plugin", options: Options | None = None) -> "Plugin"
     """Make ``device`` the device that PyTorch calls ``<name>``: ``torch.<name>``, ``tensor.to("<name>")``.
 
     Once per process, because PyTorch has one slot for out-of-tree devices; the active device again is a no-op. Does not
-    start the driver: its first use does.
+    start the driver: its first use does. On a synchronous device, backward passes of the calling thread run in that
+    thread from then on, as on CPU (``torch.autograd.set_multithreading_enabled``).
 
     Args:
         device: a name that :func:`torch_backend.discover` lists, or what :func:`torch_backend.load` returned.

@@ -53,6 +53,7 @@ def register(name: str) -> None:
     _forget_cached_devices()
     _repairs.repair_dlpack_device(name)
     _repairs.register_graphsafe_rng(name)
+    _repairs.run_backward_where_it_is_called()
     _repairs.end_autograd_with_process()
 
 

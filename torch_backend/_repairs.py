@@ -53,6 +53,22 @@ def register_graphsafe_rng(name: str) -> None:
         register(name)
 
 
+def run_backward_where_it_is_called() -> None:
+    """On a synchronous device, let backward passes that this thread starts run in it, as on CPU.
+
+    Autograd gives every out-of-tree device a thread, so that the host can enqueue on several devices at once. A device
+    that has finished when a call returns gains little from that, and loses the caches of the core that ran the forward
+    pass. Other threads, and whoever calls ``torch.autograd.set_multithreading_enabled(True)``, get device threads.
+    """
+    import torch
+
+    from torch_backend import _C
+
+    plugin = _C.active_plugin()
+    if plugin is not None and not plugin.is_async:
+        torch.autograd.set_multithreading_enabled(False)
+
+
 def end_autograd_with_process() -> None:
     """End autograd's device threads before Python ends.
 

@@ -204,11 +204,6 @@ const tb_device_properties& DeviceApi::properties(int device) {
   return properties_[static_cast<std::size_t>(device)];
 }
 
-bool DeviceApi::async() {
-  initialize();
-  return (common_capabilities_ & TB_CAP_ASYNC) != 0;
-}
-
 bool DeviceApi::host_access() {
   initialize();
   return (common_capabilities_ & TB_CAP_HOST_ACCESS) != 0;

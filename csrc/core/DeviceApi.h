@@ -43,8 +43,11 @@ class DeviceApi {
 
   const tb_device_properties& properties(int device);
 
+  /// TB_CAP_ASYNC. Known before the driver starts: initialize refuses a device whose capabilities and slots disagree.
+  bool async() const noexcept {
+    return table_.stream_create != nullptr;
+  }
   /// Flags equal on all devices; false before there is a device. They initialize.
-  bool async();
   bool host_access();
   bool host_coherent();
   bool has_capability(int device, uint64_t capability);

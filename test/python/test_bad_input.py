@@ -73,7 +73,9 @@ def test_wrong_shape(name: str, make: Make, text: str) -> None:
 
 
 def test_huge_pinned_memory(name: str) -> None:
-    with pytest.raises(torch.OutOfMemoryError, match=r"Out of pinned host memory of \w+:\d+: tried to allocate \d+\.00 GiB"):
+    with pytest.raises(
+        torch.OutOfMemoryError, match=r"Out of pinned host memory of \w+:\d+: tried to allocate \d+\.00 GiB"
+    ):
         torch.empty(2**60, dtype=torch.uint8, pin_memory=True)
     assert torch.empty(4, pin_memory=True).is_pinned()
 
@@ -464,7 +466,6 @@ def test_out_of_memory_in_a_training_step(run_python: RunPython) -> None:
         """
         import pytest, torch
         model = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(4)]).to("xcpu")
-        torch.autograd.set_multithreading_enabled(False)
         def step(batch):
             model.zero_grad()
             model(torch.randn(batch, 256, device="xcpu")).square().mean().backward()

@@ -238,7 +238,13 @@ def test_spawn_and_forkserver(run_python: RunPython, tmp_path: Path) -> None:
     )
 
 
-def test_leaving_right_after_a_backward_pass(run_python: RunPython) -> None:
-    code = "import torch; w = torch.ones(4, 4, device='xcpu', requires_grad=True); (w * w).sum().backward()"
-    for _ in range(4):  # the thread that ran it may still be busy
+@pytest.mark.parametrize("threads", [False, True])
+def test_leaving_right_after_a_backward_pass(run_python: RunPython, threads: bool) -> None:
+    code = f"""
+        import torch
+        torch.autograd.set_multithreading_enabled({threads})
+        w = torch.ones(4, 4, device="xcpu", requires_grad=True)
+        (w * w).sum().backward()
+        """
+    for _ in range(4):  # a thread that ran it may still be busy
         run_python(code, env=MODES["fast"])

@@ -2,6 +2,7 @@
 
 import copy
 import io
+import threading
 from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
@@ -447,6 +448,23 @@ def test_model_over_two_devices(name: str) -> None:
         losses.append(loss.item())
     assert losses == pytest.approx(expected[0], rel=1e-4)
     assert second.weight.grad.device.index == 1
+
+
+def test_threads_of_backward_passes(name: str, backend: ModuleType) -> None:
+    def thread() -> int:
+        threads: list[int] = []
+        x = torch.ones(3, device=name, requires_grad=True)
+        y = x * 2
+        y.register_hook(lambda _: threads.append(threading.get_ident()))
+        y.sum().backward()
+        assert x.grad is not None
+        assert x.grad.tolist() == [2, 2, 2]
+        return threads[0]
+
+    asynchronous = "ASYNC" in backend.get_device_properties().capabilities
+    assert (thread() == threading.get_ident()) is not asynchronous
+    with torch.autograd.set_multithreading_enabled(True):
+        assert thread() != threading.get_ident()
 
 
 @pytest.mark.parametrize("learned", [False, True])

@@ -115,6 +115,7 @@ void init_plugin(py::module_& m) {
       .def_property_readonly("path", &Plugin::path)
       .def_property_readonly("abi_version", &Plugin::abi_version)
       .def_property_readonly("tables", offered_tables)
+      .def_property_readonly("is_async", [](Plugin& plugin) { return plugin.api().async(); })
       .def("device_count", [](Plugin& plugin) { return plugin.api().device_count(); })
       .def(
           "device_properties", [](Plugin& plugin, int device) { return plugin.api().properties(device); },
