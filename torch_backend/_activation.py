@@ -43,7 +43,7 @@ def activate(device: "str | Plugin", options: Options | None = None) -> "Plugin"
         from torch_backend import _C
 
         _C.activate(plugin)  # says so if another device is active
-        _finish(plugin.name)
+        _finish(plugin)
         return plugin
 
 
@@ -83,11 +83,11 @@ def _check_usable(plugin: "Plugin") -> None:
     import torch_backend.backend  # noqa: F401  # if this fails nothing is registered yet
 
 
-def _finish(name: str) -> None:
+def _finish(plugin: "Plugin") -> None:
     try:
-        _registration.register(name)
+        _registration.register(plugin)
     except Exception as error:
         raise RuntimeError(
-            f"PyTorch knows the device '{name}', but its Python side could not be completed: {error}. This process "
-            "cannot use the device; start a new one."
+            f"PyTorch knows the device '{plugin.name}', but its Python side could not be completed: {error}. "
+            "This process cannot use the device; start a new one."
         ) from error

@@ -3,8 +3,12 @@
 import importlib
 import sys
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from torch_backend import _repairs
+
+if TYPE_CHECKING:
+    from torch_backend._C import Plugin
 
 _UNNAMED = "privateuseone"
 
@@ -37,11 +41,12 @@ def check_name(name: str) -> None:
                 )
 
 
-def register(name: str) -> None:
-    """Everything PyTorch wants from Python for the device ``name``, which is registered natively. Once per process."""
+def register(plugin: "Plugin") -> None:
+    """Everything PyTorch wants from Python for ``plugin``'s device, which is registered natively. Once per process."""
     import torch
     from torch.utils import backend_registration
 
+    name = plugin.name
     module = importlib.import_module("torch_backend.backend")
     # First the names, which everything else looks up, then torch.<name>, which the methods and the first tensor need.
     backend_registration.rename_privateuse1_backend(name)
@@ -53,7 +58,7 @@ def register(name: str) -> None:
     _forget_cached_devices()
     _repairs.repair_dlpack_device(name)
     _repairs.register_graphsafe_rng(name)
-    _repairs.run_backward_where_it_is_called()
+    _repairs.run_backward_where_it_is_called(plugin)
     _repairs.end_autograd_with_process()
 
 

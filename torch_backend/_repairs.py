@@ -7,6 +7,10 @@ import sys
 import time
 from enum import IntEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch_backend._C import Plugin
 
 
 def repair_dlpack_device(name: str) -> None:
@@ -53,7 +57,7 @@ def register_graphsafe_rng(name: str) -> None:
         register(name)
 
 
-def run_backward_where_it_is_called() -> None:
+def run_backward_where_it_is_called(plugin: "Plugin") -> None:
     """On a synchronous device, let backward passes that this thread starts run in it, as on CPU.
 
     Autograd gives every out-of-tree device a thread, so that the host can enqueue on several devices at once. A device
@@ -62,10 +66,7 @@ def run_backward_where_it_is_called() -> None:
     """
     import torch
 
-    from torch_backend import _C
-
-    plugin = _C.active_plugin()
-    if plugin is not None and not plugin.is_async:
+    if not plugin.is_async:
         torch.autograd.set_multithreading_enabled(False)
 
 
@@ -86,17 +87,16 @@ def end_autograd_with_process() -> None:
             return
         _C.stop_autograd_threads()
         deadline = time.monotonic() + 5  # the engine leaves busy threads alone: they stay
-        while _autograd_threads() and time.monotonic() < deadline:
+        while _has_autograd_threads() and time.monotonic() < deadline:
             time.sleep(0.001)
 
     atexit.register(end)
 
 
-def _autograd_threads() -> list[str]:
-    """Ids of this process's autograd device threads, by the name that the engine gives them; none where unknown."""
-    threads = []
+def _has_autograd_threads() -> bool:
+    """Whether this process has a thread with the name that the engine gives its own; False where that is unknown."""
     for path in Path("/proc/self/task").glob("*/comm"):
         with contextlib.suppress(OSError):  # it has just ended
             if path.read_text().startswith("pt_autograd"):
-                threads.append(path.parent.name)
-    return threads
+                return True
+    return False

@@ -124,10 +124,10 @@ void DeviceApi::initialize() {
       TORCH_CHECK(granularity == 0 || is_power_of_two(granularity), name_, ":", device,
                   ": device_properties reports an allocation granularity of ", granularity,
                   " bytes; it must be a power of two, or 0.");
-      const bool async = (properties.capabilities & TB_CAP_ASYNC) != 0;
-      TORCH_CHECK(async == (table_.stream_create != nullptr), name_, ":", device,
-                  async ? ": TB_CAP_ASYNC is declared but the eight stream and event slots are not set."
-                        : ": the stream and event slots are set but TB_CAP_ASYNC is not declared.");
+      const bool declares_async = (properties.capabilities & TB_CAP_ASYNC) != 0;
+      TORCH_CHECK(declares_async == async(), name_, ":", device,
+                  declares_async ? ": TB_CAP_ASYNC is declared but the eight stream and event slots are not set."
+                                 : ": the stream and event slots are set but TB_CAP_ASYNC is not declared.");
       TORCH_CHECK(!(properties.capabilities & TB_CAP_EVENT_TIMING) || table_.event_elapsed, name_, ":", device,
                   ": TB_CAP_EVENT_TIMING is declared but the slot event_elapsed is not set.");
       TORCH_CHECK(!(properties.capabilities & TB_CAP_IPC) || table_.ipc_export, name_, ":", device,

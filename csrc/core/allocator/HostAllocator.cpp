@@ -115,12 +115,9 @@ class HostAllocatorImpl final : public at::CachingHostAllocatorImpl<Stream, Even
       *ptr = std::aligned_alloc(kPage, (size + kPage - 1) / kPage * kPage);
       status = *ptr ? TB_STATUS_OK : TB_STATUS_OUT_OF_MEMORY;
     }
-    TORCH_CHECK_WITH(OutOfMemoryError, status != TB_STATUS_OUT_OF_MEMORY, "Out of pinned host memory of ", api.name(),
-                     ":", static_cast<int>(memory.device), ": tried to allocate ",
-                     c10::CachingAllocator::format_size(size), ". ", take_error_text());
-    if (status != TB_STATUS_OK) {
-      throw_status(status, api.name(), "memory_allocate", memory.device);
-    }
+    TORCH_CHECK_WITH(OutOfMemoryError, status == TB_STATUS_OK, "Out of pinned host memory of ", api.name(), ":",
+                     static_cast<int>(memory.device), ": tried to allocate ", c10::CachingAllocator::format_size(size),
+                     ". ", take_error_text());
     registry().add(*ptr, memory);
     const std::lock_guard<std::mutex> lock(stats_.timing_mutex_);
     stats_.host_alloc_time.increase(microseconds_since(start));
