@@ -9,11 +9,10 @@
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_ops.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
-#include <torch/library.h>
 
 #include "csrc/aten/AtenKernel.h"
-#include "csrc/aten/OperatorTable.h"
 #include "csrc/aten/Register.h"
+#include "csrc/aten/Registrar.h"
 
 namespace torch_backend {
 namespace {
@@ -62,13 +61,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
 
 } // namespace
 
-void register_attention(torch::Library& m) {
-  note_registration("aten::_fused_sdp_choice", Source::kAten);
-  note_registration("aten::_scaled_dot_product_fused_attention_overrideable", Source::kAten);
-  note_registration("aten::_scaled_dot_product_fused_attention_overrideable_backward", Source::kAten);
-  m.impl("_fused_sdp_choice", TORCH_FN(fused_sdp_choice));
-  m.impl("_scaled_dot_product_fused_attention_overrideable", TORCH_FN(attention));
-  m.impl("_scaled_dot_product_fused_attention_overrideable_backward", TORCH_FN(attention_backward));
+void register_attention(Registrar& m) {
+  m.impl("_fused_sdp_choice", TORCH_FN(fused_sdp_choice), Source::kAten);
+  m.impl("_scaled_dot_product_fused_attention_overrideable", TORCH_FN(attention), Source::kAten);
+  m.impl("_scaled_dot_product_fused_attention_overrideable_backward", TORCH_FN(attention_backward), Source::kAten);
   at::native::_fused_sdp_choice_stub.set_privateuse1_dispatch_ptr(&fused_sdp_choice);
 }
 

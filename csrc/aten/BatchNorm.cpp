@@ -5,9 +5,9 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/rsqrt.h>
 #include <ATen/ops/var_mean.h>
-#include <torch/library.h>
 
 #include "csrc/aten/Register.h"
+#include "csrc/aten/Registrar.h"
 
 namespace torch_backend {
 namespace {
@@ -107,7 +107,7 @@ at::Tensor backward_elemt(const at::Tensor& grad_out, const at::Tensor& input, c
 
 } // namespace
 
-void register_batch_norm(torch::Library& m) {
+void register_batch_norm(Registrar& m) {
   m.impl("batch_norm_stats", TORCH_FN(stats));
   m.impl("batch_norm_elemt", TORCH_FN(normalize));
   m.impl("batch_norm_elemt.out", TORCH_FN(normalize_out));

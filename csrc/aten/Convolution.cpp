@@ -3,11 +3,10 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/convolution_backward_ops.h>
 #include <ATen/ops/convolution_ops.h>
-#include <torch/library.h>
 
 #include "csrc/aten/AtenKernel.h"
-#include "csrc/aten/OperatorTable.h"
 #include "csrc/aten/Register.h"
+#include "csrc/aten/Registrar.h"
 
 namespace torch_backend {
 namespace {
@@ -24,11 +23,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
 
 } // namespace
 
-void register_convolution(torch::Library& m) {
-  note_registration("aten::convolution_overrideable", Source::kAten);
-  note_registration("aten::convolution_backward_overrideable", Source::kAten);
-  m.impl("convolution_overrideable", TORCH_FN(AtenKernel<at::_ops::convolution>::call));
-  m.impl("convolution_backward_overrideable", TORCH_FN(convolution_backward));
+void register_convolution(Registrar& m) {
+  m.impl("convolution_overrideable", TORCH_FN(AtenKernel<at::_ops::convolution>::call), Source::kAten);
+  m.impl("convolution_backward_overrideable", TORCH_FN(convolution_backward), Source::kAten);
 }
 
 } // namespace torch_backend

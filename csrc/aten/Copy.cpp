@@ -10,12 +10,12 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <c10/core/DeviceGuard.h>
-#include <torch/library.h>
 
 #include "csrc/aten/Alias.h"
 #include "csrc/aten/HostCall.h"
 #include "csrc/aten/HostLaunch.h"
 #include "csrc/aten/Register.h"
+#include "csrc/aten/Registrar.h"
 #include "csrc/aten/Resize.h"
 #include "csrc/core/Event.h"
 #include "csrc/core/Runtime.h"
@@ -432,7 +432,7 @@ void copy_tensor(const at::Tensor& dst, const at::Tensor& original_src, bool non
   }
 }
 
-void register_copy(torch::Library& m) {
+void register_copy(Registrar& m) {
   m.impl("_copy_from", TORCH_FN(copy_from));
   m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
   m.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));

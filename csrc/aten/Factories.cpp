@@ -4,9 +4,9 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/TensorFactories.h>
 #include <c10/core/TensorOptions.h>
-#include <torch/library.h>
 
 #include "csrc/aten/Register.h"
+#include "csrc/aten/Registrar.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/allocator/DeviceAllocator.h"
 
@@ -83,7 +83,7 @@ at::Tensor efficient_zero_tensor(c10::SymIntArrayRef size, std::optional<c10::Sc
 
 } // namespace
 
-void register_factories(torch::Library& m) {
+void register_factories(Registrar& m) {
   m.impl("empty.memory_format", TORCH_FN(empty));
   m.impl("empty_strided", TORCH_FN(empty_strided));
   m.impl("_efficientzerotensor", TORCH_FN(efficient_zero_tensor));

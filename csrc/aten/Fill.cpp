@@ -4,10 +4,10 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/fill_ops.h>
 #include <c10/core/DeviceGuard.h>
-#include <torch/library.h>
 
 #include "csrc/aten/AtenKernel.h"
 #include "csrc/aten/Register.h"
+#include "csrc/aten/Registrar.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/Stream.h"
 
@@ -35,7 +35,7 @@ at::Tensor& zero_(at::Tensor& self) {
 
 } // namespace
 
-void register_fill(torch::Library& m) {
+void register_fill(Registrar& m) {
   m.impl("fill_.Scalar", TORCH_FN(fill_));
   m.impl("zero_", TORCH_FN(zero_));
 }

@@ -7,9 +7,9 @@
 #include <ATen/ops/baddbmm.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/mm.h>
-#include <torch/library.h>
 
 #include "csrc/aten/Register.h"
+#include "csrc/aten/Registrar.h"
 
 namespace torch_backend {
 namespace {
@@ -63,7 +63,7 @@ at::Tensor& baddbmm_dtype_out(const at::Tensor& self, const at::Tensor& batch1, 
 
 } // namespace
 
-void register_matmul(torch::Library& m) {
+void register_matmul(Registrar& m) {
   m.impl("mm.dtype", TORCH_FN(mm_dtype));
   m.impl("mm.dtype_out", TORCH_FN(mm_dtype_out));
   m.impl("bmm.dtype", TORCH_FN(bmm_dtype));

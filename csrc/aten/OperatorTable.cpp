@@ -13,8 +13,7 @@ namespace torch_backend {
 namespace {
 
 struct Table {
-  std::mutex mutex; // guards registered and counts
-  std::map<std::string, Source> registered;
+  std::mutex mutex; // guards counts
   std::unordered_map<c10::OperatorName, uint64_t> counts;
   at::CallbackHandle callback = at::INVALID_CALLBACK_HANDLE;
 };
@@ -24,14 +23,35 @@ Table& table() {
   return *instance;
 }
 
-Source source_of(const c10::OperatorHandle& op, const std::map<std::string, Source>& registered) {
-  const auto found = registered.find(c10::toString(op.operator_name()));
-  if (found != registered.end()) {
-    // Typed kernels hand over to the fallback where device memory cannot be used in place.
-    return found->second == Source::kAten && !runs_on_aliased_memory() ? Source::kFallback : found->second;
+constexpr const char* kLabel = "torch_backend, source: ";
+
+/// The line that the dispatcher prints of the kernel in force for `key`; empty if there is none.
+std::string registration_line(const c10::OperatorHandle& op, c10::DispatchKey key) {
+  const std::string state = op.dumpState();
+  const std::string start = std::string("\n") + c10::toString(key) + ": ";
+  const auto found = state.find(start);
+  if (found == std::string::npos) {
+    return {};
   }
+  const auto begin = found + start.size();
+  return state.substr(begin, state.find('\n', begin) - begin);
+}
+
+Source registered_source(const c10::OperatorHandle& op) {
+  const std::string line = registration_line(op, c10::DispatchKey::PrivateUse1);
+  for (const auto source : {Source::kNative, Source::kAten}) {
+    const std::string label = registration_label(source);
+    if (line.compare(0, label.size(), label) == 0) {
+      // Typed kernels hand over to the fallback where device memory cannot be used in place.
+      return source == Source::kAten && !runs_on_aliased_memory() ? Source::kFallback : source;
+    }
+  }
+  return Source::kExtension;
+}
+
+Source source_of(const c10::OperatorHandle& op) {
   if (op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) {
-    return Source::kExtension;
+    return registered_source(op);
   }
   // Not hasComputedKernelForDispatchKey(PrivateUse1): with a backend fallback that is true of every operator.
   for (const auto key : {c10::DispatchKey::CompositeImplicitAutograd, c10::DispatchKey::CompositeExplicitAutograd,
@@ -94,20 +114,16 @@ const char* source_name(Source source) {
   return "unavailable";
 }
 
-void note_registration(const std::string& overload, Source source) {
-  auto& all = table();
-  const std::lock_guard<std::mutex> lock(all.mutex);
-  all.registered.emplace(overload, source);
+std::string registration_label(Source source) {
+  return std::string(kLabel) + source_name(source);
 }
 
 std::map<std::string, Source> operator_sources() {
   auto& dispatcher = c10::Dispatcher::singleton();
-  auto& all = table();
-  const std::lock_guard<std::mutex> lock(all.mutex);
   std::map<std::string, Source> sources;
   for (const auto& name : dispatcher.getAllOpNames()) {
     if (const auto op = dispatcher.findSchema(name)) {
-      sources.emplace(c10::toString(name), source_of(*op, all.registered));
+      sources.emplace(c10::toString(name), source_of(*op));
     }
   }
   return sources;
@@ -141,7 +157,7 @@ std::vector<OperatorCalls> operator_calls() {
   std::vector<OperatorCalls> calls;
   for (const auto& [name, count] : all.counts) {
     if (const auto op = dispatcher.findSchema(name)) {
-      calls.push_back({c10::toString(name), source_of(*op, all.registered), count});
+      calls.push_back({c10::toString(name), source_of(*op), count});
     }
   }
   std::sort(calls.begin(), calls.end(), [](const auto& a, const auto& b) {

@@ -16,8 +16,9 @@ enum class Source { kNative, kAten, kExtension, kComposite, kFallback, kUnavaila
 /// else; "composite": made of other operators; "fallback": the CPU fallback; "unavailable".
 const char* source_name(Source source);
 
-/// Told by each registration. `overload` with its namespace, e.g. "aten::add.Tensor". The first note counts.
-void note_registration(const std::string& overload, Source source);
+/// What a registration says of itself to the dispatcher (its debug text), from which its source is read back: only the
+/// dispatcher knows which of an operator's kernels is in force.
+std::string registration_label(Source source);
 
 /// Every overload the dispatcher knows, e.g. "aten::add.Tensor".
 std::map<std::string, Source> operator_sources();

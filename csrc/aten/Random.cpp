@@ -5,9 +5,9 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros_like.h>
-#include <torch/library.h>
 
 #include "csrc/aten/Register.h"
+#include "csrc/aten/Registrar.h"
 
 namespace torch_backend {
 namespace {
@@ -43,7 +43,7 @@ at::Tensor masked_scale(const at::Tensor& self, const at::Tensor& mask, double s
 
 } // namespace
 
-void register_random(torch::Library& m) {
+void register_random(Registrar& m) {
   m.impl("native_dropout", TORCH_FN(native_dropout));
   m.impl("_fused_dropout", TORCH_FN(fused_dropout));
   m.impl("_masked_scale", TORCH_FN(masked_scale));

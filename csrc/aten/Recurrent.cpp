@@ -9,9 +9,9 @@
 #include <ATen/ops/tanh.h>
 #include <ATen/ops/tanh_backward.h>
 #include <ATen/ops/zeros_like.h>
-#include <torch/library.h>
 
 #include "csrc/aten/Register.h"
+#include "csrc/aten/Registrar.h"
 
 namespace torch_backend {
 namespace {
@@ -93,7 +93,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> gru_cell_
 
 } // namespace
 
-void register_recurrent(torch::Library& m) {
+void register_recurrent(Registrar& m) {
   m.impl("_thnn_fused_lstm_cell", TORCH_FN(lstm_cell));
   m.impl("_thnn_fused_lstm_cell_backward_impl", TORCH_FN(lstm_cell_backward));
   m.impl("_thnn_fused_gru_cell", TORCH_FN(gru_cell));

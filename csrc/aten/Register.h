@@ -5,25 +5,27 @@
 
 namespace torch_backend {
 
+class Registrar;
+
 /// Register every operator below with the dispatcher. Once, from activate.
 void register_operators();
 
 /// One group of registrations per file, each for the PrivateUse1 library it is given.
-void register_factories(torch::Library& m);
-void register_views(torch::Library& m);
-void register_resize(torch::Library& m);
-void register_fill(torch::Library& m);
-void register_copy(torch::Library& m);
-void register_convolution(torch::Library& m);
-void register_recurrent(torch::Library& m);
-void register_matmul(torch::Library& m);
-void register_attention(torch::Library& m);
-void register_random(torch::Library& m);
-void register_batch_norm(torch::Library& m);
-void register_stub_kernels(torch::Library& m);
-void register_tensor_methods(torch::Library& m);
+void register_factories(Registrar& m);
+void register_views(Registrar& m);
+void register_resize(Registrar& m);
+void register_fill(Registrar& m);
+void register_copy(Registrar& m);
+void register_convolution(Registrar& m);
+void register_recurrent(Registrar& m);
+void register_matmul(Registrar& m);
+void register_attention(Registrar& m);
+void register_random(Registrar& m);
+void register_batch_norm(Registrar& m);
+void register_stub_kernels(Registrar& m);
+void register_tensor_methods(Registrar& m);
 /// Generated: typed kernels for codegen/hot_ops.txt.
-void register_typed_kernels(torch::Library& m);
+void register_typed_kernels(Registrar& m);
 /// For the AutocastPrivateUse1 library.
 void register_autocast(torch::Library& m);
 

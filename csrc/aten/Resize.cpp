@@ -5,11 +5,11 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/native/Resize.h>
 #include <c10/core/DeviceGuard.h>
-#include <torch/library.h>
 
 #include <algorithm>
 
 #include "csrc/aten/Register.h"
+#include "csrc/aten/Registrar.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/Stream.h"
 #include "csrc/core/allocator/DeviceAllocator.h"
@@ -111,7 +111,7 @@ at::Tensor empty_like_layout(const at::Tensor& like, c10::Device device) {
                                            c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), like.scalar_type());
 }
 
-void register_resize(torch::Library& m) {
+void register_resize(Registrar& m) {
   m.impl("resize_", TORCH_FN(resize_));
   m.impl("set_.source_Storage", TORCH_FN(set_storage_));
   m.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage_strided_));

@@ -3,11 +3,10 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/conj_physical_ops.h>
 #include <ATen/ops/kaiser_window.h>
-#include <torch/library.h>
 
 #include "csrc/aten/AtenKernel.h"
-#include "csrc/aten/OperatorTable.h"
 #include "csrc/aten/Register.h"
+#include "csrc/aten/Registrar.h"
 
 namespace torch_backend {
 namespace {
@@ -34,9 +33,8 @@ at::Tensor kaiser_window(int64_t window_length, std::optional<c10::ScalarType> d
 
 } // namespace
 
-void register_stub_kernels(torch::Library& m) {
-  note_registration("aten::conj_physical_", Source::kAten);
-  m.impl("conj_physical_", TORCH_FN(AtenKernel<at::_ops::conj_physical_>::call));
+void register_stub_kernels(Registrar& m) {
+  m.impl("conj_physical_", TORCH_FN(AtenKernel<at::_ops::conj_physical_>::call), Source::kAten);
   m.impl("kaiser_window", TORCH_FN(kaiser_window));
   m.impl("kaiser_window.periodic", TORCH_FN(kaiser_window_periodic));
   m.impl("kaiser_window.beta", TORCH_FN(kaiser_window_beta));

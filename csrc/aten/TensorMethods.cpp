@@ -2,9 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/is_set_to_native.h>
-#include <torch/library.h>
 
 #include "csrc/aten/Register.h"
+#include "csrc/aten/Registrar.h"
 #include "csrc/core/Stream.h"
 #include "csrc/core/allocator/DeviceAllocator.h"
 
@@ -30,7 +30,7 @@ bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& 
 
 } // namespace
 
-void register_tensor_methods(torch::Library& m) {
+void register_tensor_methods(Registrar& m) {
   m.impl("record_stream", TORCH_FN(record_stream));
   m.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
   m.impl("is_set_to", TORCH_FN(at::native::is_set_to));

@@ -7,9 +7,9 @@
 #include <ATen/ops/view_as_complex_native.h>
 #include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
-#include <torch/library.h>
 
 #include "csrc/aten/Register.h"
+#include "csrc/aten/Registrar.h"
 
 namespace torch_backend {
 namespace {
@@ -31,7 +31,7 @@ at::Tensor reshape_alias(const at::Tensor& self, c10::SymIntArrayRef size, c10::
 
 } // namespace
 
-void register_views(torch::Library& m) {
+void register_views(Registrar& m) {
   m.impl("as_strided", TORCH_FN(as_strided));
   m.impl("view", TORCH_FN(view));
   m.impl("_reshape_alias", TORCH_FN(reshape_alias));

@@ -4,9 +4,9 @@
 
 namespace torch_backend {
 
-void register_typed_kernels_0(torch::Library& m);
+void register_typed_kernels_0(Registrar& m);
 
-void register_typed_kernels(torch::Library& m) {
+void register_typed_kernels(Registrar& m) {
   register_typed_kernels_0(m);
 }
 
