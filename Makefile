@@ -27,7 +27,7 @@ PY := $(VENV)/bin/python
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 PIP := $(PY) -m pip --quiet install --constraint $(VENV)/constraints.txt
 STAMPS := $(VENV)/.stamps
-CXX_FILES = $(shell find include csrc backends torch_backend/csrc test benchmarks -name golden -prune -o \
+CXX_FILES = $(shell find include csrc backends torch_backend/csrc test benchmarks examples -name golden -prune -o \
 	\( -name '*.h' -o -name '*.c' -o -name '*.cpp' \) -print)
 CMAKE_FILES = $(shell find . -path ./build -prune -o -path './.*' -prune -o \
 	\( -name CMakeLists.txt -o -name '*.cmake' \) -print)

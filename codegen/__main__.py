@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from . import emit, model, parse
+from . import emit, parse, schemas, structured, typed
 
 
 def main() -> int:
@@ -17,12 +17,18 @@ def main() -> int:
     options = parser.parse_args()
     functions, backends = parse.native_functions()
     try:
-        kernels = model.typed_kernels(functions, backends, parse.read_names(Path(__file__).parent / "hot_ops.txt"))
-    except model.CodegenError as error:
+        tables = Path(__file__).parent
+        schemas.check_schemas(functions, tables / "own_schemas.txt")
+        names = parse.read_names(tables / "hot_ops.txt")
+        structured_kernels = structured.structured_kernels(parse.structured_groups(functions), backends, names)
+        served = {form.overload for kernel in structured_kernels for form in kernel.forms}
+        typed_kernels = [k for k in typed.typed_kernels(functions, backends, names) if k.overload not in served]
+    except typed.CodegenError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    emit.emit_typed_kernels(kernels, options.out, options.shards)
-    print(f"codegen: {len(kernels)} typed kernels in {options.shards} files")
+    emit.emit_typed_kernels(typed_kernels, options.out, options.shards)
+    emit.emit_structured_kernels(structured_kernels, options.out, options.shards)
+    print(f"codegen: {len(typed_kernels)} typed and {len(served)} structured overloads, {options.shards} files each")
     return 0
 
 

@@ -107,14 +107,29 @@ def fallback_reset() -> None: ...
 # ---- Operators.cpp ----
 
 def operator_sources() -> dict[str, str]:
-    """Every overload the dispatcher knows, and its source on this device: "native", "aten", "extension", "composite",
-    "fallback" or "unavailable"."""
+    """Every overload the dispatcher knows, and its source on this device: "plugin", "native", "aten", "extension",
+    "composite", "fallback" or "unavailable"."""
+
+def register_plugin_kernel(overload: str) -> list[str]:
+    """The overloads that the device library's kernel serves from now on."""
 
 def operator_calls() -> list[tuple[str, str, int]]:
     """(overload, source, calls) since counting was switched on."""
 
 def count_operator_calls(enable: bool) -> None:
     """Count every operator call by source; clears earlier counts when switched on."""
+
+# ---- Customization.cpp ----
+
+def wrap_number(number: complex) -> torch.Tensor:
+    """The CPU tensor that PyTorch makes of a Python number, which yields in type promotion."""
+
+def set_autocast_policy(overload: str, policy: str) -> None:
+    """Arguments of ``overload`` follow ``policy`` under autocast on the device, until reset_autocast_policy."""
+
+def reset_autocast_policy(overload: str) -> None: ...
+def autocast_defaults() -> dict[str, str]:
+    """PyTorch's own lists: overload -> policy."""
 
 # ---- Memory.cpp ----
 

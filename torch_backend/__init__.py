@@ -6,7 +6,8 @@
     x = torch.ones(3, device="xcpu")
 
 The functions here are for those who want to choose at run time: :func:`discover` lists what there is, :func:`load`
-opens a device library, :func:`activate` makes one the process's device, :func:`active` names it.
+opens a device library, :func:`activate` makes one the process's device, :func:`active` names it. :func:`explain` says
+how an operator runs on it.
 
 Importing this package activates nothing and does not import torch, so that tools which need neither (header paths, the
 tests of a bare device library) start at once. The names below are looked up on first use.
@@ -23,26 +24,46 @@ __all__ = [
     "__version__",
     "activate",
     "active",
+    "autocast",
     "backend",
+    "custom_ops",
+    "declarations",
+    "define_operator",
     "discover",
+    "explain",
     "fallback",
+    "kernel",
     "load",
+    "load_operators",
     "operators",
+    "ops",
+    "reroute",
+    "reroutes",
 ]
 
 if TYPE_CHECKING:
-    from torch_backend import backend, fallback, operators
+    from torch_backend import autocast, backend, custom_ops, declarations, fallback, operators, ops
     from torch_backend._activation import activate, active
     from torch_backend._C import Plugin
     from torch_backend._discovery import Candidate, discover
     from torch_backend._loading import load
+    from torch_backend.custom_ops import define_operator, load_operators
+    from torch_backend.kernels import kernel
+    from torch_backend.operators import explain
+    from torch_backend.rerouting import reroute, reroutes
 else:
     _HOMES = {
         "Candidate": "torch_backend._discovery",
         "activate": "torch_backend._activation",
         "active": "torch_backend._activation",
+        "define_operator": "torch_backend.custom_ops",
         "discover": "torch_backend._discovery",
+        "explain": "torch_backend.operators",
+        "kernel": "torch_backend.kernels",
         "load": "torch_backend._loading",
+        "load_operators": "torch_backend.custom_ops",
+        "reroute": "torch_backend.rerouting",
+        "reroutes": "torch_backend.rerouting",
     }
 
     def __getattr__(name: str) -> object:

@@ -5,7 +5,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from torch_backend import _loading, _native, _registration, _selection
+from torch_backend import _deferred, _loading, _native, _registration, _selection
 from torch_backend._loading import Options
 from torch_backend._suppression import suppressed
 
@@ -44,6 +44,7 @@ def activate(device: "str | Plugin", options: Options | None = None) -> "Plugin"
 
         _C.activate(plugin)  # says so if another device is active
         _finish(plugin)
+        _deferred.run(plugin.name)
         return plugin
 
 

@@ -9,12 +9,10 @@ cannot use the device's memory, so it is counted, and can be made to warn or to 
     print(torch_backend.fallback.report())
 """
 
-import difflib
-import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, get_args
 
 import torch
 
@@ -22,9 +20,10 @@ from torch_backend import _native
 
 _native.require()
 from torch_backend import _C  # noqa: E402  # after require(), which explains a failure
+from torch_backend.operators import names  # noqa: E402
+from torch_backend.operators.names import Operator  # noqa: E402
 
 Policy = Literal["allow", "warn", "error"]
-Operator: TypeAlias = str | torch._ops.OpOverload | torch._ops.OpOverloadPacket
 
 _ALL_OTHERS = ""
 
@@ -64,12 +63,6 @@ def policy(op: Operator | None, policy: Policy) -> Iterator[None]:
         _C.fallback_set_policy(key, before)
 
 
-@functools.cache
-def _operator_names(count: int) -> frozenset[str]:
-    overloads: list[str] = torch._C._dispatch_get_all_op_names()
-    return frozenset(overloads) | {name.split(".")[0] for name in overloads}
-
-
 def _key_of(op: Operator | None) -> str:
     if op is None:
         return _ALL_OTHERS
@@ -79,17 +72,9 @@ def _key_of(op: Operator | None) -> str:
         return str(op._qualified_op_name)
     if not isinstance(op, str):
         raise TypeError(f"op is {op!r}; expected an operator's name, an operator of torch.ops, or None.")
-    # Libraries register operators at any time, so the names are asked for again when there are more.
-    names = _operator_names(len(torch._C._dispatch_get_all_op_names()))
-    if op not in names:
-        raise ValueError(f"There is no operator '{op}'.{_suggestion(op, names)}")
+    if op not in names.known():
+        raise ValueError(f"There is no operator '{op}'.{names.suggestion(op)}")
     return op
-
-
-def _suggestion(op: str, names: frozenset[str]) -> str:
-    full = op if "::" in op else f"aten::{op}"
-    close = [full] if full in names else difflib.get_close_matches(full, sorted(names), n=3, cutoff=0.7)
-    return f" Did you mean {' or '.join(close)}?" if close else ""
 
 
 @dataclass(frozen=True)

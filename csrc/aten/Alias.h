@@ -9,6 +9,11 @@ namespace torch_backend {
 /// memory: `tensor` must outlive it. Its storage is resizable; adopt_resized_storage brings the result back.
 at::Tensor make_cpu_alias(const at::Tensor& tensor);
 
+/// The same, from the calling thread's store of aliases that nobody else refers to: cheaper than a new one. For one
+/// call: give it back afterwards.
+at::Tensor borrow_cpu_alias(const at::Tensor& tensor);
+void give_back_cpu_alias(at::Tensor&& alias) noexcept;
+
 /// The same on `storage`, that of another alias of the same memory: kernels see overlap by comparing storages.
 at::Tensor make_cpu_alias(const at::Tensor& tensor, c10::Storage storage);
 

@@ -6,12 +6,12 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/ivalue.h>
 #include <c10/core/DeviceGuard.h>
 
 #include "csrc/aten/Alias.h"
+#include "csrc/aten/Foresee.h"
 #include "csrc/aten/HostCall.h"
 #include "csrc/aten/HostLaunch.h"
 #include "csrc/aten/Resize.h"
@@ -31,6 +31,8 @@ constexpr std::string_view kUnforeseeable[] = {
     "aten::_fft_c2r",
     "aten::_fft_r2c",
     "aten::_linalg_solve_ex",
+    "aten::_make_per_channel_quantized_tensor",
+    "aten::_make_per_tensor_quantized_tensor",
     "aten::_native_batch_norm_legit",
     "aten::_native_batch_norm_legit_no_training",
     "aten::convolution",
@@ -41,6 +43,9 @@ constexpr std::string_view kUnforeseeable[] = {
     "aten::native_group_norm",
     "aten::native_layer_norm",
     "aten::nonzero_static",
+    "aten::quantize_per_channel",
+    "aten::quantize_per_tensor",
+    "aten::quantize_per_tensor_dynamic",
 };
 
 bool is_foreseeable(const OperatorTraits& traits) {
@@ -58,50 +63,6 @@ bool device_runs_async_kernels() {
 
 bool on_device(const at::Tensor& tensor) {
   return tensor.defined() && tensor.device().type() == c10::DeviceType::PrivateUse1;
-}
-
-/// Applies `convert` to every tensor of `value`, lists included, in order.
-template <class Convert>
-c10::IValue map_tensors(const c10::IValue& value, const Convert& convert) {
-  if (value.isTensor()) {
-    return convert(value.toTensor());
-  }
-  if (value.isTensorList()) {
-    auto list = value.toTensorVector();
-    for (auto& tensor : list) {
-      tensor = convert(tensor);
-    }
-    return list;
-  }
-  if (value.isOptionalTensorList()) {
-    c10::List<std::optional<at::Tensor>> list;
-    for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorList()) {
-      list.push_back(tensor.has_value() ? std::optional<at::Tensor>(convert(*tensor)) : std::nullopt);
-    }
-    return list;
-  }
-  return value;
-}
-
-template <class Visit>
-void for_each_tensor(const c10::IValue& value, const Visit& visit) {
-  map_tensors(value, [&](const at::Tensor& tensor) {
-    visit(tensor);
-    return tensor;
-  });
-}
-
-at::Tensor as_meta(const at::Tensor& tensor) {
-  if (!tensor.defined()) {
-    return tensor;
-  }
-  at::Tensor meta = at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type());
-  meta._set_conj(tensor.is_conj());
-  meta._set_neg(tensor.is_neg());
-  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
-    meta.unsafeGetTensorImpl()->set_wrapped_number(true);
-  }
-  return meta;
 }
 
 /// The arguments of one call, as PyTorch passed them.
@@ -155,45 +116,6 @@ std::optional<Call> examine(const OperatorTraits& traits, const Stack& stack) {
                                                                                  : std::nullopt;
 }
 
-/// The results on meta tensors; nothing if the operator refuses, or would resize or return one of its arguments'
-/// memory.
-std::optional<Stack> foresee(const c10::OperatorHandle& op, const OperatorTraits& traits, const Call& call) {
-  Stack meta;
-  std::vector<std::pair<at::Tensor, at::Tensor>> pairs; // argument, its meta
-  for (const auto& argument : call.arguments) {
-    meta.push_back(map_tensors(argument, [&](const at::Tensor& tensor) {
-      pairs.emplace_back(tensor, as_meta(tensor));
-      return pairs.back().second;
-    }));
-  }
-  try {
-    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &meta);
-  } catch (const std::exception&) {
-    return std::nullopt;
-  }
-  for (const auto& [tensor, its_meta] : pairs) {
-    if (tensor.defined() && (tensor.sizes() != its_meta.sizes() || tensor.strides() != its_meta.strides())) {
-      return std::nullopt;
-    }
-  }
-  bool fresh = true;
-  for (std::size_t i = 0; i < traits.returned_arg.size(); ++i) {
-    if (traits.returned_arg[i] >= 0) {
-      continue;
-    }
-    for_each_tensor(meta[i], [&](const at::Tensor& result) {
-      if (!result.defined()) {
-        return;
-      }
-      fresh = fresh && result.device().is_meta() && result.layout() == c10::kStrided;
-      for (const auto& [tensor, its_meta] : pairs) {
-        fresh = fresh && !(its_meta.defined() && its_meta.storage().is_alias_of(result.storage()));
-      }
-    });
-  }
-  return fresh ? std::optional<Stack>(std::move(meta)) : std::nullopt;
-}
-
 /// What runs on the stream: the kernel on aliases, then its results into the outputs' memory.
 struct Kernel {
   c10::OperatorHandle op;
@@ -234,7 +156,7 @@ bool try_async_call(const c10::OperatorHandle& op, const OperatorTraits& traits,
     return false;
   }
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  const auto foreseen = foresee(op, traits, *call);
+  const auto foreseen = foresee(op, traits, call->arguments);
   if (!foreseen) {
     return false;
   }

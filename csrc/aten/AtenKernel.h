@@ -29,13 +29,34 @@ struct StandIn {
   T value_;
 };
 
+/// A tensor that HostCall keeps alive, without a reference count of its own.
+class BorrowedTensor {
+ public:
+  BorrowedTensor() = default;
+  explicit BorrowedTensor(const at::Tensor& tensor) : tensor_(Traits::createBorrow(tensor)) {}
+  BorrowedTensor(BorrowedTensor&& other) noexcept : tensor_(std::move(other.tensor_)) {}
+  BorrowedTensor(const BorrowedTensor&) = delete;
+  BorrowedTensor& operator=(const BorrowedTensor&) = delete;
+  BorrowedTensor& operator=(BorrowedTensor&&) = delete;
+  ~BorrowedTensor() {
+    Traits::destroyBorrow(tensor_);
+  }
+  const at::Tensor& get() const {
+    return tensor_;
+  }
+
+ private:
+  using Traits = c10::MaybeOwnedTraits<at::Tensor>;
+  at::Tensor tensor_;
+};
+
 template <>
 struct StandIn<const at::Tensor&> {
   StandIn(HostCall& call, const at::Tensor& tensor) : value_(call.stand_in(tensor)) {}
   const at::Tensor& get() {
-    return value_;
+    return value_.get();
   }
-  at::Tensor value_;
+  BorrowedTensor value_;
 };
 
 template <>
@@ -44,7 +65,7 @@ struct StandIn<at::Tensor&> {
   at::Tensor& get() {
     return value_;
   }
-  at::Tensor value_;
+  at::Tensor value_; // not borrowed: the kernel may assign to it
 };
 
 template <>
@@ -203,8 +224,8 @@ struct AtenKernel<Op, kFlags, Return(Args...)> {
     }
   }
 
- private:
-  /// Where the kernel must be enqueued, or memory copied, the cost of boxing does not matter.
+  /// The same, without a kernel of its own: where it must be enqueued or memory copied, or is rarely called, the cost of
+  /// boxing does not matter.
   static Return call_boxed(Args... args) {
     static const auto op =
         c10::Dispatcher::singleton().findSchemaOrThrow(Op::name, Op::overload_name).template typed<Return(Args...)>();

@@ -6,7 +6,7 @@
 #include <ATen/core/ivalue.h>
 
 #include "csrc/aten/AsyncCall.h"
-#include "csrc/aten/HostCall.h"
+#include "csrc/layouts/LayoutCall.h"
 
 namespace torch_backend {
 namespace {
@@ -31,6 +31,7 @@ constexpr std::string_view kIndexingOperators[] = {
     "aten::_foreach_add",
     "aten::_foreach_addcdiv_",
     "aten::_foreach_addcmul_",
+    "aten::_nested_from_padded",
 };
 
 bool is_write(const c10::Argument& argument) {
@@ -57,15 +58,20 @@ bool is_tensor_or_list(const c10::Type& type) {
 /// Replaces the arguments on the stack by their stand-ins, and keeps those alive.
 class Arguments {
  public:
-  Arguments(HostCall& call, const OperatorTraits& traits, Stack& stack)
+  Arguments(LayoutCall& call, const OperatorTraits& traits, Stack& stack)
       : call_(call), first_(stack.size() - traits.written.size()) {
+    for (std::size_t i = 0; i < traits.written.size(); ++i) {
+      if (traits.written[i] && stack[first_ + i].isTensor()) {
+        call_.expect_write(stack[first_ + i].toTensor());
+      }
+    }
     for (std::size_t i = 0; i < traits.written.size(); ++i) {
       auto& value = stack[first_ + i];
       if (traits.written[i]) {
         originals_.emplace_back(static_cast<int>(i), value);
       }
       if (value.isDevice() && value.toDevice().is_privateuseone()) {
-        call_.set_device(value.toDevice());
+        call_.host().set_device(value.toDevice());
         value = c10::Device(c10::DeviceType::CPU);
       } else {
         convert(value, traits.written[i]);
@@ -80,7 +86,8 @@ class Arguments {
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       if (is_generator(*arguments[i].type())) {
         auto& value = stack[first_ + i];
-        value = call_.stand_in(value.isNone() ? std::nullopt : std::optional<at::Generator>(value.toGenerator()));
+        value =
+            call_.host().stand_in(value.isNone() ? std::nullopt : std::optional<at::Generator>(value.toGenerator()));
       }
     }
   }
@@ -123,14 +130,14 @@ class Arguments {
     }
   }
 
-  HostCall& call_;
+  LayoutCall& call_;
   std::size_t first_;
   c10::SmallVector<at::Tensor, 8> keep_;    // stand-ins
   c10::SmallVector<at::Tensor, 8> sources_; // what they stand for: the stack may have held the last reference
   c10::SmallVector<std::pair<int, c10::IValue>, 4> originals_; // written arguments
 };
 
-void convert_result(HostCall& call, c10::IValue& value) {
+void convert_result(LayoutCall& call, c10::IValue& value) {
   if (value.isTensor()) {
     value = call.result(std::move(value).toTensor());
   } else if (value.isTensorList()) {
@@ -172,15 +179,16 @@ OperatorTraits::OperatorTraits(const c10::OperatorHandle& op) {
   }
 }
 
-uint64_t call_on_host(const c10::OperatorHandle& op, const OperatorTraits& traits, Stack* stack) {
-  if (try_async_call(op, traits, stack)) {
+uint64_t call_on_host(const c10::OperatorHandle& op, const OperatorTraits& traits, Stack* stack,
+                      c10::DispatchKey host_key) {
+  if (host_key == c10::DispatchKey::CPU && try_async_call(op, traits, stack)) {
     return 0;
   }
-  HostCall call(traits.overload.c_str(), traits.host_call_flags);
+  LayoutCall call(traits.overload.c_str(), traits.host_call_flags);
   Arguments arguments(call, traits, *stack);
   arguments.convert_generators(op.schema(), *stack);
-  call.enter();
-  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+  call.host().enter();
+  op.redispatchBoxed(c10::DispatchKeySet(host_key), stack);
   call.leave();
   const std::size_t first = stack->size() - traits.returned_arg.size();
   for (std::size_t i = 0; i < traits.returned_arg.size(); ++i) {
@@ -191,7 +199,7 @@ uint64_t call_on_host(const c10::OperatorHandle& op, const OperatorTraits& trait
       convert_result(call, value);
     }
   }
-  return call.bytes_copied();
+  return call.host().bytes_copied();
 }
 
 } // namespace torch_backend

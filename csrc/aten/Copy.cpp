@@ -6,6 +6,7 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/CachingHostAllocator.h>
+#include <ATen/ops/_local_scalar_dense_native.h>
 #include <ATen/ops/_to_copy.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
@@ -331,7 +332,7 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
 at::Scalar local_scalar_dense(const at::Tensor& self) {
   if (runs_inline()) {
     device_api().check_usable(index_of(self), "item");
-    return make_cpu_alias(self).item();
+    return at::native::_local_scalar_dense_cpu(self); // reads wherever the tensor points
   }
   warn_or_error_on_sync("aten::item");
   return copy_to_host(self).item();

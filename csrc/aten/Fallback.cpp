@@ -12,6 +12,7 @@
 #include "csrc/aten/BoxedCall.h"
 #include "csrc/aten/HostCall.h"
 #include "csrc/core/Runtime.h"
+#include "csrc/layouts/Layout.h"
 
 namespace torch_backend {
 namespace {
@@ -69,10 +70,16 @@ FallbackPolicy policy_of(OperatorInfo& info) {
   return info.policy.load(std::memory_order_relaxed);
 }
 
+void check_cpu_has_kernel(const c10::OperatorHandle& op, const OperatorInfo& info, c10::DispatchKey host_key) {
+  const bool strided = host_key == c10::DispatchKey::CPU;
+  TORCH_CHECK_NOT_IMPLEMENTED(strided ? info.traits.has_cpu_kernel : op.hasComputedKernelForDispatchKey(host_key),
+                              "Could not run '", info.traits.overload, "' with ", layout_name(host_key),
+                              strided ? "" : " ", "tensors on ", device_api().name(),
+                              ": the device has no kernel for it and neither has the CPU.");
+}
+
 void apply_policy(OperatorInfo& info) {
   const auto& device = device_api().name();
-  TORCH_CHECK_NOT_IMPLEMENTED(info.traits.has_cpu_kernel, "Could not run '", info.traits.overload, "' with tensors on ",
-                              device, ": the device has no kernel for it and neither has the CPU.");
   switch (policy_of(info)) {
     case FallbackPolicy::kAllow:
       break;
@@ -134,10 +141,15 @@ void reset_fallback_report() {
 }
 
 void cpu_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack* stack) {
+  layout_fallback(op, c10::DispatchKey::CPU, stack);
+}
+
+void layout_fallback(const c10::OperatorHandle& op, c10::DispatchKey host_key, torch::jit::Stack* stack) {
   auto& info = info_of(op);
+  check_cpu_has_kernel(op, info, host_key);
   apply_policy(info);
   info.calls.fetch_add(1, std::memory_order_relaxed);
-  info.bytes.fetch_add(call_on_host(op, info.traits, stack), std::memory_order_relaxed);
+  info.bytes.fetch_add(call_on_host(op, info.traits, stack, host_key), std::memory_order_relaxed);
 }
 
 void call_aten_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {

@@ -31,7 +31,10 @@ void reset_fallback_report();
 /// arguments are the same tensors afterwards, generators are the device's.
 void cpu_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
-/// The same for an operator that is served by its CPU kernel where device memory can be used in place; only elsewhere
+/// The same for an operator whose CPU kernel is registered for `host_key`, e.g. SparseCPU.
+void layout_fallback(const c10::OperatorHandle& op, c10::DispatchKey host_key, torch::jit::Stack* stack);
+
+/// The same as cpu_fallback for an operator that is served by its CPU kernel where device memory can be used in place; only elsewhere
 /// it is a fallback and counts as one.
 void call_aten_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 

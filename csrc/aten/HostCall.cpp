@@ -70,6 +70,11 @@ HostCall::~HostCall() {
   if (device_before_) {
     exchange_device(*device_before_);
   }
+  for (auto& argument : arguments_) {
+    if (aliased_) {
+      give_back_cpu_alias(std::move(argument.stand_in));
+    }
+  }
 }
 
 void HostCall::set_device(c10::Device device) {
@@ -80,7 +85,7 @@ void HostCall::set_device(c10::Device device) {
   device_.set_index(index);
 }
 
-at::Tensor HostCall::stand_in(const at::Tensor& tensor, bool written) {
+const at::Tensor& HostCall::stand_in(const at::Tensor& tensor, bool written) {
   if (!tensor.defined()) {
     return tensor;
   }
@@ -101,24 +106,22 @@ at::Tensor HostCall::stand_in(const at::Tensor& tensor, bool written) {
                               device_api().name(), ".");
   set_device(device);
   if (aliased_) {
-    at::Tensor alias = make_alias(tensor);
-    arguments_.push_back({at::Tensor(), alias.unsafeGetTensorImpl(), impl, written});
-    return alias;
+    arguments_.push_back({make_alias(tensor), impl, written});
+  } else {
+    arguments_.push_back({copy_to_host(tensor), impl, written});
+    bytes_copied_ += static_cast<uint64_t>(arguments_.back().stand_in.nbytes());
   }
-  at::Tensor copy = copy_to_host(tensor);
-  bytes_copied_ += static_cast<uint64_t>(copy.nbytes());
-  arguments_.push_back({copy, copy.unsafeGetTensorImpl(), impl, written});
-  return copy;
+  return arguments_.back().stand_in;
 }
 
 at::Tensor HostCall::make_alias(const at::Tensor& tensor) const {
   const auto* storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
   for (const auto& argument : arguments_) {
     if (argument.original->unsafe_storage().unsafeGetStorageImpl() == storage) {
-      return make_cpu_alias(tensor, argument.stand_in_impl->unsafe_storage());
+      return make_cpu_alias(tensor, argument.stand_in.unsafeGetTensorImpl()->unsafe_storage());
     }
   }
-  return make_cpu_alias(tensor);
+  return borrow_cpu_alias(tensor);
 }
 
 at::Generator HostCall::stand_in(const std::optional<at::Generator>& generator) {
@@ -197,7 +200,7 @@ void HostCall::leave() {
 
 void HostCall::write_back(const Argument& argument) {
   auto* original = const_cast<c10::TensorImpl*>(argument.original);
-  auto* stand_in = const_cast<c10::TensorImpl*>(argument.stand_in_impl);
+  auto* stand_in = argument.stand_in.unsafeGetTensorImpl();
   const bool same_shape = stand_in->sizes() == original->sizes() && stand_in->strides() == original->strides() &&
                           stand_in->storage_offset() == original->storage_offset();
   const bool same_memory = stand_in->unsafe_storage().data() == original->unsafe_storage().data();
@@ -209,7 +212,7 @@ void HostCall::write_back(const Argument& argument) {
       return;
     }
   }
-  const at::Tensor source = borrow(stand_in);
+  const at::Tensor& source = argument.stand_in;
   const at::Tensor target = borrow(original);
   if (aliased_ && (same_memory || is_device_memory(source))) {
     adopt_resized(source, target);
@@ -230,11 +233,11 @@ at::Tensor HostCall::result(at::Tensor&& cpu) {
   const auto& storage = cpu.unsafeGetTensorImpl()->unsafe_storage();
   if (storage.use_count() > 1) {
     for (const auto& argument : arguments_) {
-      if (argument.stand_in_impl == cpu.unsafeGetTensorImpl()) {
+      if (argument.stand_in.unsafeGetTensorImpl() == cpu.unsafeGetTensorImpl()) {
         return borrow(argument.original);
       }
-      if (aliased_ &&
-          argument.stand_in_impl->unsafe_storage().unsafeGetStorageImpl() == storage.unsafeGetStorageImpl()) {
+      if (aliased_ && argument.stand_in.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() ==
+                          storage.unsafeGetStorageImpl()) {
         return view_on_original(cpu, borrow(argument.original));
       }
     }

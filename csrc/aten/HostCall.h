@@ -38,8 +38,9 @@ class HostCall {
   HostCall& operator=(const HostCall&) = delete;
 
   /// The CPU tensor to call the kernel with. Undefined and CPU tensors stand in for themselves. With `written`, leave()
-  /// brings the kernel's stores, and a resize, back to `tensor`, which must outlive the call.
-  at::Tensor stand_in(const at::Tensor& tensor, bool written = false);
+  /// brings the kernel's stores, and a resize, back to `tensor`, which must outlive the call. The reference is good until
+  /// the next call of stand_in, the tensor it refers to as long as this object.
+  const at::Tensor& stand_in(const at::Tensor& tensor, bool written = false);
 
   bool has(HostCallFlags flag) const {
     return (flags_ & flag) != 0;
@@ -67,8 +68,7 @@ class HostCall {
 
  private:
   struct Argument {
-    at::Tensor stand_in; // only where the memory is not aliased, so that leave() can copy it back
-    const c10::TensorImpl* stand_in_impl;
+    at::Tensor stand_in;
     const c10::TensorImpl* original;
     bool written;
   };

@@ -10,9 +10,9 @@
 namespace torch_backend {
 
 /// Where an operator's kernel comes from; `kUnavailable` means that a call raises.
-enum class Source { kNative, kAten, kExtension, kComposite, kFallback, kUnavailable };
+enum class Source { kPlugin, kNative, kAten, kExtension, kComposite, kFallback, kUnavailable };
 
-/// "native": our own; "aten": ATen's CPU kernels called directly on device memory; "extension": registered by someone
+/// "plugin": the device library's own, through the table "kernels.1"; "native": our own; "aten": ATen's CPU kernels called directly on device memory; "extension": registered by someone
 /// else; "composite": made of other operators; "fallback": the CPU fallback; "unavailable".
 const char* source_name(Source source);
 

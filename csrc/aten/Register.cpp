@@ -3,12 +3,16 @@
 #include "csrc/aten/Alias.h"
 #include "csrc/aten/Fallback.h"
 #include "csrc/aten/Registrar.h"
+#include "csrc/kernels/RegisterPluginKernels.h"
 
 namespace torch_backend {
+
 void register_operators() {
   install_cpu_allocator_redirect();
 
   Registrar m(c10::DispatchKey::PrivateUse1);
+  register_structured_kernels(m, StructuredPass::kPlugin);
+  register_plugin_kernels();
   register_factories(m);
   register_views(m);
   register_resize(m);
@@ -17,14 +21,18 @@ void register_operators() {
   register_convolution(m);
   register_recurrent(m);
   register_matmul(m);
+  register_activation(m);
   register_attention(m);
   register_random(m);
   register_batch_norm(m);
   register_stub_kernels(m);
   register_tensor_methods(m);
+  register_structured_kernels(m, StructuredPass::kAten);
   register_typed_kernels(m);
 
   new_library("_", c10::DispatchKey::PrivateUse1).fallback(torch::CppFunction::makeFromBoxedFunction<&cpu_fallback>());
+
+  register_layouts();
 
   // PyTorch resolves conj and neg bits by copying, which ends in _copy_from, which would resolve them again, for ever.
   for (const auto key : {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}) {

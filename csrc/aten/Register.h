@@ -19,13 +19,20 @@ void register_copy(Registrar& m);
 void register_convolution(Registrar& m);
 void register_recurrent(Registrar& m);
 void register_matmul(Registrar& m);
+void register_activation(Registrar& m);
 void register_attention(Registrar& m);
 void register_random(Registrar& m);
 void register_batch_norm(Registrar& m);
 void register_stub_kernels(Registrar& m);
 void register_tensor_methods(Registrar& m);
+/// What the plugin has a kernel for goes before its other kernels, all else after them (Note [Whose kernel wins]).
+enum class StructuredPass { kPlugin, kAten };
+/// Generated: structured operators.
+void register_structured_kernels(Registrar& m, StructuredPass pass);
 /// Generated: typed kernels for codegen/hot_ops.txt.
 void register_typed_kernels(Registrar& m);
+/// For tensors that are not strided, under the dispatch keys of their layouts.
+void register_layouts();
 /// For the AutocastPrivateUse1 library.
 void register_autocast(torch::Library& m);
 

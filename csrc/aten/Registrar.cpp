@@ -31,6 +31,10 @@ bool Registrar::is_taken(const char* overload) const {
   return op && op->hasKernelForDispatchKey(key_);
 }
 
+NextSource* Registrar::plugin_kernel_of(const char* overload) const {
+  return key_ == c10::DispatchKey::PrivateUse1 ? find_next_source(std::string("aten::") + overload) : nullptr;
+}
+
 void expect_overrides() {
   SilentWarnings silent;
   const c10::WarningUtils::WarningHandlerGuard guard(&silent);

@@ -1,11 +1,13 @@
 // Registers kernels so that everybody else's come first and every kernel says where it comes from.
 #pragma once
 
+#include <type_traits>
 #include <utility>
 
 #include <torch/library.h>
 
 #include "csrc/aten/OperatorTable.h"
+#include "csrc/kernels/NextSource.h"
 
 namespace torch_backend {
 
@@ -19,17 +21,40 @@ class Registrar {
  public:
   explicit Registrar(c10::DispatchKey key);
 
-  /// `overload` without namespace ("add.Tensor"); `kernel` is anything that torch::CppFunction is made from. Does
-  /// nothing where the overload has a kernel for the key already.
+  /// `overload` without namespace ("add.Tensor"); `kernel` is TORCH_FN(function) or a function pointer. Where the
+  /// overload has a kernel for the key already it is kept as that one's next source if that is the plugin's (Note [Next
+  /// source]), and not used otherwise.
   template <class Kernel>
   void impl(const char* overload, Kernel&& kernel, Source source = Source::kNative) {
     if (!is_taken(overload)) {
       library_.impl(overload, torch::CppFunction(std::forward<Kernel>(kernel)).debug(registration_label(source)));
+    } else if (auto* plugin_kernel = plugin_kernel_of(overload)) {
+      plugin_kernel->keep(kernel_function(std::forward<Kernel>(kernel)));
+    }
+  }
+
+  /// The same for a boxed function: void(const c10::OperatorHandle&, c10::DispatchKeySet, torch::jit::Stack*).
+  template <c10::KernelFunction::BoxedKernelFunction_withDispatchKeys* kernel>
+  void impl_boxed(const char* overload, Source source = Source::kNative) {
+    if (!is_taken(overload)) {
+      library_.impl(overload, torch::CppFunction::makeFromBoxedFunction<kernel>().debug(registration_label(source)));
+    } else if (auto* plugin_kernel = plugin_kernel_of(overload)) {
+      plugin_kernel->keep(c10::KernelFunction::makeFromBoxedFunction<kernel>());
     }
   }
 
  private:
+  template <class Kernel>
+  static c10::KernelFunction kernel_function(Kernel&& kernel) {
+    if constexpr (c10::is_compile_time_function_pointer<std::decay_t<Kernel>>::value) {
+      return c10::KernelFunction::makeFromUnboxedFunction(std::forward<Kernel>(kernel));
+    } else {
+      return c10::KernelFunction::makeFromUnboxedRuntimeFunction(kernel);
+    }
+  }
   bool is_taken(const char* overload) const;
+  /// NULL unless the plugin's kernel has the place.
+  NextSource* plugin_kernel_of(const char* overload) const;
 
   c10::DispatchKey key_;
   torch::Library& library_;

@@ -11,6 +11,7 @@
 #include "csrc/core/allocator/DeviceAllocator.h"
 #include "csrc/core/allocator/HostAllocator.h"
 #include "csrc/core/guard/DeviceGuard.h"
+#include "csrc/kernels/PluginKernels.h"
 
 namespace torch_backend {
 
@@ -25,6 +26,7 @@ void activate(Plugin& plugin) {
       plugin.api().device_count() > 0, "Plugin '", plugin.name(), "' (", plugin.path(),
       ") reports no devices, so there is nothing to activate. Check that the hardware is present and its driver "
       "is loaded.");
+  load_plugin_kernels(plugin);
   c10::register_privateuse1_backend(plugin.name());
   set_active_plugin(plugin);
   register_device_guard();

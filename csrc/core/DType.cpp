@@ -55,7 +55,29 @@ std::optional<uint8_t> dlpack_code(c10::ScalarType type) {
   }
 }
 
+static_assert(c10::NumScalarTypes <= 64, "scalar_types_in returns a bit for each");
+
 } // namespace
+
+const std::array<tb_dtype, c10::NumScalarTypes> detail::kDTypes = [] {
+  std::array<tb_dtype, c10::NumScalarTypes> dtypes{};
+  for (const auto type : kNameable) {
+    dtypes[static_cast<std::size_t>(type)] = *to_tb_dtype(type);
+  }
+  return dtypes;
+}();
+
+uint64_t scalar_types_in(const uint64_t (&mask)[TB_DTYPE_MASK_WORDS]) {
+  const bool every = std::all_of(std::begin(mask), std::end(mask), [](uint64_t word) { return word == 0; });
+  uint64_t types = 0;
+  for (const auto type : kNameable) {
+    const tb_dtype dtype = *to_tb_dtype(type);
+    if (every || (mask[TB_DTYPE_MASK_WORD(dtype.code, dtype.bits)] & TB_DTYPE_MASK_FLAG(dtype.code, dtype.bits))) {
+      types |= uint64_t{1} << static_cast<unsigned>(type);
+    }
+  }
+  return types;
+}
 
 std::optional<tb_dtype> to_tb_dtype(c10::ScalarType type) {
   const auto code = dlpack_code(type);
@@ -65,13 +87,21 @@ std::optional<tb_dtype> to_tb_dtype(c10::ScalarType type) {
   return tb_dtype{*code, static_cast<uint8_t>(c10::elementSize(type) * 8), 1};
 }
 
+std::optional<c10::ScalarType> to_scalar_type(tb_dtype dtype) {
+  for (const auto type : kNameable) {
+    const tb_dtype candidate = tb_dtype_or_none(type);
+    if (candidate.code == dtype.code && candidate.bits == dtype.bits && dtype.lanes == 1) {
+      return type;
+    }
+  }
+  return std::nullopt;
+}
+
 std::vector<c10::ScalarType> supported_dtypes(const tb_device_properties& properties) {
-  const auto& mask = properties.dtype_mask;
-  const bool every = std::all_of(std::begin(mask), std::end(mask), [](uint64_t word) { return word == 0; });
+  const uint64_t types = scalar_types_in(properties.dtype_mask);
   std::vector<c10::ScalarType> supported;
   for (const auto type : kNameable) {
-    const tb_dtype dtype = *to_tb_dtype(type);
-    if (every || (mask[TB_DTYPE_MASK_WORD(dtype.code, dtype.bits)] & TB_DTYPE_MASK_FLAG(dtype.code, dtype.bits))) {
+    if (types >> static_cast<unsigned>(type) & 1) {
       supported.push_back(type);
     }
   }

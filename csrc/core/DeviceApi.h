@@ -67,6 +67,12 @@ class DeviceApi {
     enter(device, what);
   }
 
+  /// What every call does last, for a function of the plugin that is in no core table, after check_usable: a lost device
+  /// is lost from then on. Returns `status`.
+  tb_status note_status(tb_status status, int device) noexcept {
+    return leave(status, device);
+  }
+
   // ---- memory ----
 
   /// OK, OUT_OF_MEMORY or UNSUPPORTED (then *out_ptr is untouched and the plugin's text is kept for take_error_text).

@@ -15,6 +15,7 @@
 #include <c10/util/Logging.h>
 #include <c10/util/StringUtil.h>
 
+#include "csrc/core/KernelHost.h"
 #include "csrc/core/Status.h"
 
 namespace torch_backend {
@@ -116,12 +117,19 @@ void host_log(int32_t level, const char* text) {
   }
 }
 
-tb_status host_alloc_output(const tb_kernel_context*, int32_t, int32_t, const int64_t*, tb_tensor*) {
-  return host_fail(TB_STATUS_UNSUPPORTED, "alloc_output was called outside a kernel");
+constexpr const char* kNoKernel = " works only in a kernel, on the thread that called it and with its own context";
+
+tb_status host_alloc_output(const tb_kernel_context* context, int32_t index, int32_t ndim, const int64_t* shape,
+                            tb_tensor* out_tensor) {
+  auto* host = RunningKernel::host_of(context);
+  return host ? host->alloc_output(index, ndim, shape, out_tensor)
+              : host_fail(TB_STATUS_INVALID_ARGUMENT, "alloc_output%s", kNoKernel);
 }
 
-tb_status host_alloc_workspace(const tb_kernel_context*, uint64_t, void**) {
-  return host_fail(TB_STATUS_UNSUPPORTED, "alloc_workspace was called outside a kernel");
+tb_status host_alloc_workspace(const tb_kernel_context* context, uint64_t size_bytes, void** out_ptr) {
+  auto* host = RunningKernel::host_of(context);
+  return host ? host->alloc_workspace(size_bytes, out_ptr)
+              : host_fail(TB_STATUS_INVALID_ARGUMENT, "alloc_workspace%s", kNoKernel);
 }
 
 constexpr tb_host kHost = {sizeof(tb_host), TB_ABI_MAJOR, TB_ABI_MINOR,      host_fail,

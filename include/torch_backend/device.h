@@ -387,30 +387,69 @@ typedef struct tb_kernel_context {
   int32_t device;
   uint32_t flags;       /* 0 */
   tb_stream* stream;    /* enqueue here */
-  tb_kernel_host* host; /* for host->alloc_output and host->alloc_workspace */
+  tb_kernel_host* host; /* the core's; see host->alloc_output and host->alloc_workspace */
 } tb_kernel_context;
 
-/* Enqueue one operator call. Arguments are those of the operator's schema in order, outputs last, already shaped and
- * allocated; shapes, dtypes and broadcasting are resolved. TB_STATUS_UNSUPPORTED: the next kernel source is tried. */
+/* Enqueue one operator call on context->stream; on an asynchronous device return without waiting for it. Called by any
+ * thread, concurrently, after thread_bind for context->device.
+ *
+ * Arguments. Those of the operator's schema in its order, then its outputs: an out= operator's own out arguments, else
+ * one for every new tensor it returns. One kernel, named after the out= or the functional overload, serves every form
+ * of the operator with the same inputs ("aten::add.out": add.out, add.Tensor, add_.Tensor) with the same arguments. A
+ * kernel named after an operator that writes its inputs ("aten::_fused_sgd_") writes them there, and has no output.
+ *   - None and undefined tensors are TB_ARG_NONE, in a list NULL. A Scalar has the tag of the Python number it is:
+ *     TB_ARG_BOOL, INT, FLOAT or COMPLEX. A ScalarType is TB_ARG_DTYPE; Layout and MemoryFormat are PyTorch's numbers
+ *     as TB_ARG_INT; a list of bool is a TB_ARG_INT_LIST. Operators with other types (Generator, Storage, lists of
+ *     Scalar or str) cannot have a kernel.
+ *   - Tensors are strided, on context->device, of a dtype in dtype_mask, and have elements; strides may be 0 or in any
+ *     order, and with TB_KERNEL_NEEDS_CONTIGUOUS are those of a contiguous tensor. Conj and neg bits are resolved.
+ *   - Inputs of pointwise operators are broadcast to the output's shape (with strides of 0) and have one dtype, that of
+ *     the computation, except for a bool condition or mask; the output has it too or is a bool. A number that PyTorch
+ *     passes as a tensor (the 2 of x + 2) is a tensor like any other, in device memory, with strides of 0.
+ *   - Inputs of other operators are as the caller passed them: dtypes may differ, and nothing is broadcast.
+ *   - Outputs have their final shape and dtype; what they hold is undefined. They overlap neither each other nor an
+ *     input, except that a pointwise operator's output may be one of its inputs: same memory, shape and strides.
+ * A call that is not like this is never made: an empty output is returned as it is, and all else goes to the next
+ * source. The kernel does not see that a temporary is copied to where the result belongs.
+ *
+ * Lifetime. Everything that args and context point at, the structs and arrays included, is the core's, is read-only, and
+ * is gone when the call returns: copy what enqueued work reads. The tensors' device memory, and workspaces, are safe to
+ * use by work that was enqueued on context->stream before the return.
+ *
+ * Result. TB_STATUS_UNSUPPORTED: nothing was enqueued or written; the next kernel source is tried. OUT_OF_MEMORY: the
+ * core empties its cache and calls once more. Every other failure is raised with the operator's name and the plugin's
+ * text. Since 1.0. */
 typedef tb_status (*tb_kernel_function)(const tb_kernel_context* context, const tb_arg* args, int32_t num_args);
 
-#define TB_KERNEL_NEEDS_CONTIGUOUS 1u /* the core makes every tensor argument contiguous first */
-#define TB_KERNEL_ALLOCATES_OUTPUT 2u /* output shapes depend on data: the kernel calls host->alloc_output */
+/* The core makes every tensor argument contiguous first, and copies outputs to where they belong. */
+#define TB_KERNEL_NEEDS_CONTIGUOUS 1u
+/* Output shapes depend on data: output arguments are TB_ARG_NONE and the kernel calls host->alloc_output for each. Such a
+ * kernel may have to wait for context->stream. */
+#define TB_KERNEL_ALLOCATES_OUTPUT 2u
 
+/* Static storage; never changes. */
 typedef struct tb_kernel {
   uint64_t struct_size;
-  const char* op; /* operator and overload, "aten::add.out" */
+  const char* op; /* operator and overload, "aten::add.out"; without overload "aten::relu" */
   tb_kernel_function function;
-  uint32_t flags; /* TB_KERNEL_* */
+  uint32_t flags; /* TB_KERNEL_*; no others */
   uint32_t reserved;
-  const uint64_t* dtype_mask; /* [TB_DTYPE_MASK_WORDS] of all tensor arguments; NULL = the device's */
+  /* [TB_DTYPE_MASK_WORDS], of all tensor arguments but outputs that the kernel allocates. All zero = every dtype. NULL =
+   * the device's dtype_mask. */
+  const uint64_t* dtype_mask;
 } tb_kernel;
 
+/* Read once, when the device is activated and before initialize. An operator that PyTorch has in one version and not in
+ * another may be listed: the core warns and goes on. Operators of other namespaces than aten may be defined later. A
+ * malformed entry, and the same op twice, is an error. */
 typedef struct tb_kernel_table {
   uint64_t struct_size;
   const tb_kernel* const* kernels; /* [num_kernels], live as long as the plugin; may be NULL if num_kernels is 0 */
   uint64_t num_kernels;
-  /* Any operator by name; asked once per operator and remembered. NULL result: not offered. Optional. Since 1.0. */
+  /* Any operator by name, for a plugin that does not list its kernels; the result's op is that name. NULL result: not
+   * offered. Asked once per operator that is not listed, when the device is activated (before initialize) or when the
+   * operator is defined later, and remembered. Must not call the core but for host->fail, log and option. Optional.
+   * Since 1.0. */
   const tb_kernel* (*kernel_find)(const char* op);
   /* Compile or load code. `format` names what `image` is ("c++", "opencl-c", "cuda-c", or the device's own).
    * All three or none. Since 1.0. */
@@ -513,10 +552,15 @@ typedef struct tb_host {
    * the environment variable TORCH_BACKEND_<PLUGIN>_<KEY> as it was when first asked for. The setting may change
    * between calls; a returned string stays valid until the process ends. Since 1.0. */
   const char* (*option)(const char* key);
-  /* Only inside a kernel. Allocate and shape output `index` (TB_KERNEL_ALLOCATES_OUTPUT). Since 1.0. */
+  /* Only inside a kernel with TB_KERNEL_ALLOCATES_OUTPUT, by the thread that was called, with the context it was given.
+   * Allocate and shape output `index`, 0 the first; out_tensor->dtype, set by the kernel, is its dtype. Fills
+   * *out_tensor, whose shape and strides are valid until the kernel returns; data is NULL if there are no elements.
+   * Hand on what it returns if it fails. Since 1.0. */
   tb_status (*alloc_output)(const tb_kernel_context* context, int32_t index, int32_t ndim, const int64_t* shape,
                             tb_tensor* out_tensor);
-  /* Only inside a kernel. Scratch memory ordered by the kernel's stream, taken back by the core. Since 1.0. */
+  /* Only inside a kernel, by the thread that was called, with the context it was given. Device memory for work on the
+   * kernel's stream, aligned as by memory_allocate, from the core's cache; the core takes it back when the kernel has
+   * returned, ordered by the stream. Hand on what it returns if it fails. Since 1.0. */
   tb_status (*alloc_workspace)(const tb_kernel_context* context, uint64_t size_bytes, void** out_ptr);
 } tb_host;
 

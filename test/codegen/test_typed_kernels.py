@@ -8,7 +8,7 @@ import pytest
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1]))
 
-from codegen import emit, model, parse  # noqa: E402
+from codegen import emit, parse, typed  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +17,7 @@ def installed():
 
 
 def overloads(installed, *names):
-    return {kernel.overload: kernel for kernel in model.typed_kernels(*installed, names)}
+    return {kernel.overload: kernel for kernel in typed.typed_kernels(*installed, names)}
 
 
 def test_a_name_covers_functional_in_place_and_out(installed):
@@ -35,7 +35,7 @@ def test_composites_are_left_to_pytorch(installed):
 
 def test_views_and_own_kernels_are_refused(installed):
     for name in ("as_strided", "view", "resize_"):
-        with pytest.raises(model.CodegenError, match=name):
+        with pytest.raises(typed.CodegenError, match=name):
             overloads(installed, name)
 
 
@@ -50,15 +50,15 @@ def test_running_statistics_are_written(installed):
 
 
 def test_unknown_names_are_all_reported(installed):
-    with pytest.raises(model.CodegenError, match=r"no_such_op, other_missing_op") as error:
+    with pytest.raises(typed.CodegenError, match=r"no_such_op, other_missing_op") as error:
         overloads(installed, "add", "other_missing_op", "no_such_op")
     assert "hot_ops.txt" in str(error.value)
 
 
 def test_generated_text(installed, tmp_path):
     kernels = [
-        model.TypedKernel("abs", "abs", "ATen/ops/abs_ops.h", "0"),
-        model.TypedKernel("index.Tensor", "index_Tensor", "ATen/ops/index_ops.h", "kTakesHostTensors"),
+        typed.TypedKernel("abs", "abs", "ATen/ops/abs_ops.h", "0"),
+        typed.TypedKernel("index.Tensor", "index_Tensor", "ATen/ops/index_ops.h", "kTakesHostTensors"),
     ]
     paths = emit.emit_typed_kernels(kernels, tmp_path, num_shards=1)
     assert [path.name for path in paths] == ["RegisterTypedKernels_0.cpp", "RegisterTypedKernelsAll.cpp"]
@@ -67,14 +67,14 @@ def test_generated_text(installed, tmp_path):
 
 
 def test_an_unchanged_file_keeps_its_time(tmp_path):
-    kernels = [model.TypedKernel("abs", "abs", "ATen/ops/abs_ops.h", "0")]
+    kernels = [typed.TypedKernel("abs", "abs", "ATen/ops/abs_ops.h", "0")]
     before = [path.stat().st_mtime_ns for path in emit.emit_typed_kernels(kernels, tmp_path, num_shards=1)]
     after = [path.stat().st_mtime_ns for path in emit.emit_typed_kernels(kernels, tmp_path, num_shards=1)]
     assert before == after
 
 
 def test_every_kernel_is_in_one_shard(installed, tmp_path):
-    kernels = model.typed_kernels(*installed, ["add", "mul", "sum"])
+    kernels = typed.typed_kernels(*installed, ["add", "mul", "sum"])
     text = "".join(path.read_text() for path in emit.emit_typed_kernels(kernels, tmp_path, num_shards=3))
     assert all(text.count(f'm.impl("{kernel.overload}"') == 1 for kernel in kernels)
 
@@ -82,4 +82,4 @@ def test_every_kernel_is_in_one_shard(installed, tmp_path):
 def test_the_shipped_list_fits_the_installed_torch(installed):
     names = parse.read_names(HERE.parents[1] / "codegen" / "hot_ops.txt")
     assert len(names) == len(set(names))
-    assert len(model.typed_kernels(*installed, names)) > len(names)
+    assert len(typed.typed_kernels(*installed, names)) > len(names)

@@ -8,8 +8,10 @@
  * NO_ENTRY                          a shared library that is no plugin
  * ENTRY_FAILS=text, ENTRY_SILENT    the entry refuses, with and without a reason
  * NO_CORE, UNSET_COPY, HALF_ASYNC   incomplete tables
+ * KERNELS                           it has kernels, see kernels.h
  * COUNT_FAILS, PROPERTIES_FAIL, BAD_ALIGNMENT, INITIALIZE_FAILS    slots that fail */
 #define _POSIX_C_SOURCE 200112L /* posix_memalign */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -139,6 +141,10 @@ static const void* never_table(const char* name) {
 }
 #endif
 
+#ifdef KERNELS
+#include "kernels.h"
+#endif
+
 /* As a later header might declare them: the same slots first. */
 static const struct {
   tb_core_table core;
@@ -201,6 +207,8 @@ static const struct {
 #endif
 #ifdef OLDER_MINOR
             .table = never_table,
+#elif defined(KERNELS)
+            .table = table,
 #endif
         },
 };

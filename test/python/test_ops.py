@@ -1,7 +1,8 @@
 """Every operator that PyTorch has sample inputs for gives on the device what it gives on the CPU.
 
-Results are compared with device, dtype, shape, strides and values; for float32 in-place and out= variants and gradients
-too. One test is one operator with one dtype: ``pytest test_ops.py -k "linalg_lu and complex64"``.
+Results are compared with device, dtype, shape, strides and values; for float32 in-place and out= variants too, for
+float32 and float64 gradients. One test is one operator with one dtype:
+``pytest test_ops.py -k "linalg_lu and complex64"``.
 """
 
 import contextlib
@@ -37,6 +38,8 @@ SAMPLES = {
     torch.bool: 8,
 }
 
+GRADIENTS = (torch.float32, torch.float64)
+
 # Their values are whatever was in memory.
 UNINITIALIZED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
 
@@ -47,7 +50,7 @@ LIMITS = {
     torch.float16: {"rtol": 1e-2, "atol": 2e-2},
 }
 
-# The device has strided tensors only.
+# Sparse samples or results: test_sparse_ops.py compares these.
 SPARSE = {"sparse.mm.reduce", "sparse.sampled_addmm", "to_sparse"}
 
 # Arguments that are on the CPU whatever the device is, as PyTorch documents.
@@ -75,7 +78,7 @@ CASES = [
 
 def samples(op: OpInfo, dtype: torch.dtype) -> Iterator[SampleInput]:
     torch.default_generator.manual_seed(0)
-    requires_grad = dtype is torch.float32 and op.supports_autograd
+    requires_grad = dtype in GRADIENTS and op.supports_autograd
     # Not op.sample_inputs(), which looks through the call stack for the test's name.
     yield from itertools.islice(op.sample_inputs_func(op, "cpu", dtype, requires_grad), SAMPLES[dtype])
 
@@ -214,7 +217,7 @@ def test_operator(name: str, op: OpInfo, dtype: torch.dtype) -> None:
         actual = op(on_device.input, *on_device.args, **on_device.kwargs)
         assert torch.equal(torch.get_rng_state(), state), "the CPU's generator was used"
         check(actual, expected, name, values=comparable, **limits)
-        if dtype is torch.float32 and comparable:
+        if dtype in GRADIENTS and comparable:
             check_gradients(actual, inputs_of(on_device), expected, inputs_of(sample), name, **limits)
 
 

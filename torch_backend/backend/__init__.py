@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch  # before anything else, see Note [Import order] in torch_backend/_autoload.py
 
+from torch_backend import ops
 from torch_backend.backend import _utils, amp, devices, memory, random, streams, sync_debug
 from torch_backend.backend._utils import _get_device_index
 from torch_backend.backend.amp import get_amp_supported_dtype
@@ -103,6 +104,7 @@ __all__ = [
     "manual_seed",
     "manual_seed_all",
     "memory",
+    "ops",
     "random",
     "seed",
     "seed_all",

@@ -6,8 +6,11 @@ from typing import Annotated
 import typer
 
 from torch_backend import _paths
+from torch_backend.cli.explain import explain
 from torch_backend.cli.info import info
 from torch_backend.cli.list_devices import list_devices
+from torch_backend.cli.ops import ops
+from torch_backend.cli.stubs import stubs
 from torch_backend.version import __version__
 
 app = typer.Typer(
@@ -58,3 +61,6 @@ def options(
 
 app.command("list")(list_devices)
 app.command("info")(info)
+app.command("ops")(ops)
+app.command("explain")(explain)
+app.command("stubs")(stubs)

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from torch_backend import _native, _paths, _selection
-from torch_backend._discovery import Candidate, discover
-from torch_backend.cli import _output
+from torch_backend._discovery import Candidate
+from torch_backend.cli import _choice, _output
 from torch_backend.version import __version__
 
 
@@ -26,7 +26,7 @@ def info(
         _native.require()
     except ImportError as error:
         _output.fail(str(error), code=1)
-    candidate = _candidate(device)
+    candidate = _choice.candidate(device, "info <{}>")
     try:
         plugin = _plugin_report(candidate)
     except Exception as error:
@@ -46,20 +46,6 @@ def info(
         _output.print_json(report)
     else:
         _print(report)
-
-
-def _candidate(device: str | None) -> Candidate:
-    if device is not None:
-        try:
-            return _selection.find(device)
-        except ValueError as error:
-            _output.fail(str(error), code=2)
-    choice = _selection.choose()
-    if choice.candidate is not None:
-        return choice.candidate
-    names = ", ".join(candidate.name for candidate in discover() if candidate.name is not None)
-    reasons = " ".join(choice.problems) or "`import torch` activates no device here."
-    _output.fail(f"{reasons} Name one: torch-backend info <{names or 'name'}>", code=2)
 
 
 def _plugin_report(candidate: Candidate) -> dict[str, Any]:

@@ -32,5 +32,6 @@ PYBIND11_MODULE(_C, m) {
   init_random(m);
   init_fallback(m);
   init_operators(m);
+  init_customization(m);
   init_memory(m);
 }

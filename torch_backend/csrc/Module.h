@@ -12,6 +12,7 @@ void init_autograd(pybind11::module_& m);
 void init_random(pybind11::module_& m);
 void init_fallback(pybind11::module_& m);
 void init_operators(pybind11::module_& m);
+void init_customization(pybind11::module_& m);
 void init_memory(pybind11::module_& m);
 
 } // namespace torch_backend::python

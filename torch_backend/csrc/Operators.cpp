@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include "csrc/aten/OperatorTable.h"
+#include "csrc/kernels/RegisterPluginKernels.h"
 #include "torch_backend/csrc/Module.h"
 
 namespace py = pybind11;
@@ -24,6 +25,7 @@ void init_operators(py::module_& m) {
     }
     return rows;
   });
+  m.def("register_plugin_kernel", register_plugin_kernel, py::arg("overload"));
   m.def("count_operator_calls", count_operator_calls, py::arg("enable"));
 }
 

@@ -1,32 +1,14 @@
-"""Where each operator's kernel for the active device comes from, and which kernels a program uses."""
+"""Which kernels a program uses: operator calls on the device, counted."""
 
 import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal, cast
+from typing import cast
 
-import torch  # noqa: F401  # see Note [Import order] in torch_backend/_autoload.py
-
-from torch_backend import _native
-
-_native.require()
-from torch_backend import _C  # noqa: E402  # after require(), which explains a failure
-
-Source = Literal["native", "aten", "extension", "composite", "fallback", "unavailable"]
-
-SOURCES: tuple[Source, ...] = ("native", "aten", "extension", "composite", "fallback")
-"""Where a kernel that can be called comes from: the device library's own or written for it; ATen's CPU kernel on the
-device's memory; somebody's registration with torch.library; other operators; the CPU fallback."""
-
-
-def operator_sources() -> dict[str, Source]:
-    """Every operator overload that the dispatcher knows, by name, and where its kernel for the device comes from.
-
-    "unavailable" means that a call raises NotImplementedError.
-    """
-    return cast("dict[str, Source]", _C.operator_sources())
+from torch_backend import _C
+from torch_backend.operators.sources import SOURCES, Source
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,8 @@ def _has_cpu_kernel(function: NativeFunction, cpu: BackendIndex) -> bool:
     return function.structured_delegate is not None or cpu.has_kernel(function)
 
 
-def _flags(function: NativeFunction) -> str:
+def host_call_flags(function: NativeFunction) -> str:
+    """What csrc/aten/HostCall.h is told of an operator, a C++ expression."""
     flags = []
     if str(function.func.name.name) in _INDEXING:
         flags.append("kTakesHostTensors")
@@ -94,7 +95,7 @@ def typed_kernels(
                 overload=str(function.func.name),
                 operator_struct=function.func.name.unambiguous_name(),
                 header=f"ATen/ops/{function.root_name}_ops.h",
-                flags=_flags(function),
+                flags=host_call_flags(function),
             )
         )
     missing = sorted(wanted - found)

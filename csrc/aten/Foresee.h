@@ -1,0 +1,61 @@
+// What an operator will return, worked out on meta tensors before it runs.
+#pragma once
+
+#include <optional>
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/core/stack.h>
+#include <c10/util/ArrayRef.h>
+
+#include "csrc/aten/BoxedCall.h"
+
+namespace torch_backend {
+
+/// Applies `convert` (at::Tensor to at::Tensor) to every tensor of `value`, lists included, in order.
+template <class Convert>
+c10::IValue map_tensors(const c10::IValue& value, const Convert& convert) {
+  if (value.isTensor()) {
+    return convert(value.toTensor());
+  }
+  if (value.isTensorList()) {
+    auto list = value.toTensorVector();
+    for (auto& tensor : list) {
+      tensor = convert(tensor);
+    }
+    return list;
+  }
+  if (value.isOptionalTensorList()) {
+    c10::List<std::optional<at::Tensor>> list;
+    for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorList()) {
+      list.push_back(tensor.has_value() ? std::optional<at::Tensor>(convert(*tensor)) : std::nullopt);
+    }
+    return list;
+  }
+  return value;
+}
+
+template <class Visit>
+void for_each_tensor(const c10::IValue& value, const Visit& visit) {
+  if (value.isTensor()) {
+    visit(value.toTensor());
+    return;
+  }
+  if (value.isList()) {
+    for (const c10::IValue& element : value.toListRef()) {
+      if (element.isTensor()) {
+        visit(element.toTensor());
+      }
+    }
+  }
+}
+
+/// A meta tensor with the same sizes, strides, dtype and conj/neg bits. Undefined tensors stand for themselves.
+at::Tensor as_meta(const at::Tensor& tensor);
+
+/// The results on meta tensors, a value per return; nothing if the operator refuses, or would resize or return one of
+/// its arguments' memory. Needs a meta kernel. The caller runs below autograd.
+std::optional<torch::jit::Stack> foresee(const c10::OperatorHandle& op, const OperatorTraits& traits,
+                                         c10::ArrayRef<c10::IValue> arguments);
+
+} // namespace torch_backend

@@ -1,0 +1,172 @@
+#include "csrc/kernels/PluginKernels.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/Exception.h>
+#include <c10/util/StringUtil.h>
+
+#include "csrc/core/DType.h"
+#include "csrc/core/Runtime.h"
+
+namespace torch_backend {
+namespace {
+
+constexpr uint32_t kKnownFlags = TB_KERNEL_NEEDS_CONTIGUOUS | TB_KERNEL_ALLOCATES_OUTPUT;
+
+struct Kernels {
+  std::mutex mutex;                                                                 // guards by_overload
+  std::unordered_map<std::string, std::unique_ptr<const PluginKernel>> by_overload; // NULL: asked for, not offered
+  std::vector<std::string> listed;
+  tb_kernel_table table{};
+  std::string plugin;
+};
+
+Kernels& kernels() {
+  static auto* instance = new Kernels;
+  return *instance;
+}
+
+/// What is wrong with an entry; nothing if it can be used.
+std::optional<std::string> fault_of(const tb_kernel* kernel) {
+  constexpr std::size_t kRequired = offsetof(tb_kernel, flags) + sizeof(tb_kernel::flags);
+  if (!kernel) {
+    return "is NULL";
+  }
+  if (kernel->struct_size < kRequired) {
+    return c10::str("has struct_size ", kernel->struct_size, ", too small; set struct_size = sizeof(tb_kernel)");
+  }
+  if (!kernel->op || !std::strstr(kernel->op, "::")) {
+    return c10::str("has the op '", kernel->op ? kernel->op : "(null)",
+                    "'; an op is an operator with its namespace and overload, as in \"aten::add.out\"");
+  }
+  if (!kernel->function) {
+    return "has no function";
+  }
+  if (kernel->flags & ~kKnownFlags) {
+    return c10::str("has flags ", kernel->flags, ", of which ", kernel->flags & ~kKnownFlags,
+                    " is no TB_KERNEL_ flag of device ABI ", TB_ABI_MAJOR, ".", TB_ABI_MINOR);
+  }
+  return std::nullopt;
+}
+
+std::string describe(const tb_kernel* kernel, std::size_t index) {
+  const bool named = kernel && kernel->struct_size >= offsetof(tb_kernel, function) && kernel->op;
+  return named ? c10::str("kernel ", index, " (", kernel->op, ")") : c10::str("kernel ", index);
+}
+
+void check_faults(const std::string& plugin, const std::vector<std::string>& faults) {
+  TORCH_CHECK_VALUE(faults.empty(), "The table \"kernels.1\" of plugin '", plugin,
+                    "' is not usable: ", c10::Join("; ", faults), ". See torch_backend/device.h.");
+}
+
+/// Under the mutex.
+const PluginKernel* find(Kernels& all, const std::string& overload) {
+  const auto known = all.by_overload.find(overload);
+  if (known != all.by_overload.end()) {
+    return known->second.get();
+  }
+  const tb_kernel* kernel = all.table.kernel_find ? all.table.kernel_find(overload.c_str()) : nullptr;
+  std::unique_ptr<const PluginKernel> found;
+  if (kernel) {
+    auto fault = fault_of(kernel);
+    if (!fault && overload != kernel->op) {
+      fault = c10::str("is for '", kernel->op, "'");
+    }
+    TORCH_CHECK_VALUE(!fault, "kernel_find(\"", overload, "\") of plugin '", all.plugin, "' gave an entry that ",
+                      *fault, ". See torch_backend/device.h.");
+    found = std::make_unique<const PluginKernel>(*kernel);
+  }
+  return all.by_overload.emplace(overload, std::move(found)).first->second.get();
+}
+
+} // namespace
+
+PluginKernel::PluginKernel(const tb_kernel& kernel)
+    : op_(kernel.op), function_(kernel.function), flags_(kernel.flags), dtype_mask_(nullptr) {
+  if (kernel.struct_size >= offsetof(tb_kernel, dtype_mask) + sizeof(kernel.dtype_mask)) {
+    dtype_mask_ = kernel.dtype_mask;
+  }
+}
+
+uint64_t PluginKernel::read_accepted_dtypes(c10::DeviceIndex device) const {
+  uint64_t mask[TB_DTYPE_MASK_WORDS];
+  std::memcpy(mask, dtype_mask_ ? dtype_mask_ : device_api().properties(device).dtype_mask, sizeof(mask));
+  const uint64_t types = scalar_types_in(mask);
+  accepted_[static_cast<std::size_t>(device)].store(types, std::memory_order_relaxed);
+  return types;
+}
+
+void load_plugin_kernels(const Plugin& plugin) {
+  auto& all = kernels();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  all.by_overload.clear(); // of a plugin whose activation failed
+  all.listed.clear();
+  all.table = {};
+  all.plugin = plugin.name();
+  const auto* offered = static_cast<const tb_kernel_table*>(plugin.table("kernels.1"));
+  if (!offered) {
+    return;
+  }
+  std::vector<std::string> faults;
+  constexpr std::size_t kRequired = offsetof(tb_kernel_table, num_kernels) + sizeof(tb_kernel_table::num_kernels);
+  if (offered->struct_size < kRequired) {
+    faults.push_back(c10::str("its struct_size is ", offered->struct_size,
+                              ", too small; set struct_size = sizeof(tb_kernel_table)"));
+    check_faults(plugin.name(), faults);
+  }
+  tb_kernel_table table{};
+  std::memcpy(&table, offered, std::min<std::size_t>(offered->struct_size, sizeof(table)));
+  if (!table.kernels && table.num_kernels > 0) {
+    faults.push_back(c10::str("num_kernels is ", table.num_kernels, " but kernels is NULL"));
+    table.num_kernels = 0;
+  }
+  const int module_slots =
+      (table.module_load != nullptr) + (table.module_unload != nullptr) + (table.module_launch != nullptr);
+  if (module_slots != 0 && module_slots != 3) {
+    faults.emplace_back("module_load, module_unload and module_launch belong together");
+  }
+  std::unordered_map<std::string, std::unique_ptr<const PluginKernel>> by_overload;
+  std::vector<std::string> listed;
+  for (std::size_t i = 0; i < table.num_kernels; ++i) {
+    const tb_kernel* kernel = table.kernels[i];
+    if (const auto fault = fault_of(kernel)) {
+      faults.push_back(describe(kernel, i) + " " + *fault);
+    } else if (!by_overload.emplace(kernel->op, std::make_unique<const PluginKernel>(*kernel)).second) {
+      faults.push_back(describe(kernel, i) + " is listed twice");
+    } else {
+      listed.emplace_back(kernel->op);
+    }
+  }
+  check_faults(plugin.name(), faults);
+  all.by_overload = std::move(by_overload);
+  all.listed = std::move(listed);
+  all.table = table;
+  if (table.kernel_find) {
+    for (const auto& name : c10::Dispatcher::singleton().getAllOpNames()) {
+      find(all, c10::toString(name));
+    }
+  }
+}
+
+const PluginKernel* find_plugin_kernel(const std::string& overload) {
+  auto& all = kernels();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  return find(all, overload);
+}
+
+std::vector<std::string> listed_plugin_kernels() {
+  return kernels().listed;
+}
+
+bool has_kernel_find() {
+  return kernels().table.kernel_find != nullptr;
+}
+
+} // namespace torch_backend

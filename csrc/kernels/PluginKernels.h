@@ -1,0 +1,73 @@
+// The active plugin's table "kernels.1": its kernels by operator overload.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
+
+#include "csrc/core/DeviceApi.h"
+#include "csrc/core/Plugin.h"
+#include "torch_backend/device.h"
+
+namespace torch_backend {
+
+/// One entry of the table. Lives until the process ends.
+class PluginKernel {
+ public:
+  /// `kernel` has been checked and is read up to its struct_size.
+  explicit PluginKernel(const tb_kernel& kernel);
+
+  /// As the plugin spells it: "aten::add.out".
+  const std::string& op() const {
+    return op_;
+  }
+  tb_kernel_function function() const {
+    return function_;
+  }
+  bool needs_contiguous() const {
+    return (flags_ & TB_KERNEL_NEEDS_CONTIGUOUS) != 0;
+  }
+  bool allocates_output() const {
+    return (flags_ & TB_KERNEL_ALLOCATES_OUTPUT) != 0;
+  }
+
+  /// A bit per c10::ScalarType: the kernel's own dtypes, or the device's if it names none. The first call for a device
+  /// starts the driver.
+  uint64_t accepted_dtypes(c10::DeviceIndex device) const {
+    const uint64_t types = accepted_[static_cast<std::size_t>(device)].load(std::memory_order_relaxed);
+    return C10_LIKELY(types != 0) ? types : read_accepted_dtypes(device);
+  }
+  bool accepts(c10::ScalarType type, c10::DeviceIndex device) const {
+    return (accepted_dtypes(device) >> static_cast<unsigned>(type) & 1) != 0;
+  }
+
+ private:
+  uint64_t read_accepted_dtypes(c10::DeviceIndex device) const;
+
+  std::string op_;
+  tb_kernel_function function_;
+  uint32_t flags_;
+  const uint64_t* dtype_mask_;
+  mutable std::array<std::atomic<uint64_t>, kMaxDevices> accepted_{}; // 0: not known yet
+};
+
+/// Read and check the table of `plugin`, which is about to become active. Throws ValueError naming every malformed entry.
+/// Once, from activate; nothing is registered yet.
+void load_plugin_kernels(const Plugin& plugin);
+
+/// The kernel offered for an overload ("aten::add.out", "aten::relu"); NULL if there is none. The plugin is asked once
+/// per overload and the answer remembered. Throws ValueError if it answers with a malformed entry. Threads: any.
+const PluginKernel* find_plugin_kernel(const std::string& overload);
+
+/// The overloads that the table lists, in its order. What only its kernel_find knows is not among them.
+std::vector<std::string> listed_plugin_kernels();
+
+/// Whether the plugin answers for overloads that it does not list.
+bool has_kernel_find();
+
+} // namespace torch_backend

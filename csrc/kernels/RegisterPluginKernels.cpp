@@ -1,0 +1,140 @@
+#include "csrc/kernels/RegisterPluginKernels.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include <c10/util/Exception.h>
+#include <c10/util/StringUtil.h>
+#include <torch/library.h>
+
+#include "csrc/aten/OperatorTable.h"
+#include "csrc/core/Runtime.h"
+#include "csrc/kernels/BoxedKernel.h"
+#include "csrc/kernels/CompositeGradient.h"
+#include "csrc/kernels/Libraries.h"
+#include "csrc/kernels/NextSource.h"
+#include "csrc/kernels/OperatorForms.h"
+#include "csrc/kernels/PluginKernels.h"
+
+namespace torch_backend {
+namespace {
+
+constexpr auto kKey = c10::DispatchKey::PrivateUse1;
+
+struct Offer {
+  const PluginKernel* kernel;
+  std::vector<OperatorForm> forms; // the one that the plugin names first
+};
+
+/// Returns the form's overload if the kernel serves it from now on.
+std::vector<std::string> register_form(const Offer& offer, const OperatorForm& form) {
+  if (form.op.hasKernelForDispatchKey(kKey)) {
+    return {};
+  }
+  std::optional<OperatorForm> functional;
+  for (const auto& candidate : offer.forms) {
+    if (candidate.kind == FormKind::kFunctional && form.kind != FormKind::kFunctional) {
+      functional.emplace(candidate);
+    }
+  }
+  const auto& overload = form.traits.overload;
+  auto kernel = std::make_unique<BoxedKernel>(*offer.kernel, form, functional, add_next_source(overload));
+  library_for(form.op, kKey)
+      .impl(overload.c_str(),
+            torch::CppFunction::makeFromBoxedFunctor(std::move(kernel)).debug(registration_label(Source::kPlugin)));
+  register_composite_gradient(form.op);
+  return {overload};
+}
+
+std::vector<std::string> register_offers(const std::vector<Offer>& offers) {
+  std::vector<std::string> served;
+  const auto add = [&](std::vector<std::string> more) { served.insert(served.end(), more.begin(), more.end()); };
+  // What the plugin names goes before what is derived from it.
+  for (const auto& offer : offers) {
+    add(register_form(offer, offer.forms.front()));
+  }
+  for (const auto& offer : offers) {
+    for (std::size_t i = 1; i < offer.forms.size(); ++i) {
+      add(register_form(offer, offer.forms[i]));
+    }
+  }
+  return served;
+}
+
+void warn_of_unused(const std::vector<std::string>& unused) {
+  if (!unused.empty()) {
+    TORCH_WARN("Kernels of the device library of '", device_api().name(),
+               "' that this version of PyTorch cannot use: ", c10::Join("; ", unused), ".");
+  }
+}
+
+/// Overloads that only kernel_find knows.
+std::vector<std::string> found_kernels(const OverloadIndex& index) {
+  std::vector<std::string> names;
+  if (has_kernel_find()) {
+    for (const auto& [name, overloads] : index.all()) {
+      for (const auto& op : overloads) {
+        names.push_back(c10::toString(op.operator_name()));
+      }
+    }
+  }
+  return names;
+}
+
+} // namespace
+
+void register_plugin_kernels() {
+  std::vector<std::string> names = listed_plugin_kernels();
+  if (names.empty() && !has_kernel_find()) {
+    return;
+  }
+  const OverloadIndex index;
+  std::vector<std::string> unused;
+  for (const auto& name : names) {
+    // Operators of other namespaces may be defined later.
+    if (name.rfind("aten::", 0) == 0 && !find_overload(name)) {
+      unused.push_back(c10::str(name, " is not defined"));
+    }
+  }
+  for (auto& name : found_kernels(index)) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      names.push_back(std::move(name));
+    }
+  }
+  std::vector<Offer> offers;
+  for (const auto& name : names) {
+    const auto op = find_overload(name);
+    const auto* kernel = op ? find_plugin_kernel(name) : nullptr;
+    if (!kernel) {
+      continue;
+    }
+    const auto reason = unservable_reason(*op);
+    if (reason.empty()) {
+      offers.push_back({kernel, forms_of(*op, index)});
+    } else {
+      unused.push_back(c10::str(name, ' ', reason, ", which a kernel's arguments cannot carry"));
+    }
+  }
+  warn_of_unused(unused);
+  register_offers(offers);
+}
+
+std::vector<std::string> register_plugin_kernel(const std::string& overload) {
+  const auto& device = device_api().name();
+  const auto op = find_overload(overload);
+  TORCH_CHECK_VALUE(op, "There is no operator '", overload,
+                    "'. Define it before its kernel is registered, and name its overload as in 'acme::scale.out'.");
+  const auto* kernel = find_plugin_kernel(overload);
+  TORCH_CHECK_VALUE(kernel, "The device library of '", device, "' has no kernel for '", overload, "'.");
+  const auto reason = unservable_reason(*op);
+  TORCH_CHECK_VALUE(reason.empty(), "'", overload, "' ", reason, ", which a kernel's arguments cannot carry.");
+  if (find_next_source(overload)) {
+    return {};
+  }
+  TORCH_CHECK(!op->hasKernelForDispatchKey(kKey), "'", overload, "' has a kernel for ", device,
+              " already, which somebody registered with PyTorch; the device library's is not used.");
+  return register_offers({{kernel, forms_of(*op, OverloadIndex())}});
+}
+
+} // namespace torch_backend

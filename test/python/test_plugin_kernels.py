@@ -1,0 +1,157 @@
+"""Kernels that come with a device library, through the table "kernels.1". Each device has a process of its own."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import BuildPlugin, RunPython, clean_environment
+
+from torch_backend import _paths
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "kernels"
+CASES = Path(__file__).with_name("example_kernel_cases.py")
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example's library, built as its users build it, only without CMake."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    library = tmp_path_factory.mktemp("example") / "libtorch_backend_example.so"
+    sources = sorted(EXAMPLE.glob("*.c"))
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-O2", "-shared", "-fPIC", f"-I{_paths.include_dir()}"]
+    subprocess.run([compiler, *flags, *sources, "-lm", "-o", library], check=True)
+    return library
+
+
+def test_example(example: Path, tmp_path: Path) -> None:
+    environment = clean_environment() | {
+        "TORCH_BACKEND_PATH": str(example),
+        "TORCH_BACKEND": "example",
+        "TORCH_BACKEND_EXAMPLE_TRACE": str(tmp_path / "trace"),
+    }
+    arguments = ["-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", str(CASES)]
+    process = subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stdout + process.stderr
+
+
+# ---- tables that are not usable ----
+
+
+@pytest.mark.parametrize(
+    ("switch", "message"),
+    [
+        ("NULL_ENTRY", r"kernel 16 is NULL"),
+        ("NULL_OP", r"kernel 16 has the op '\(null\)'"),
+        ("BARE_OP", r"kernel 16 \(add.out\) has the op 'add.out'; an op is an operator with its namespace"),
+        ("NO_FUNCTION", r"kernel 16 \(aten::add.out\) has no function"),
+        ("UNKNOWN_FLAG", r"kernel 16 \(aten::add.out\) has flags 64, of which 64 is no TB_KERNEL_ flag"),
+        ("SMALL_ENTRY", r"kernel 16 has struct_size 8, too small"),
+        ("TWICE", r"kernel 16 \(aten::mul.out\) is listed twice"),
+        ("SMALL_TABLE", r"its struct_size is 8, too small"),
+        ("NO_LIST", r"num_kernels is 16 but kernels is NULL"),
+        ("HALF_MODULE", r"module_load, module_unload and module_launch belong together"),
+        ("WRONG_FIND", r"kernel_find\(\"aten::tanh.out\"\) of plugin 'acme' gave an entry that is for 'aten::tan.out'"),
+    ],
+)
+def test_malformed_table(run_python: RunPython, build_plugin: BuildPlugin, switch: str, message: str) -> None:
+    code = f"""
+    import re, torch, torch_backend
+    try:
+        torch_backend.activate(torch_backend.load({str(build_plugin("KERNELS", switch))!r}))
+    except ValueError as error:
+        assert re.search({message!r}, str(error)), error
+    else:
+        raise AssertionError("no error")
+    assert torch_backend.active() is None
+    assert torch._C._get_privateuse1_backend_name() == "privateuseone"
+    torch_backend.activate("xcpu")  # nothing of the other one is left
+    assert torch.ones(2, device="xcpu").mul(3).tolist() == [3, 3]
+    assert torch_backend.operators.operator_sources()["aten::mul.Tensor"] == "aten"
+    """
+    run_python(code)
+
+
+# ---- kernels that fail ----
+
+START = """
+import pytest, torch, torch_backend
+torch_backend.activate(torch_backend.load({path!r}))
+x = torch.ones(1, device="acme")
+sources = torch_backend.operators.operator_sources()
+"""
+
+
+@pytest.fixture
+def run_failing(run_python: RunPython, build_plugin: BuildPlugin):  # type: ignore[no-untyped-def]
+    start = START.format(path=str(build_plugin("KERNELS")))
+    return lambda code: run_python(start + code)
+
+
+def test_unknown_operators_are_a_warning(run_failing) -> None:  # type: ignore[no-untyped-def]
+    process = run_failing("assert sources['aten::normal_'] != 'plugin'")
+    (warning,) = [line for line in process.stderr.splitlines() if "cannot use" in line]
+    assert "aten::quantum_add.out is not defined" in warning
+    assert "aten::normal_ takes generator of type Generator?" in warning
+    assert "later::on" not in warning
+
+
+def test_failures_carry_the_plugins_text(run_failing) -> None:  # type: ignore[no-untyped-def]
+    run_failing("""
+with pytest.raises(torch.AcceleratorError, match=r"acme:0: aten::mul.out failed: internal error \\(INTERNAL\\): the "
+                   "multiplier is on fire after 3 arguments"):
+    x * x
+with pytest.raises(torch.AcceleratorError, match="aten::tan.out failed"):  # from kernel_find
+    x.tan_()
+assert sources["aten::tan"] == "plugin"
+assert torch.exp(x).item() == 7  # the second attempt
+with pytest.raises(torch.OutOfMemoryError, match="aten::exp2.out failed: out of memory .*: no room at all"):
+    torch.exp2(x)
+with pytest.raises(torch.OutOfMemoryError, match="Tried to allocate"):
+    torch.log(x)
+assert (x + 1).item() == 2
+""")
+
+
+def test_allocations_that_a_kernel_may_not_make(run_failing) -> None:  # type: ignore[no-untyped-def]
+    run_failing("""
+for function, message in (
+    (torch.sin, "alloc_output was called by a kernel that is not declared TB_KERNEL_ALLOCATES_OUTPUT"),
+    (torch.cos, "alloc_workspace works only in a kernel"),
+    (lambda x: torch.masked_select(x, x > 0), "set out_tensor->dtype before the call"),
+):
+    with pytest.raises(torch.AcceleratorError, match=message):
+        function(x)
+with pytest.raises(RuntimeError, match="aten::nonzero.out returned OK without alloc_output for output 0"):
+    torch.nonzero(x)
+""")
+
+
+def test_arguments_by_tag(run_failing) -> None:  # type: ignore[no-untyped-def]
+    run_failing("""
+image = torch.ones(1, 1, 2, 2, device="acme")
+none, integer, floating, tensor, ints, tensors = "0/0", "1/0", "3/0", "7/0", "257/{}", "263/{}"
+for function, given in (
+    (lambda: torch.ops.aten.upsample_nearest2d(image, [4, 4], None, 2.0),
+     [tensor, ints.format(2), none, floating, tensor]),
+    (lambda: torch.native_layer_norm(image, [2], None, None, 1e-5),
+     [tensor, ints.format(1), none, none, floating, tensor, tensor, tensor]),
+    (lambda: torch.ops.aten.index(image, [None, torch.zeros(1, dtype=torch.int64, device="acme")]),
+     [tensor, tensors.format(2), tensor]),
+    (lambda: torch.cat([image, image, image]), [tensors.format(3), integer, tensor]),
+):
+    with pytest.raises(torch.AcceleratorError, match="given " + " ".join(given) + "$"):
+        function()
+""")
+
+
+def test_lost_device_stays_lost(run_failing) -> None:  # type: ignore[no-untyped-def]
+    run_failing("""
+with pytest.raises(torch.AcceleratorError, match="aten::neg.out failed: device lost .*: it fell off the bus"):
+    -x
+with pytest.raises(torch.AcceleratorError, match="lost"):
+    x * x
+""")

@@ -1,0 +1,66 @@
+"""``torch-backend ops``: every operator, with what serves it on a device or with what PyTorch asks of a device."""
+
+from typing import Annotated
+
+import typer
+
+from torch_backend.cli import _output, _requirements, _sources
+
+
+def ops(
+    device: Annotated[
+        str | None,
+        typer.Option(
+            "--device", help="A name from `torch-backend list`, or a path; by default what `import torch` uses."
+        ),
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option("--source", help="Only operators whose kernel comes from there, e.g. 'fallback'.")
+    ] = None,
+    op: Annotated[
+        str | None,
+        typer.Option(
+            "--op",
+            help="Only these: an operator, 'softmax', an overload, 'softmax.int', or a pattern, '*softmax*'. "
+            "With '::' also outside of namespace aten.",
+        ),
+    ] = None,
+    declarations: Annotated[
+        bool, typer.Option("--declarations", help="List what PyTorch asks of a device: must, may, need not.")
+    ] = False,
+    requirement: Annotated[
+        str | None, typer.Option("--requirement", help="With --declarations, only 'must', 'may' or 'need not'.")
+    ] = None,
+    diff: Annotated[
+        str | None,
+        typer.Option(
+            "--diff",
+            metavar="OLD",
+            help="List what PyTorch asks differently than in another version: a file that --declarations --json wrote, "
+            "or the site-packages directory of another torch.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """List PyTorch's operators, and where each one's kernel for a device comes from.
+
+    JSON: {"device": name, "torch": version, "counts": {source: number}, "operators": {overload: source}}; with
+    --declarations that of torch_backend.declarations.Declarations.to_json, and with --diff of Difference.to_json.
+    """
+    if declarations and diff is not None:
+        _output.fail("--diff lists declarations already: leave out --declarations.", code=2)
+    if not declarations and diff is None:
+        if requirement is not None:
+            _output.fail("--requirement is about declarations: add --declarations.", code=2)
+        _sources.run(device, source, op, as_json)
+        return
+    for option, value in (("--device", device), ("--source", source)):
+        if value is not None:
+            _output.fail(f"{option} is about a device, and declarations are about PyTorch alone: leave it out.", code=2)
+    if diff is None:
+        _requirements.list_declarations(requirement, op, as_json)
+        return
+    for option, value in (("--requirement", requirement), ("--op", op)):
+        if value is not None:
+            _output.fail(f"{option} does not work with --diff, which lists every difference: leave it out.", code=2)
+    _requirements.compare(diff, as_json)
