@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -20,7 +19,6 @@ _ALL = {
         "arguments": "m, pass",
     },
 }
-_Kernel = TypeVar("_Kernel")
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
     undefined=StrictUndefined,
@@ -39,29 +37,27 @@ def _write_if_changed(path: Path, text: str) -> None:
 
 def emit_typed_kernels(kernels: Sequence[TypedKernel], out_dir: Path, num_shards: int) -> list[Path]:
     """``RegisterTypedKernels_<i>.cpp`` for every shard, and ``RegisterTypedKernelsAll.cpp``. Returns their paths."""
-    headers = [[kernel.header for kernel in part] for part in _shards(kernels, num_shards)]
-    return _emit("TypedKernels", _shards(kernels, num_shards), headers, out_dir)
+    return _emit("TypedKernels", kernels, out_dir, num_shards)
 
 
 def emit_structured_kernels(kernels: Sequence[StructuredKernel], out_dir: Path, num_shards: int) -> list[Path]:
     """``RegisterStructuredKernels_<i>.cpp`` for every shard, and ``RegisterStructuredKernelsAll.cpp``."""
-    headers = [[h for kernel in part for h in kernel.headers] for part in _shards(kernels, num_shards)]
-    return _emit("StructuredKernels", _shards(kernels, num_shards), headers, out_dir)
+    return _emit("StructuredKernels", kernels, out_dir, num_shards)
 
 
-def _shards(kernels: Sequence[_Kernel], num_shards: int) -> list[Sequence[_Kernel]]:
-    return [kernels[shard::num_shards] for shard in range(num_shards)]
-
-
-def _emit(what: str, shards: Sequence[Sequence[object]], headers: Sequence[Iterable[str]], out_dir: Path) -> list[Path]:
+def _emit(
+    what: str, kernels: Sequence[TypedKernel] | Sequence[StructuredKernel], out_dir: Path, num_shards: int
+) -> list[Path]:
     template = _TEMPLATES.get_template(f"Register{what}.cpp.jinja")
     paths = []
-    for shard, kernels in enumerate(shards):
+    for shard in range(num_shards):
+        part = kernels[shard::num_shards]
+        headers = sorted({header for kernel in part for header in kernel.headers})
         path = out_dir / f"Register{what}_{shard}.cpp"
-        _write_if_changed(path, template.render(shard=shard, headers=sorted(set(headers[shard])), kernels=kernels))
+        _write_if_changed(path, template.render(shard=shard, headers=headers, kernels=part))
         paths.append(path)
     path = out_dir / f"Register{what}All.cpp"
     _write_if_changed(
-        path, _TEMPLATES.get_template("RegisterAll.cpp.jinja").render(num_shards=len(shards), **_ALL[what])
+        path, _TEMPLATES.get_template("RegisterAll.cpp.jinja").render(num_shards=num_shards, **_ALL[what])
     )
     return [*paths, path]

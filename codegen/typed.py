@@ -21,6 +21,11 @@ class TypedKernel:
     header: str  # "ATen/ops/add_ops.h"
     flags: str  # of csrc/aten/HostCall.h: "0", "kTakesHostTensors", ...
 
+    @property
+    def headers(self) -> tuple[str, ...]:
+        """To include."""
+        return (self.header,)
+
 
 # As on CUDA, these take index tensors that are on the CPU.
 _INDEXING = frozenset({"index", "_index_put_impl_", "_fused_adam_", "_fused_adamw_", "_fused_sgd_"})

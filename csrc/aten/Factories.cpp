@@ -1,4 +1,4 @@
-// Tensors without contents.
+#include "csrc/aten/Factories.h"
 
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
@@ -40,14 +40,6 @@ void check_options(std::optional<c10::Layout> layout, std::optional<bool> pin_me
               " cannot be created with pin_memory=True.");
 }
 
-at::Tensor filled_if_deterministic(at::Tensor tensor) {
-  const auto& context = at::globalContext();
-  if (C10_UNLIKELY(context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory())) {
-    at::native::fill_empty_deterministic_(tensor);
-  }
-  return tensor;
-}
-
 at::Tensor empty(c10::SymIntArrayRef size, std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,
                  std::optional<c10::Device> device, std::optional<bool> pin_memory,
                  std::optional<c10::MemoryFormat> memory_format) {
@@ -82,6 +74,14 @@ at::Tensor efficient_zero_tensor(c10::SymIntArrayRef size, std::optional<c10::Sc
 }
 
 } // namespace
+
+at::Tensor filled_if_deterministic(at::Tensor tensor) {
+  const auto& context = at::globalContext();
+  if (C10_UNLIKELY(context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory())) {
+    at::native::fill_empty_deterministic_(tensor);
+  }
+  return tensor;
+}
 
 void register_factories(Registrar& m) {
   m.impl("empty.memory_format", TORCH_FN(empty));

@@ -1,14 +1,13 @@
 #include "csrc/aten/StructuredKernel.h"
 
-#include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/Resize.h>
-#include <ATen/native/TensorFactories.h>
 #include <ATen/ops/as_strided_ops.h>
 #include <c10/util/Exception.h>
 #include <c10/util/SmallVector.h>
 
 #include "csrc/aten/Alias.h"
+#include "csrc/aten/Factories.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/allocator/DeviceAllocator.h"
 
@@ -32,14 +31,9 @@ void StructuredDevice::restore() {
 at::Tensor create_output(at::IntArrayRef sizes, at::IntArrayRef strides, const c10::TensorOptions& options) {
   constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
   const auto dtype = c10::typeMetaToScalarType(options.dtype());
-  at::Tensor output =
+  return filled_if_deterministic(
       strides.empty() ? at::detail::empty_generic(sizes, &device_allocator(), kKeys, dtype, options.memory_format_opt())
-                      : at::detail::empty_strided_generic(sizes, strides, &device_allocator(), kKeys, dtype);
-  const auto& context = at::globalContext();
-  if (C10_UNLIKELY(context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory())) {
-    at::native::fill_empty_deterministic_(output);
-  }
-  return output;
+                      : at::detail::empty_strided_generic(sizes, strides, &device_allocator(), kKeys, dtype));
 }
 
 namespace {

@@ -57,6 +57,15 @@ void resize_out(const at::Tensor& out, at::IntArrayRef sizes, at::IntArrayRef st
 std::optional<at::Tensor> create_proxy(const at::Tensor& out, at::IntArrayRef sizes, at::IntArrayRef strides,
                                        const c10::TensorOptions& options);
 
+/// After output `index` was set: a pointwise `Class` is an iterator, which keeps its outputs itself.
+template <class Class>
+void tell_iterator(Class& op, int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
+                   const at::TensorOptions& options TB_OUTPUT_NAMES) {
+  if constexpr (std::is_base_of_v<at::TensorIteratorBase, Class>) {
+    op.Class::set_output_raw_strided(index, sizes, strides, options TB_PASS_OUTPUT_NAMES);
+  }
+}
+
 } // namespace detail
 
 /// Note [Structured kernels on the host]
@@ -123,17 +132,13 @@ struct FunctionalKernel final : Class {
 
   void set_output_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
                           at::TensorOptions options TB_OUTPUT_NAMES) override {
-    set(index, sizes, strides, options);
-    if constexpr (std::is_base_of_v<at::TensorIteratorBase, Class>) {
-      Class::set_output_raw_strided(index, sizes, strides, options TB_PASS_OUTPUT_NAMES);
-    }
+    set_output_raw_strided(index, sizes, strides, options TB_PASS_OUTPUT_NAMES);
   }
   void set_output_raw_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
                               at::TensorOptions options TB_OUTPUT_NAMES) override {
-    set(index, sizes, strides, options);
-    if constexpr (std::is_base_of_v<at::TensorIteratorBase, Class>) {
-      Class::set_output_raw_strided(index, sizes, strides, options TB_PASS_OUTPUT_NAMES);
-    }
+    device_.use(options.device());
+    outputs_[static_cast<std::size_t>(index)] = detail::create_output(sizes, strides, options);
+    detail::tell_iterator<Class>(*this, index, sizes, strides, options TB_PASS_OUTPUT_NAMES);
   }
   const at::Tensor& maybe_get_output(int64_t index) override {
     return outputs_[static_cast<std::size_t>(index)];
@@ -142,11 +147,6 @@ struct FunctionalKernel final : Class {
   std::array<at::Tensor, kOutputs> outputs_;
 
  private:
-  void set(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options) {
-    device_.use(options.device());
-    outputs_[static_cast<std::size_t>(index)] = detail::create_output(sizes, strides, options);
-  }
-
   detail::StructuredDevice device_;
 };
 
@@ -163,16 +163,12 @@ struct WritingKernel final : Class {
     set(index, sizes, strides, options);
     const auto i = static_cast<std::size_t>(index);
     proxies_[i] = detail::create_proxy(outputs_[i].get(), sizes, strides, options);
-    if constexpr (std::is_base_of_v<at::TensorIteratorBase, Class>) {
-      Class::set_output_raw_strided(index, sizes, strides, options TB_PASS_OUTPUT_NAMES);
-    }
+    detail::tell_iterator<Class>(*this, index, sizes, strides, options TB_PASS_OUTPUT_NAMES);
   }
   void set_output_raw_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
                               at::TensorOptions options TB_OUTPUT_NAMES) override {
     set(index, sizes, strides, options);
-    if constexpr (std::is_base_of_v<at::TensorIteratorBase, Class>) {
-      Class::set_output_raw_strided(index, sizes, strides, options TB_PASS_OUTPUT_NAMES);
-    }
+    detail::tell_iterator<Class>(*this, index, sizes, strides, options TB_PASS_OUTPUT_NAMES);
   }
   const at::Tensor& maybe_get_output(int64_t index) override {
     const auto i = static_cast<std::size_t>(index);

@@ -323,12 +323,8 @@ tb_status KernelCall::alloc_output(int32_t index, int32_t ndim, const int64_t* s
       copies_.emplace_back(std::move(output), given);
     }
     return TB_STATUS_OK;
-  } catch (const c10::OutOfMemoryError& error) {
-    error_ = std::current_exception();
-    return fail(TB_STATUS_OUT_OF_MEMORY, error.what_without_backtrace());
-  } catch (const std::exception& error) {
-    error_ = std::current_exception();
-    return fail(TB_STATUS_INTERNAL, error.what());
+  } catch (...) {
+    return keep_exception();
   }
 }
 
@@ -337,11 +333,18 @@ tb_status KernelCall::alloc_workspace(uint64_t size_bytes, void** out_ptr) noexc
     workspaces_.push_back(device_allocator().allocate(size_bytes));
     *out_ptr = workspaces_.back().get();
     return TB_STATUS_OK;
+  } catch (...) {
+    return keep_exception();
+  }
+}
+
+tb_status KernelCall::keep_exception() noexcept {
+  error_ = std::current_exception();
+  try {
+    throw;
   } catch (const c10::OutOfMemoryError& error) {
-    error_ = std::current_exception();
     return fail(TB_STATUS_OUT_OF_MEMORY, error.what_without_backtrace());
   } catch (const std::exception& error) {
-    error_ = std::current_exception();
     return fail(TB_STATUS_INTERNAL, error.what());
   }
 }

@@ -195,6 +195,9 @@ class KernelCall final : tb_kernel_host {
   tb_status alloc_output(int32_t index, int32_t ndim, const int64_t* shape, tb_tensor* out_tensor) noexcept override;
   tb_status alloc_workspace(uint64_t size_bytes, void** out_ptr) noexcept override;
 
+  /// In a catch block: what the kernel is told of the exception, which launch() raises again.
+  tb_status keep_exception() noexcept;
+
   static constexpr int32_t kExtDevice = 12; // DLPack's kDLExtDev
 
   const PluginKernel& kernel_;
