@@ -1,8 +1,9 @@
 # A fresh machine needs Python 3.10 or later, g++ and make. Everything else goes to $(VENV).
 #
 #   make demo     build, train a small network on the device and on native CPU, compare (demo-output/)
-#   make test     build, C++ tests, Python tests
 #   make build    only that
+#   make test     build, C++ tests, Python tests, conformance of the reference devices
+#   make check    conformance of DEVICE, with a report (check-output/)
 #   make lint     formatting, types, spelling; builds nothing
 #   make bench    what the device costs against native CPU
 #   make clean    remove what was built; make distclean: the virtual environment too
@@ -37,11 +38,11 @@ SOURCES := CMakeLists.txt pyproject.toml $(shell find include csrc backends torc
 TEST_SOURCES := $(shell find test/cpp -type f)
 
 .DELETE_ON_ERROR:
-.PHONY: help demo build test test-cpp test-python lint lint-ruff lint-format lint-mypy lint-clang-format lint-cmake \
+.PHONY: help demo check build test test-cpp test-python test-kit lint lint-ruff lint-format lint-mypy lint-clang-format lint-cmake \
 	lint-codespell bench clean distclean
 
 help:
-	@sed -n '3,8s/^#   //p' Makefile
+	@sed -n '3,9s/^#   //p' Makefile
 
 # ---- environment ----
 
@@ -94,15 +95,21 @@ $(STAMPS)/built-tests: $(SOURCES) $(TEST_SOURCES) $(STAMPS)/tools
 demo: $(STAMPS)/built $(STAMPS)/for-demo
 	@$(PY) examples/digits/train.py --device $(DEVICE)
 
+check: $(STAMPS)/built $(STAMPS)/for-test
+	@mkdir -p check-output
+	@$(PY) -m torch_backend check $(DEVICE) --jobs $(JOBS) \
+	--html check-output/report.html --json check-output/report.json --junit check-output/report.xml
+
 bench: $(STAMPS)/built
 	@TORCH_BACKEND=$(DEVICE) $(PY) -m benchmarks
 
 # ---- tests ----
 
-# Both run, whatever the first one says; pytest's last line comes last.
+# All run, whatever the first one says; pytest's last line comes last.
 test: $(STAMPS)/built-tests $(STAMPS)/for-test
 	@failed=0; \
 	$(MAKE) --no-print-directory test-cpp || failed=1; \
+	$(MAKE) --no-print-directory test-kit || failed=1; \
 	$(MAKE) --no-print-directory test-python || failed=1; \
 	exit $$failed
 
@@ -111,8 +118,8 @@ test-cpp: $(STAMPS)/built-tests
 
 # The smallest device first: what the core does by default has to work without anything that xcpu offers.
 PYTEST = $(PY) -m pytest -q --numprocesses $(JOBS)
-FAKE_TESTS := $(patsubst %,test/python/test_%.py,accelerator amp copy device fallback_api memory operators random \
-	random_ops tensor training)
+FAKE_TESTS := $(patsubst %,test/python/test_%.py,amp autocast_policies backward_threads custom_operators device \
+	fallback_api memory operators python_kernels random rerouting structured)
 
 # Without the first line, a device that cannot be activated would only skip the tests that need one.
 test-python: $(STAMPS)/built $(STAMPS)/for-test
@@ -120,6 +127,16 @@ test-python: $(STAMPS)/built $(STAMPS)/for-test
 	@failed=0; \
 	echo "Python tests on fake"; TORCH_BACKEND=fake TORCH_BACKEND_FAKE_DEVICES=2 $(PYTEST) $(FAKE_TESTS) || failed=1; \
 	echo "Python tests on $(DEVICE)"; TORCH_BACKEND=$(DEVICE) $(PYTEST) || failed=1; \
+	exit $$failed
+
+# The conformance kit on the smallest device, the complete one, and that with streams.
+KIT = $(PY) -m torch_backend check --jobs $(JOBS)
+
+test-kit: $(STAMPS)/built $(STAMPS)/for-test
+	@failed=0; \
+	echo "Conformance of fake"; $(KIT) fake --quick --option devices=2 || failed=1; \
+	echo "Conformance of xcpu, asynchronous"; $(KIT) xcpu --quick --option async=1 || failed=1; \
+	echo "Conformance of $(DEVICE)"; $(KIT) $(DEVICE) || failed=1; \
 	exit $$failed
 
 # ---- lint ----
@@ -151,7 +168,7 @@ lint-codespell: | $(STAMPS)/for-lint
 # ---- clean ----
 
 clean:
-	rm -rf build dist demo-output .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf build dist demo-output check-output .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	rm -f $(STAMPS)/built $(STAMPS)/built-tests
 
 distclean: clean

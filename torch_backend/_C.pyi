@@ -99,8 +99,8 @@ def fallback_set_policy(op: str, policy: str) -> None:
     "allow", "warn", "error", or "" to forget the op's own policy."""
 
 def fallback_get_policies() -> dict[str, str]: ...
-def fallback_report() -> list[tuple[str, int, int]]:
-    """(overload, calls, bytes that were copied between device and host), most calls first."""
+def fallback_report() -> list[tuple[str, int, int, float]]:
+    """(overload, calls, bytes that were copied between device and host, seconds of the host), most calls first."""
 
 def fallback_reset() -> None: ...
 

@@ -50,7 +50,16 @@ def cmake_dir() -> Path:
 
 def reference_library(name: str) -> Path:
     """The library of a reference device. The path is where it belongs; it need not exist."""
-    paths = [root / "lib" / f"libtorch_backend_{name}.so" for root in _roots()]
+    return _library(f"libtorch_backend_{name}.so")
+
+
+def host_library() -> Path:
+    """The library that serves device libraries in a process without torch. It need not exist, as above."""
+    return _library("libtorch_backend-host.so")
+
+
+def _library(file: str) -> Path:
+    paths = [root / "lib" / file for root in _roots()]
     return next((path for path in paths if path.is_file()), paths[0])
 
 

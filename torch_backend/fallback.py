@@ -79,11 +79,19 @@ def _key_of(op: Operator | None) -> str:
 
 @dataclass(frozen=True)
 class FallbackEntry:
-    """What one operator overload did on the CPU: how often, and the bytes that were copied between device and host."""
+    """What one operator overload did on the CPU.
+
+    Attributes:
+        op: the overload.
+        calls: how often.
+        bytes_copied: between device and host; 0 where the host uses the device's memory.
+        seconds: of the host, copies and waiting for the device included.
+    """
 
     op: str
     calls: int
     bytes_copied: int
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -102,6 +110,11 @@ class FallbackReport:
         """Bytes copied between device and host for all operators."""
         return sum(entry.bytes_copied for entry in self.entries)
 
+    @property
+    def seconds(self) -> float:
+        """Seconds of all operators."""
+        return sum(entry.seconds for entry in self.entries)
+
     def __iter__(self) -> Iterator[FallbackEntry]:
         """The entries."""
         return iter(self.entries)
@@ -114,16 +127,16 @@ class FallbackReport:
         """A table, with the total in the last line."""
         if not self.entries:
             return "No operator fell back to the CPU."
-        rows = [*self.entries, FallbackEntry("total", self.calls, self.bytes_copied)]
+        rows = [*self.entries, FallbackEntry("total", self.calls, self.bytes_copied, self.seconds)]
         width = max(len("operator"), *(len(row.op) for row in rows))
-        lines = [f"{'operator':<{width}}  {'calls':>10}  {'bytes copied':>14}"]
-        lines += [f"{row.op:<{width}}  {row.calls:>10,}  {row.bytes_copied:>14,}" for row in rows]
+        lines = [f"{'operator':<{width}}  {'calls':>10}  {'bytes copied':>14}  {'seconds':>10}"]
+        lines += [f"{row.op:<{width}}  {row.calls:>10,}  {row.bytes_copied:>14,}  {row.seconds:>10.4f}" for row in rows]
         return "\n".join(lines)
 
 
 def report() -> FallbackReport:
     """What ran on the CPU instead of the device since the last :func:`reset`. Threads: any."""
-    return FallbackReport(tuple(FallbackEntry(op, calls, copied) for op, calls, copied in _C.fallback_report()))
+    return FallbackReport(tuple(FallbackEntry(*entry) for entry in _C.fallback_report()))
 
 
 def reset() -> None:

@@ -41,7 +41,7 @@ result device_count(int32_t* out_count) {
 
 result device_properties(int32_t, tb_device_properties* out_properties) {
   tb_device_properties properties{};
-  properties.struct_size = sizeof properties;
+  properties.struct_size = std::min<uint64_t>(out_properties->struct_size, sizeof properties);
   std::strcpy(properties.name, "Virtual CPU accelerator");
   std::strcpy(properties.arch, "host");
   properties.capabilities = capabilities();
@@ -55,7 +55,7 @@ result device_properties(int32_t, tb_device_properties* out_properties) {
     properties.stream_priority_highest = kHighestPriority;
   }
   properties.numa_node = -1;
-  std::memcpy(out_properties, &properties, std::min<uint64_t>(out_properties->struct_size, sizeof properties));
+  std::memcpy(out_properties, &properties, properties.struct_size);
   return {};
 }
 

@@ -127,7 +127,9 @@ result event_synchronize(int32_t device, tb_event* event) {
   return last->take_failure();
 }
 
-result event_elapsed(int32_t, tb_event* start, tb_event* end, int64_t* out_elapsed_ns) {
+result event_elapsed(int32_t device, tb_event* start, tb_event* end, int64_t* out_elapsed_ns) {
+  for (const tb_event* event : {start, end})
+    if (result r = check_event(device, event); !r.ok()) return r;
   if (!(start->flags & end->flags & TB_EVENT_TIMING))
     return failure(TB_STATUS_INVALID_ARGUMENT, "event_elapsed: both events must be created with TB_EVENT_TIMING");
   const std::shared_ptr<record> first = last_record(start), second = last_record(end);

@@ -26,10 +26,11 @@ result memory_info(int32_t device, uint64_t* out_free_bytes, uint64_t* out_total
 }
 
 result memory_query(const void* ptr, tb_pointer_info* out_info) {
-  tb_pointer_info info{sizeof info, TB_MEMORY_UNKNOWN, -1, nullptr, 0};
+  const uint64_t size = std::min<uint64_t>(out_info->struct_size, sizeof(tb_pointer_info));
+  tb_pointer_info info{size, TB_MEMORY_UNKNOWN, -1, nullptr, 0};
   allocation found;
-  if (allocation_find(ptr, &found)) info = {sizeof info, found.kind, found.device, found.base, found.size_bytes};
-  std::memcpy(out_info, &info, std::min<uint64_t>(out_info->struct_size, sizeof info));
+  if (allocation_find(ptr, &found)) info = {size, found.kind, found.device, found.base, found.size_bytes};
+  std::memcpy(out_info, &info, size);
   return {};
 }
 

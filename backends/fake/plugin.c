@@ -35,6 +35,7 @@ static tb_status device_properties(int32_t device, tb_device_properties* out_pro
   const uint64_t room = out_properties->struct_size;
   (void)device; /* all devices are alike */
   memcpy(out_properties, &properties, room < sizeof properties ? room : sizeof properties);
+  if (room < sizeof properties) out_properties->struct_size = room; /* what was filled */
   return TB_STATUS_OK;
 }
 

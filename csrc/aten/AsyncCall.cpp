@@ -31,6 +31,7 @@ constexpr std::string_view kUnforeseeable[] = {
     "aten::_fft_c2r",
     "aten::_fft_r2c",
     "aten::_linalg_solve_ex",
+    "aten::_linalg_svd",
     "aten::_make_per_channel_quantized_tensor",
     "aten::_make_per_tensor_quantized_tensor",
     "aten::_native_batch_norm_legit",
@@ -97,9 +98,9 @@ std::optional<Call> examine(const OperatorTraits& traits, const Stack& stack) {
   Call call;
   call.arguments.assign(stack.end() - static_cast<std::ptrdiff_t>(traits.written.size()), stack.end());
   bool plain = true;
-  for (const auto& argument : call.arguments) {
-    plain = plain && !argument.isDevice() && !argument.isGenerator();
-    for_each_tensor(argument, [&](const at::Tensor& tensor) {
+  for (std::size_t i = 0; i < call.arguments.size(); ++i) {
+    plain = plain && !call.arguments[i].isDevice() && !call.arguments[i].isGenerator();
+    for_each_tensor(call.arguments[i], [&](const at::Tensor& tensor) {
       if (!tensor.defined()) {
         return;
       }
@@ -108,7 +109,7 @@ std::optional<Call> examine(const OperatorTraits& traits, const Stack& stack) {
         plain = plain && (!call.device.has_index() || call.device == tensor.device());
         call.device = tensor.device();
       } else {
-        plain = plain && tensor.device().is_cpu() && tensor.dim() == 0;
+        plain = plain && tensor.device().is_cpu() && tensor.dim() == 0 && !traits.written[i];
       }
     });
   }

@@ -4,7 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/native/DispatchStub.h>
 #include <ATen/native/transformers/attention.h>
-#include <ATen/ops/_fused_sdp_choice_ops.h>
+#include <ATen/ops/_fused_sdp_choice_native.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward_ops.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_ops.h>
 #include <ATen/ops/empty.h>
@@ -20,14 +20,13 @@ namespace {
 int64_t fused_sdp_choice(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                          const std::optional<at::Tensor>& attn_mask, double dropout_p, bool is_causal,
                          std::optional<double> scale, bool enable_gqa) {
-  // The CPU's fused kernel has no gradient for the mask, and a stand-in does not tell that one is wanted.
-  if (attn_mask.has_value() && attn_mask->defined() && attn_mask->requires_grad() && c10::GradMode::is_enabled()) {
-    return static_cast<int64_t>(at::SDPBackend::math);
-  }
-  constexpr auto kFlash = static_cast<int64_t>(at::SDPBackend::flash_attention);
-  if (!runs_on_aliased_memory() ||
-      AtenKernel<at::_ops::_fused_sdp_choice>::call(query, key, value, attn_mask, dropout_p, is_causal, scale,
-                                                    enable_gqa) != kFlash) {
+  // The CPU's fused kernel has no gradient for the mask. It looks at sizes, strides and dtypes only, so the tensors may
+  // be those of tracing, which have no memory.
+  const bool mask_has_gradient =
+      attn_mask.has_value() && attn_mask->defined() && attn_mask->requires_grad() && c10::GradMode::is_enabled();
+  if (mask_has_gradient || !runs_on_aliased_memory() ||
+      at::native::_fused_sdp_choice_cpp(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa) !=
+          static_cast<int64_t>(at::SDPBackend::flash_attention)) {
     return static_cast<int64_t>(at::SDPBackend::math);
   }
   return static_cast<int64_t>(at::SDPBackend::overrideable);

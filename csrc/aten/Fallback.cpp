@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
@@ -25,6 +26,7 @@ struct OperatorInfo {
   std::atomic<uint64_t> policy_version{~uint64_t{0}};
   std::atomic<uint64_t> calls{0};
   std::atomic<uint64_t> bytes{0};
+  std::atomic<uint64_t> nanoseconds{0};
 };
 
 struct State {
@@ -122,7 +124,7 @@ std::vector<FallbackCount> fallback_report() {
   std::vector<FallbackCount> report;
   for (const auto& [op, info] : all.infos) {
     if (const auto calls = info->calls.load()) {
-      report.push_back({info->traits.overload, calls, info->bytes.load()});
+      report.push_back({info->traits.overload, calls, info->bytes.load(), info->nanoseconds.load()});
     }
   }
   std::sort(report.begin(), report.end(), [](const auto& a, const auto& b) {
@@ -137,6 +139,7 @@ void reset_fallback_report() {
   for (const auto& [op, info] : all.infos) {
     info->calls.store(0);
     info->bytes.store(0);
+    info->nanoseconds.store(0);
   }
 }
 
@@ -149,7 +152,10 @@ void layout_fallback(const c10::OperatorHandle& op, c10::DispatchKey host_key, t
   check_cpu_has_kernel(op, info, host_key);
   apply_policy(info);
   info.calls.fetch_add(1, std::memory_order_relaxed);
+  const auto start = std::chrono::steady_clock::now();
   info.bytes.fetch_add(call_on_host(op, info.traits, stack, host_key), std::memory_order_relaxed);
+  const std::chrono::nanoseconds taken = std::chrono::steady_clock::now() - start;
+  info.nanoseconds.fetch_add(static_cast<uint64_t>(taken.count()), std::memory_order_relaxed);
 }
 
 void call_aten_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {

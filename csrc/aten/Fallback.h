@@ -22,6 +22,7 @@ struct FallbackCount {
   std::string overload;
   uint64_t calls;
   uint64_t bytes_copied; // between device and host; 0 where memory is aliased
+  uint64_t nanoseconds;  // of the host, copies and waiting for the device included
 };
 /// What fell back since the last reset, most calls first.
 std::vector<FallbackCount> fallback_report();

@@ -104,6 +104,13 @@ const at::Tensor& HostCall::stand_in(const at::Tensor& tensor, bool written) {
   }
   TORCH_CHECK_NOT_IMPLEMENTED(is_strided(tensor), op_, " is not implemented for ", tensor.layout(), " tensors on ",
                               device_api().name(), ".");
+  for (auto& argument : arguments_) {
+    if (argument.original == impl) {
+      // Kernels tell an operation in place by its output being an input.
+      argument.written = argument.written || written;
+      return argument.stand_in;
+    }
+  }
   set_device(device);
   if (aliased_) {
     arguments_.push_back({make_alias(tensor), impl, written});
@@ -204,18 +211,15 @@ void HostCall::write_back(const Argument& argument) {
   const bool same_shape = stand_in->sizes() == original->sizes() && stand_in->strides() == original->strides() &&
                           stand_in->storage_offset() == original->storage_offset();
   const bool same_memory = stand_in->unsafe_storage().data() == original->unsafe_storage().data();
-  if (aliased_ && same_memory) {
-    // Some kernels leave their result conjugated and say so with the bit.
-    original->_set_conj(stand_in->is_conj());
-    original->_set_neg(stand_in->is_neg());
-    if (same_shape) {
-      return;
-    }
-  }
   const at::Tensor& source = argument.stand_in;
   const at::Tensor target = borrow(original);
   if (aliased_ && (same_memory || is_device_memory(source))) {
-    adopt_resized(source, target);
+    // Some kernels leave their result conjugated and say so with the bit.
+    original->_set_conj(stand_in->is_conj());
+    original->_set_neg(stand_in->is_neg());
+    if (!same_shape || !same_memory) {
+      adopt_resized(source, target);
+    }
     return;
   }
   if (stand_in->sizes() != original->sizes()) {

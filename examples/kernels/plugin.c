@@ -77,6 +77,7 @@ static tb_status device_properties(int32_t device, tb_device_properties* out_pro
   const uint64_t room = out_properties->struct_size;
   (void)device;
   memcpy(out_properties, &properties, room < sizeof properties ? room : sizeof properties);
+  if (room < sizeof properties) out_properties->struct_size = room;
   return TB_STATUS_OK;
 }
 
@@ -100,7 +101,7 @@ static tb_status memory_free(int32_t device, uint32_t kind, void* ptr, uint64_t 
 static tb_status memory_copy(int32_t dst_device, void* dst, int32_t src_device, const void* src, uint64_t size_bytes,
                              uint32_t kind, tb_stream* stream) {
   (void)dst_device, (void)src_device, (void)stream;
-  if (kind == TB_COPY_PEER) return TB_STATUS_UNSUPPORTED;
+  if (kind < TB_COPY_HOST_TO_DEVICE || kind > TB_COPY_DEVICE_TO_DEVICE) return TB_STATUS_UNSUPPORTED;
   memcpy(dst, src, (size_t)size_bytes);
   return TB_STATUS_OK;
 }

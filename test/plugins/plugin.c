@@ -78,6 +78,7 @@ static tb_status device_properties(int32_t device, tb_device_properties* out_pro
   properties.numa_node = -1;
   const uint64_t room = out_properties->struct_size;
   memcpy(out_properties, &properties, room < sizeof properties ? room : sizeof properties);
+  if (room < sizeof properties) out_properties->struct_size = room;
   return TB_STATUS_OK;
 #endif
 }
@@ -87,7 +88,8 @@ static tb_status memory_allocate(int32_t device, uint32_t kind, uint64_t size_by
   void* ptr;
   (void)device, (void)stream;
   if (kind != TB_MEMORY_DEVICE) return TB_STATUS_UNSUPPORTED;
-  if (posix_memalign(&ptr, 64, (size_t)size_bytes) != 0) return TB_STATUS_OUT_OF_MEMORY;
+  if (posix_memalign(&ptr, 64, (size_t)size_bytes) != 0)
+    return host->fail(TB_STATUS_OUT_OF_MEMORY, "no room for %llu bytes", (unsigned long long)size_bytes);
   *out_ptr = ptr;
   return TB_STATUS_OK;
 }
@@ -100,7 +102,8 @@ static tb_status memory_free(int32_t device, uint32_t kind, void* ptr, uint64_t 
 
 static tb_status memory_copy(int32_t dst_device, void* dst, int32_t src_device, const void* src, uint64_t size_bytes,
                              uint32_t kind, tb_stream* stream) {
-  (void)dst_device, (void)src_device, (void)kind, (void)stream;
+  (void)dst_device, (void)src_device, (void)stream;
+  if (kind < TB_COPY_HOST_TO_DEVICE || kind > TB_COPY_DEVICE_TO_DEVICE) return TB_STATUS_UNSUPPORTED;
   memcpy(dst, src, (size_t)size_bytes);
   return TB_STATUS_OK;
 }

@@ -1,17 +1,11 @@
-"""torch.<name>: devices."""
+"""torch.<name>: when the driver starts, what names a device, and what a forked process may do."""
 
 import pickle
-import threading
 from types import ModuleType
 
 import pytest
 import torch
 from conftest import RunPython
-
-
-def test_counts_and_availability(backend: ModuleType) -> None:
-    assert backend.is_available() is True
-    assert backend.device_count() >= 1
 
 
 def test_asking_starts_nothing(run_python: RunPython) -> None:
@@ -39,68 +33,6 @@ def test_first_use_starts_the_driver(run_python: RunPython, first_use: str) -> N
     run_python(code, env={"TORCH_BACKEND": "xcpu"})
 
 
-@pytest.mark.usefixtures("two_devices")
-def test_set_device(backend: ModuleType, name: str) -> None:
-    before = backend.current_device()
-    try:
-        for argument in (1, f"{name}:1", torch.device(name, 1)):
-            backend.set_device(0)
-            backend.set_device(argument)
-            assert backend.current_device() == 1
-            assert torch.empty(0, device=name).device == torch.device(name, 1)
-        backend.set_device(-1)
-        assert backend.current_device() == 1
-    finally:
-        backend.set_device(before)
-
-
-@pytest.mark.usefixtures("two_devices")
-def test_current_device_belongs_to_the_thread(backend: ModuleType) -> None:
-    seen: list[int] = []
-    with backend.device(1):
-        thread = threading.Thread(target=lambda: seen.append(backend.current_device()))
-        thread.start()
-        thread.join()
-        assert backend.current_device() == 1
-    assert seen == [0]
-
-
-@pytest.mark.usefixtures("two_devices")
-def test_device_context(backend: ModuleType, name: str) -> None:
-    with backend.device(1):
-        assert backend.current_device() == 1
-        with backend.device(f"{name}:0"):
-            assert backend.current_device() == 0
-        with backend.device(None), backend.device(-1), backend.device(torch.device(name)):
-            assert backend.current_device() == 1
-    assert backend.current_device() == 0
-    with pytest.raises(KeyError), backend.device(1):
-        raise KeyError
-    assert backend.current_device() == 0
-
-
-@pytest.mark.usefixtures("two_devices")
-def test_device_of(backend: ModuleType, name: str) -> None:
-    there = torch.empty(2, device=f"{name}:1")
-    for thing in (there, there.untyped_storage()):
-        with backend.device_of(thing):
-            assert backend.current_device() == 1
-    with backend.device_of(torch.empty(2)):
-        assert backend.current_device() == 0
-
-
-@pytest.mark.parametrize("function", ["set_device", "synchronize", "get_device_name", "get_rng_state", "Stream"])
-def test_device_that_does_not_exist(backend: ModuleType, name: str, function: str) -> None:
-    with pytest.raises(IndexError, match=f"There is no device {name}:63: this process has"):
-        getattr(backend, function)(63)
-
-
-def test_entering_a_device_that_does_not_exist(backend: ModuleType) -> None:
-    with pytest.raises((IndexError, RuntimeError), match="63"), backend.device(63):
-        pass
-    assert backend.current_device() == 0
-
-
 def test_device_of_another_type(backend: ModuleType, name: str) -> None:
     with pytest.raises(ValueError, match=f"Expected a {name} device, but got 'cpu'"):
         backend.synchronize("cpu")
@@ -123,12 +55,6 @@ def test_get_device_index(backend: ModuleType, name: str) -> None:
 
 def test_properties(backend: ModuleType, name: str) -> None:
     properties = backend.get_device_properties(0)
-    assert properties.name == backend.get_device_name(f"{name}:0") != ""
-    assert (properties.type, properties.index) == (name, 0)
-    assert (properties.major, properties.minor) == backend.get_device_capability(0)
-    assert properties.total_memory > 0
-    assert properties.multi_processor_count >= 1
-    assert torch.float32 in properties.dtypes
     assert backend.get_device_properties() is properties
     assert pickle.loads(pickle.dumps(properties)) == properties
     assert repr(properties).startswith(f"_DeviceProperties(name='{properties.name}', type='{name}', index=0")
@@ -136,19 +62,6 @@ def test_properties(backend: ModuleType, name: str) -> None:
 
 def test_architectures(backend: ModuleType) -> None:
     assert all(isinstance(arch, str) and arch for arch in backend.get_arch_list())
-
-
-def test_bfloat16(backend: ModuleType) -> None:
-    supported = torch.bfloat16 in backend.get_device_properties().dtypes
-    assert backend.is_bf16_supported() is backend.is_bf16_supported(including_emulation=False) is supported
-
-
-@pytest.mark.usefixtures("two_devices")
-def test_peers(backend: ModuleType) -> None:
-    declared = "PEER" in backend.get_device_properties(0).capabilities
-    if backend.can_device_access_peer(0, 1):
-        assert declared
-    assert isinstance(backend.can_device_access_peer(1, 0), bool)
 
 
 def test_absent_on_purpose(backend: ModuleType) -> None:
@@ -218,3 +131,7 @@ def test_compiled_code_knows_the_current_device(backend: ModuleType) -> None:
 def test_load_says_which_device_is_missing(backend: ModuleType, name: str) -> None:
     with pytest.raises(RuntimeError, match=r"(?i)deserialize object on a?.*device 63 but .*map_location"):
         torch.serialization._validate_device(f"{name}:63", name)  # type: ignore[no-untyped-call]
+
+
+def test_bfloat16_is_not_emulated(backend: ModuleType) -> None:
+    assert backend.is_bf16_supported(including_emulation=False) is backend.is_bf16_supported()

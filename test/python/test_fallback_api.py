@@ -96,13 +96,16 @@ def test_report_of_nothing() -> None:
 
 
 def test_report_as_a_table() -> None:
-    entries = (fallback.FallbackEntry("aten::sort.stable", 12, 3_000_000), fallback.FallbackEntry("aten::topk", 1, 8))
+    entries = (
+        fallback.FallbackEntry("aten::sort.stable", 12, 3_000_000, 0.25),
+        fallback.FallbackEntry("aten::topk", 1, 8, 0.5),
+    )
     report = fallback.FallbackReport(entries)
-    assert (report.calls, report.bytes_copied) == (13, 3_000_008)
+    assert (report.calls, report.bytes_copied, report.seconds) == (13, 3_000_008, 0.75)
     assert [entry.op for entry in report] == ["aten::sort.stable", "aten::topk"]
     lines = str(report).splitlines()
-    assert lines[1].split() == ["aten::sort.stable", "12", "3,000,000"]
-    assert lines[-1].split() == ["total", "13", "3,000,008"]
+    assert lines[1].split() == ["aten::sort.stable", "12", "3,000,000", "0.2500"]
+    assert lines[-1].split() == ["total", "13", "3,000,008", "0.7500"]
     assert len({len(line) for line in lines}) == 1
 
 
@@ -112,6 +115,7 @@ def test_calls_are_counted(falls_back: str, name: str, backend: ModuleType) -> N
         call(name)
     (entry,) = (entry for entry in fallback.report() if entry.op == falls_back)
     assert entry.calls == 2
+    assert 0 < entry.seconds < 60
     shared = "HOST_COHERENT" in backend.get_device_properties().capabilities
     assert (entry.bytes_copied == 0) is shared
     assert fallback.report().entries[0].calls == max(entry.calls for entry in fallback.report())

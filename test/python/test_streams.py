@@ -1,6 +1,5 @@
-"""torch.<name>: streams and events."""
+"""torch.<name>: the types of streams and events, and what they are made from."""
 
-import threading
 from types import ModuleType
 
 import pytest
@@ -38,69 +37,6 @@ def test_same_stream_by_its_id(backend: ModuleType) -> None:
     assert same != backend.Stream()
 
 
-def test_default_stream(backend: ModuleType) -> None:
-    default = backend.default_stream()
-    assert backend.current_stream() == default
-    assert default != backend.Stream()
-    assert default.query() is True
-
-
-def test_priorities(backend: ModuleType) -> None:
-    lowest, highest = backend.Stream.priority_range()
-    assert highest <= 0 <= lowest
-    assert backend.Stream(priority=highest).priority == highest
-    assert backend.Stream(priority=lowest + 100).priority == lowest
-    assert backend.default_stream().priority == 0
-
-
-def test_stream_context(backend: ModuleType) -> None:
-    before, stream = backend.current_stream(), backend.Stream()
-    with backend.stream(stream):
-        assert backend.current_stream() == stream == torch.accelerator.current_stream()
-        with backend.stream(None):
-            assert backend.current_stream() == stream
-        with backend.stream(backend.Stream()):
-            assert backend.current_stream() != stream
-        assert backend.current_stream() == stream
-    assert backend.current_stream() == before
-    with stream:  # torch.Stream is a context manager, too
-        assert backend.current_stream() == stream
-    assert backend.current_stream() == before
-
-
-@pytest.mark.usefixtures("two_devices")
-def test_stream_context_of_another_device(backend: ModuleType) -> None:
-    stream, there_before = backend.Stream(1), backend.current_stream(1)
-    with backend.stream(stream):
-        assert backend.current_device() == 1
-        assert backend.current_stream() == stream
-    assert backend.current_device() == 0
-    assert backend.current_stream(1) == there_before
-
-
-@pytest.mark.usefixtures("two_devices")
-def test_set_stream(backend: ModuleType) -> None:
-    before, stream = backend.current_stream(1), backend.Stream(1)
-    try:
-        backend.set_stream(stream)
-        assert backend.current_device() == 1
-        assert backend.current_stream() == stream
-        backend.set_stream(None)
-        assert backend.current_stream() == stream
-    finally:
-        backend.set_stream(before)
-        backend.set_device(0)
-
-
-def test_current_stream_belongs_to_the_thread(backend: ModuleType) -> None:
-    seen = []
-    with backend.stream(backend.Stream()):
-        thread = threading.Thread(target=lambda: seen.append(backend.current_stream()))
-        thread.start()
-        thread.join()
-    assert seen == [backend.default_stream()]
-
-
 def test_stream_of_another_type(backend: ModuleType, name: str) -> None:
     class CpuStream:
         device = torch.device("cpu")
@@ -110,47 +46,6 @@ def test_stream_of_another_type(backend: ModuleType, name: str) -> None:
             use(CpuStream())
 
 
-def test_events_order_streams(backend: ModuleType, name: str) -> None:
-    producer, consumer = backend.Stream(), backend.Stream()
-    with backend.stream(producer):
-        x = torch.ones(1000, device=name)
-        for _ in range(20):
-            x = x * 1.5
-        event = producer.record_event()
-    consumer.wait_event(event)
-    with backend.stream(consumer):
-        y = x.clone()
-    consumer.wait_stream(producer)
-    consumer.synchronize()
-    assert consumer.query()
-    assert event.query()
-    assert torch.equal(y.cpu(), torch.full((1000,), 1.5).pow(20)) or torch.allclose(y.cpu(), torch.tensor(1.5**20))
-
-
-def test_event_life(backend: ModuleType, name: str) -> None:
-    event = backend.Event()
-    assert event.query() is True  # never recorded
-    event.synchronize()
-    event.record()
-    event.record(backend.Stream())
-    event.synchronize()
-    assert event.query() is True
-    event.wait()
-    event.wait(backend.Stream())
-    assert event.device == torch.device(name, 0)
-
-
-def test_event_timing(backend: ModuleType, name: str) -> None:
-    start, end = backend.Event(enable_timing=True), backend.Event(enable_timing=True)
-    start.record()
-    x = torch.ones(100_000, device=name)
-    for _ in range(10):
-        x = x + 1
-    end.record()
-    end.synchronize()
-    assert 0 < start.elapsed_time(end) < 60_000
-
-
 def test_event_without_timing(backend: ModuleType) -> None:
     start, end = backend.Event(), backend.Event(enable_timing=True)
     start.record()
@@ -158,6 +53,12 @@ def test_event_without_timing(backend: ModuleType) -> None:
     end.synchronize()
     with pytest.raises((ValueError, RuntimeError), match="enable_timing=True"):
         start.elapsed_time(end)
+
+
+def test_events_belong_to_the_device(backend: ModuleType, name: str) -> None:
+    event = backend.Event()
+    event.record()
+    assert event.device == torch.device(name, 0)
 
 
 def test_event_between_processes(backend: ModuleType, name: str) -> None:
@@ -174,34 +75,19 @@ def test_external_stream(backend: ModuleType) -> None:
     assert stream != owned
 
 
-def test_asynchronous_device(run_python: RunPython) -> None:
+def test_work_on_an_external_stream(run_python: RunPython) -> None:
     run_python(
         """
         import torch
-        stream, other = torch.xcpu.Stream(), torch.xcpu.Stream()
-        start, end = torch.xcpu.Event(enable_timing=True), torch.xcpu.Event(enable_timing=True)
+        stream = torch.xcpu.Stream()
         with torch.xcpu.stream(stream):
-            start.record()
-            x = torch.zeros(1000, device="xcpu")
-            for _ in range(10):
-                x += 1
-            end.record()
-        assert not end.query() and not stream.query()
-        other.wait_event(end)
-        with torch.xcpu.stream(other):
-            y = x * 2
-        x.record_stream(other)
-        other.synchronize()
-        assert end.query() and stream.query()
-        assert start.elapsed_time(end) > 1
-        assert y.cpu().eq(20).all()
-        torch.xcpu.synchronize()
-
+            x = torch.zeros(1000, device="xcpu") + 10
         handle = torch.xcpu.ExternalStream(stream.native_handle)
         with torch.xcpu.stream(handle):
-            z = x + 1
+            y = x + 1
         handle.synchronize()
-        assert z.cpu().eq(11).all()
+        assert stream.query()
+        assert y.cpu().eq(11).all()
         """,
         env=ASYNC,
     )

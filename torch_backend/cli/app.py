@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from torch_backend import _paths
+from torch_backend.cli.check import check
 from torch_backend.cli.explain import explain
 from torch_backend.cli.info import info
 from torch_backend.cli.list_devices import list_devices
@@ -60,6 +61,7 @@ def options(
 
 
 app.command("list")(list_devices)
+app.command("check")(check)
 app.command("info")(info)
 app.command("ops")(ops)
 app.command("explain")(explain)

@@ -8,8 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from torch_backend import _native, _paths, _selection
-from torch_backend._discovery import Candidate
+from torch_backend import _description, _native, _paths, _selection
 from torch_backend.cli import _choice, _output
 from torch_backend.version import __version__
 
@@ -28,7 +27,7 @@ def info(
         _output.fail(str(error), code=1)
     candidate = _choice.candidate(device, "info <{}>")
     try:
-        plugin = _plugin_report(candidate)
+        plugin = {**_description.of_plugin(candidate.load()), "source": candidate.source}
     except Exception as error:
         _output.fail(f"{candidate.name} ({candidate.source}): {_selection.describe(error)}", code=1)
     from torch_backend import _C
@@ -46,38 +45,6 @@ def info(
         _output.print_json(report)
     else:
         _print(report)
-
-
-def _plugin_report(candidate: Candidate) -> dict[str, Any]:
-    plugin = candidate.load()
-    return {
-        "name": plugin.name,
-        "vendor": plugin.vendor,
-        "version": plugin.version,
-        "abi": "{}.{}".format(*plugin.abi_version),
-        "path": plugin.path,
-        "source": candidate.source,
-        "tables": list(plugin.tables),
-        "devices": [_device_report(plugin.device_properties(index)) for index in range(plugin.device_count())],
-    }
-
-
-def _device_report(properties: Any) -> dict[str, Any]:
-    return {
-        "name": properties.name,
-        "arch": properties.arch,
-        "capability": f"{properties.major}.{properties.minor}",
-        "total_memory_bytes": properties.total_memory,
-        "multi_processor_count": properties.multi_processor_count,
-        "warp_size": properties.warp_size,
-        "stream_priority_range": list(properties.stream_priority_range),
-        "numa_node": properties.numa_node,
-        "uuid": properties.uuid,
-        "allocation_granularity_bytes": properties.allocation_granularity,
-        "allocation_alignment_bytes": properties.allocation_alignment,
-        "capabilities": sorted(properties.capabilities),
-        "dtypes": sorted(str(dtype).removeprefix("torch.") for dtype in properties.dtypes),
-    }
 
 
 def _print(report: dict[str, Any]) -> None:

@@ -40,10 +40,10 @@ std::map<std::string, std::string> get_policies() {
   return named;
 }
 
-std::vector<std::tuple<std::string, uint64_t, uint64_t>> report() {
-  std::vector<std::tuple<std::string, uint64_t, uint64_t>> rows;
+std::vector<std::tuple<std::string, uint64_t, uint64_t, double>> report() {
+  std::vector<std::tuple<std::string, uint64_t, uint64_t, double>> rows;
   for (const auto& count : fallback_report()) {
-    rows.emplace_back(count.overload, count.calls, count.bytes_copied);
+    rows.emplace_back(count.overload, count.calls, count.bytes_copied, static_cast<double>(count.nanoseconds) * 1e-9);
   }
   return rows;
 }

@@ -1,0 +1,313 @@
+/* The optional tables "graph.1", "prof.1" and "ccl.1", as simple as they can be, for a device that has none: so that the
+ * tests of the conformance kit for them have something to test. `original` is the core table they stand on. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static tb_core_table original;
+
+static tb_status finish(int32_t device, tb_stream* stream) {
+  return original.stream_synchronize ? original.stream_synchronize(device, stream) : TB_STATUS_OK;
+}
+
+/* ---- graph.1: copies are recorded ---- */
+
+typedef struct recorded_copy {
+  int32_t dst_device, src_device;
+  void* dst;
+  const void* src;
+  uint64_t size;
+  uint32_t kind;
+} recorded_copy;
+
+#define MAX_RECORDED 64
+struct tb_graph {
+  int count;
+  recorded_copy copies[MAX_RECORDED];
+};
+
+static pthread_mutex_t capture_mutex = PTHREAD_MUTEX_INITIALIZER; /* guards both */
+static tb_graph* captured;
+static tb_stream* capturing_stream;
+
+/* 1 if the copy was recorded instead of made. */
+static int record_copy(recorded_copy copy, tb_stream* stream) {
+  int is_recorded;
+  pthread_mutex_lock(&capture_mutex);
+  is_recorded = captured && stream == capturing_stream && captured->count < MAX_RECORDED;
+  if (is_recorded) captured->copies[captured->count++] = copy;
+  pthread_mutex_unlock(&capture_mutex);
+  return is_recorded;
+}
+
+static tb_status capture_begin(int32_t device, tb_stream* stream, uint32_t mode) {
+  (void)device, (void)mode;
+  pthread_mutex_lock(&capture_mutex);
+  captured = calloc(1, sizeof *captured);
+  capturing_stream = stream;
+  pthread_mutex_unlock(&capture_mutex);
+  return TB_STATUS_OK;
+}
+
+static tb_status capture_end(int32_t device, tb_stream* stream, tb_graph** out_graph) {
+  (void)device, (void)stream;
+  pthread_mutex_lock(&capture_mutex);
+  *out_graph = captured;
+  captured = NULL;
+  pthread_mutex_unlock(&capture_mutex);
+  return TB_STATUS_OK;
+}
+
+static tb_status stream_is_capturing(int32_t device, tb_stream* stream, int32_t* out_is_capturing) {
+  (void)device;
+  pthread_mutex_lock(&capture_mutex);
+  *out_is_capturing = captured && stream == capturing_stream;
+  pthread_mutex_unlock(&capture_mutex);
+  return TB_STATUS_OK;
+}
+
+static tb_status graph_instantiate(int32_t device, tb_graph* graph) {
+  (void)device, (void)graph;
+  return TB_STATUS_OK;
+}
+
+static tb_status graph_launch(int32_t device, tb_graph* graph, tb_stream* stream) {
+  tb_status status = TB_STATUS_OK;
+  int i;
+  (void)device;
+  for (i = 0; i < graph->count && status == TB_STATUS_OK; ++i) {
+    const recorded_copy* c = &graph->copies[i];
+    status = original.memory_copy(c->dst_device, c->dst, c->src_device, c->src, c->size, c->kind, stream);
+  }
+  return status;
+}
+
+static tb_status graph_destroy(int32_t device, tb_graph* graph) {
+  (void)device;
+  free(graph);
+  return TB_STATUS_OK;
+}
+
+static tb_graph_table graph_table = {
+    sizeof(tb_graph_table), capture_begin, capture_end,   stream_is_capturing,
+    graph_instantiate,      graph_launch,  graph_destroy,
+};
+
+/* ---- prof.1: copies are traced, which waits for them ---- */
+
+#define MAX_RECORDS 256
+static pthread_mutex_t trace_mutex = PTHREAD_MUTEX_INITIALIZER; /* guards the next three */
+static tb_trace_record records[MAX_RECORDS];
+static int num_records;
+static uint64_t traced_kinds;
+static __thread uint64_t correlations[16];
+static __thread int num_correlations;
+
+static int64_t now_ns(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+static tb_status trace_copy(tb_status status, int32_t device, tb_stream* stream, uint64_t size, int64_t start_ns) {
+  tb_trace_record record = {sizeof record, TB_TRACE_COPY, device, (uint64_t)(uintptr_t)stream, 0, start_ns, 0,
+                            "copy",        size};
+  if (status == TB_STATUS_OK) status = finish(device, stream);
+  record.end_ns = now_ns();
+  if (num_correlations) record.correlation = correlations[num_correlations - 1];
+  pthread_mutex_lock(&trace_mutex);
+  if (num_records < MAX_RECORDS) records[num_records++] = record;
+  pthread_mutex_unlock(&trace_mutex);
+  return status;
+}
+
+static tb_status trace_start(uint64_t kinds) {
+  traced_kinds = kinds;
+  return TB_STATUS_OK;
+}
+
+static tb_status trace_stop(void) {
+  traced_kinds = 0;
+  return TB_STATUS_OK;
+}
+
+static tb_status trace_collect(tb_trace_callback callback, void* arg) {
+  int i;
+  for (i = 0; i < num_records; ++i) callback(arg, &records[i]);
+  num_records = 0;
+  return TB_STATUS_OK;
+}
+
+static tb_status correlation_push(uint64_t id) {
+  correlations[num_correlations++] = id;
+  return TB_STATUS_OK;
+}
+
+static tb_status correlation_pop(void) {
+  --num_correlations;
+  return TB_STATUS_OK;
+}
+
+static tb_status clock_pair(int32_t device, int64_t* out_device_ns, int64_t* out_host_ns) {
+  (void)device;
+  *out_device_ns = *out_host_ns = now_ns();
+  return TB_STATUS_OK;
+}
+
+static tb_profiler_table profiler_table = {
+    sizeof(tb_profiler_table), trace_start, trace_stop, trace_collect, correlation_push,
+    correlation_pop,           clock_pair,  NULL,       NULL,
+};
+
+/* ---- ccl.1: two ranks in one process, a mailbox for each ---- */
+
+typedef struct mailbox {
+  void* message; /* NULL: empty */
+} mailbox;
+
+typedef struct meeting {
+  uint64_t id;
+  mailbox boxes[2]; /* of messages to this rank */
+} meeting;
+
+struct tb_comm {
+  meeting* where;
+  int32_t device, rank;
+};
+
+static pthread_mutex_t ccl_mutex = PTHREAD_MUTEX_INITIALIZER; /* guards all below and the mailboxes */
+static pthread_cond_t ccl_changed = PTHREAD_COND_INITIALIZER;
+static meeting meetings[64];
+static uint64_t num_meetings;
+
+static tb_status unique_id_create(void* out_unique_id) {
+  pthread_mutex_lock(&ccl_mutex);
+  ++num_meetings;
+  memcpy(out_unique_id, &num_meetings, sizeof num_meetings);
+  pthread_mutex_unlock(&ccl_mutex);
+  return TB_STATUS_OK;
+}
+
+static tb_status comm_create(int32_t device, int32_t num_ranks, int32_t rank, const void* unique_id,
+                             tb_comm** out_comm) {
+  uint64_t id;
+  tb_comm* comm;
+  if (num_ranks != 2) return TB_STATUS_UNSUPPORTED;
+  memcpy(&id, unique_id, sizeof id);
+  comm = malloc(sizeof *comm);
+  *comm = (tb_comm){&meetings[id % 64], device, rank};
+  *out_comm = comm;
+  return TB_STATUS_OK;
+}
+
+static tb_status comm_destroy(tb_comm* comm) {
+  free(comm);
+  return TB_STATUS_OK;
+}
+
+static uint64_t bytes_of(uint64_t count, tb_dtype dtype) {
+  return count * dtype.bits / 8;
+}
+
+static tb_status send_message(const void* buffer, uint64_t count, tb_dtype dtype, int32_t peer, tb_comm* comm,
+                              tb_stream* stream) {
+  const uint64_t size = bytes_of(count, dtype);
+  void* message = malloc(size);
+  mailbox* box = &comm->where->boxes[peer];
+  original.memory_copy(-1, message, comm->device, buffer, size, TB_COPY_DEVICE_TO_HOST, stream);
+  finish(comm->device, stream);
+  pthread_mutex_lock(&ccl_mutex);
+  while (box->message) pthread_cond_wait(&ccl_changed, &ccl_mutex);
+  box->message = message;
+  pthread_cond_broadcast(&ccl_changed);
+  pthread_mutex_unlock(&ccl_mutex);
+  return TB_STATUS_OK;
+}
+
+static void* next_message(tb_comm* comm) {
+  mailbox* box = &comm->where->boxes[comm->rank];
+  void* message;
+  pthread_mutex_lock(&ccl_mutex);
+  while (!box->message) pthread_cond_wait(&ccl_changed, &ccl_mutex);
+  message = box->message;
+  box->message = NULL;
+  pthread_cond_broadcast(&ccl_changed);
+  pthread_mutex_unlock(&ccl_mutex);
+  return message;
+}
+
+static tb_status recv_message(void* buffer, uint64_t count, tb_dtype dtype, int32_t peer, tb_comm* comm,
+                              tb_stream* stream) {
+  void* message = next_message(comm);
+  (void)peer;
+  original.memory_copy(comm->device, buffer, -1, message, bytes_of(count, dtype), TB_COPY_HOST_TO_DEVICE, stream);
+  finish(comm->device, stream);
+  free(message);
+  return TB_STATUS_OK;
+}
+
+static tb_status all_reduce(const void* in, void* out, uint64_t count, tb_dtype dtype, int32_t reduction, tb_comm* comm,
+                            tb_stream* stream) {
+  const uint64_t size = bytes_of(count, dtype);
+  float *own, *other;
+  uint64_t i;
+  if (reduction != TB_REDUCE_SUM || dtype.code != TB_DTYPE_FLOAT || dtype.bits != 32) return TB_STATUS_UNSUPPORTED;
+  send_message(in, count, dtype, 1 - comm->rank, comm, stream);
+  other = next_message(comm);
+  own = malloc(size);
+  original.memory_copy(-1, own, comm->device, in, size, TB_COPY_DEVICE_TO_HOST, stream);
+  finish(comm->device, stream);
+  for (i = 0; i < count; ++i) own[i] += other[i];
+  original.memory_copy(comm->device, out, -1, own, size, TB_COPY_HOST_TO_DEVICE, stream);
+  finish(comm->device, stream);
+  free(own);
+  free(other);
+  return TB_STATUS_OK;
+}
+
+static tb_ccl_table ccl_table = {
+    .struct_size = sizeof(tb_ccl_table),
+    .unique_id_bytes = sizeof(uint64_t),
+    .unique_id_create = unique_id_create,
+    .comm_create = comm_create,
+    .comm_destroy = comm_destroy,
+    .send = send_message,
+    .recv = recv_message,
+    .all_reduce = all_reduce,
+};
+
+/* ---- all three over the core table ---- */
+
+static tb_status recorded_and_traced_copy(int32_t dst_device, void* dst, int32_t src_device, const void* src,
+                                          uint64_t size, uint32_t kind, tb_stream* stream) {
+  const int32_t device = kind == TB_COPY_DEVICE_TO_HOST || kind == TB_COPY_PEER ? src_device : dst_device;
+  int64_t start_ns;
+  tb_status status;
+  if (record_copy((recorded_copy){dst_device, src_device, dst, src, size, kind}, stream)) return TB_STATUS_OK;
+  start_ns = now_ns();
+  status = original.memory_copy(dst_device, dst, src_device, src, size, kind, stream);
+  return traced_kinds & TB_TRACE_COPY ? trace_copy(status, device, stream, size, start_ns) : status;
+}
+
+static tb_status properties_with_graphs(int32_t device, tb_device_properties* out_properties) {
+  const uint64_t room = out_properties->struct_size;
+  const tb_status status = original.device_properties(device, out_properties);
+  const uint64_t end = offsetof(tb_device_properties, capabilities) + sizeof out_properties->capabilities;
+  if (status == TB_STATUS_OK && room >= end) out_properties->capabilities |= TB_CAP_GRAPH;
+  return status;
+}
+
+/* Adds to `core`, which becomes `original`, what the tables need. */
+static void add_tables(tb_core_table* core) {
+  original = *core;
+  core->memory_copy = recorded_and_traced_copy;
+  if (original.stream_create) core->device_properties = properties_with_graphs;
+}
+
+static const void* added_table(const char* name) {
+  if (strcmp(name, "graph.1") == 0 && original.stream_create) return &graph_table;
+  if (strcmp(name, "prof.1") == 0) return &profiler_table;
+  if (strcmp(name, "ccl.1") == 0) return &ccl_table;
+  return NULL;
+}

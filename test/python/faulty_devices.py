@@ -1,0 +1,559 @@
+"""Devices with a fault, and what the conformance kit must say of each. A table of test/plugins/faulty.c for the tests.
+
+Another level of the kit, another fault: append a line. The tests check that every fault of faulty.c is listed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+CRASHED = "crashed while running"
+
+
+@dataclass(frozen=True)
+class FaultyDevice:
+    """One device with a fault.
+
+    Attributes:
+        fault: as faulty.c calls it.
+        caught_by: the id of a test that must fail, as reports have it.
+        words: what its failure must say; CRASHED if the fault ends the process.
+        over: the good device that is made faulty; "example" is that of examples/kernels.
+        options: the good device's, as environment variables.
+        seconds: how long the test may take.
+    """
+
+    fault: str
+    caught_by: str
+    words: str
+    over: str = "xcpu"
+    options: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = 10.0
+
+    @property
+    def level(self) -> str:
+        """The level that catches it."""
+        return self.caught_by.split("/")[0]
+
+
+ASYNC = {"TORCH_BACKEND_XCPU_ASYNC": "1"}
+SLOW = {**ASYNC, "TORCH_BACKEND_XCPU_DELAY_US": "1000"}
+PROTECTED = {"TORCH_BACKEND_XCPU_PROTECT": "1"}
+
+
+def _async(fault: str, caught_by: str, words: str) -> FaultyDevice:
+    return FaultyDevice(fault, caught_by, words, options=ASYNC)
+
+
+FAULTY_DEVICES = (
+    # ---- copies ----
+    FaultyDevice(
+        "copy_drops_the_tail",
+        "abi/test_copies.py::test_copies_to_the_device_arrive_whole[4097]",
+        "4097 bytes copied from the host to offset 0: 1 of 4097 bytes are wrong, bytes 4096..4096",
+        over="fake",
+    ),
+    FaultyDevice(
+        "copy_rounds_the_size_up",
+        "abi/test_copies.py::test_copies_within_the_device_arrive_whole[17]",
+        "a byte outside of the target was written",
+    ),
+    FaultyDevice(
+        "copy_rounds_addresses",
+        "abi/test_copies.py::test_copies_start_at_any_offset[13]",
+        "after one byte was written at offset 13",
+    ),
+    FaultyDevice(
+        "copy_goes_the_wrong_way",
+        "abi/test_copies.py::test_copies_within_the_device_arrive_whole[4097]",
+        "4097 bytes copied within the device from offset 0 to offset 0",
+    ),
+    FaultyDevice(
+        "copy_between_devices_is_skipped",
+        "abi/test_peers.py::test_copies_between_devices_arrive_whole[4097]",
+        "4097 bytes copied from xcpu:0 to xcpu:1",
+    ),
+    FaultyDevice(
+        "copy_of_unknown_kind_moves",
+        "abi/test_copies.py::test_a_copy_of_an_unknown_kind_moves_nothing[77]",
+        "memory_copy of kind 77 failed, but had a side effect",
+    ),
+    FaultyDevice(
+        "copy_is_not_ready", "abi/test_errors.py::test_work_is_never_not_ready", "memory_copy returned NOT_READY"
+    ),
+    FaultyDevice("copy_crashes", "abi/test_copies.py::test_the_source_of_a_copy_is_as_it_was", CRASHED),
+    _async(
+        "small_copies_overtake",
+        "abi/test_streams.py::test_small_work_does_not_overtake_large_work",
+        "16 bytes that were copied over the end of a larger copy",
+    ),
+    FaultyDevice(
+        "rows_without_pitch",
+        "abi/test_copies_2d.py::test_rows_are_copied_to_the_host[17x33x20x9]",
+        "rows (17, 33, 20, 9)",
+    ),
+    _async("few_copies_fit", "abi/test_streams.py::test_a_stream_takes_much_work[thousand]", "the queue is full"),
+    FaultyDevice("failures_stay", "abi/test_errors.py::test_a_failure_does_not_stay", "an earlier call failed"),
+    # ---- fills ----
+    FaultyDevice(
+        "fill_misses_the_last_byte",
+        "abi/test_fills.py::test_fills_repeat_the_pattern[1]",
+        "1 of 69 bytes are wrong, bytes 4..4",
+    ),
+    FaultyDevice(
+        "fill_halves_wide_patterns", "abi/test_fills.py::test_fills_repeat_the_pattern[16]", "filled with 16 bytes"
+    ),
+    _async(
+        "fill_reads_the_pattern_late",
+        "abi/test_fills.py::test_the_pattern_is_read_before_the_call_returns",
+        "a fill whose pattern was overwritten after the call",
+    ),
+    # ---- memory ----
+    FaultyDevice("free_leaks", "abi/test_leaks.py::test_memory_is_not_lost", "the process grew by", over="fake"),
+    FaultyDevice(
+        "small_blocks_overlap", "abi/test_allocation.py::test_live_memory_is_distinct", "overlap memory of", over="fake"
+    ),
+    FaultyDevice(
+        "blocks_are_misaligned", "abi/test_allocation.py::test_memory_is_aligned[DEVICE]", "are not aligned to 64 bytes"
+    ),
+    FaultyDevice(
+        "memory_stays_full",
+        "abi/test_allocation.py::test_memory_is_there_after_a_request_failed",
+        "could not be allocated after a request that was too large",
+    ),
+    FaultyDevice(
+        "full_memory_is_internal",
+        "abi/test_allocation.py::test_too_large_a_request_is_out_of_memory",
+        "returned INTERNAL instead of OUT_OF_MEMORY",
+    ),
+    FaultyDevice(
+        "failures_write_pointers",
+        "abi/test_allocation.py::test_too_large_a_request_is_out_of_memory",
+        "memory_allocate failed but wrote to out_ptr",
+    ),
+    FaultyDevice(
+        "refused_memory_is_taken",
+        "abi/test_errors.py::test_refused_memory_is_not_taken",
+        "less are free: a side effect",
+    ),
+    FaultyDevice(
+        "unknown_kinds_are_device_memory",
+        "abi/test_errors.py::test_memory_of_an_unknown_kind_is_unsupported[77]",
+        "memory_allocate of kind 77 returned OK instead of UNSUPPORTED",
+    ),
+    FaultyDevice(
+        "device_1_aliases_device_0",
+        "abi/test_peers.py::test_devices_do_not_share_memory",
+        "xcpu:0: after the other devices were written",
+    ),
+    FaultyDevice(
+        "all_memory_is_free",
+        "abi/test_memory_info.py::test_allocations_show_in_memory_info",
+        "memory_info says that 0 bytes",
+    ),
+    FaultyDevice(
+        "more_is_free_than_there_is",
+        "abi/test_memory_info.py::test_free_memory_is_at_most_all_memory",
+        "bytes are free",
+    ),
+    FaultyDevice(
+        "only_bases_are_known",
+        "abi/test_memory_query.py::test_addresses_of_memory_are_known[DEVICE]",
+        "memory_query of offset 1 says kind 3",
+    ),
+    FaultyDevice(
+        "query_overruns",
+        "abi/test_memory_query.py::test_the_answer_is_no_longer_than_asked[16]",
+        "wrote past the caller's struct",
+    ),
+    FaultyDevice(
+        "everything_is_ours", "abi/test_memory_query.py::test_foreign_addresses_are_unknown", "not TB_MEMORY_UNKNOWN"
+    ),
+    FaultyDevice(
+        "mappings_do_not_nest",
+        "abi/test_host_access.py::test_mapped_ranges_nest_and_overlap",
+        CRASHED,
+        options=PROTECTED,
+    ),
+    FaultyDevice(
+        "threads_get_the_same_block", "abi/test_threads.py::test_threads_use_one_device_at_once", "of 8, turn"
+    ),
+    FaultyDevice(
+        "unregister_fails",
+        "abi/test_host_registration.py::test_registered_memory_is_copied",
+        "host_unregister failed with INVALID_ARGUMENT",
+    ),
+    FaultyDevice(
+        "access_is_a_bit_mask",
+        "abi/test_peers.py::test_peer_access_is_yes_or_no",
+        "peer_can_access(0, 1) answered [2, 2]",
+    ),
+    # ---- properties and slots ----
+    FaultyDevice(
+        "properties_change", "abi/test_properties.py::test_properties_stay", "answered differently than before"
+    ),
+    FaultyDevice(
+        "properties_overrun",
+        "abi/test_properties.py::test_a_host_of_an_older_version_gets_what_it_knows[112]",
+        "wrote past the caller's struct_size of 112",
+    ),
+    FaultyDevice(
+        "alignment_is_odd",
+        "abi/test_properties.py::test_alignment_and_granularity_are_powers_of_two",
+        "allocation_alignment_bytes is 96",
+    ),
+    FaultyDevice(
+        "priorities_are_reversed",
+        "abi/test_properties.py::test_priorities_are_ordered_as_in_cuda",
+        "stream_priority_highest is 2 and _lowest -3",
+    ),
+    FaultyDevice(
+        "name_is_not_terminated", "abi/test_properties.py::test_texts_are_terminated", "name does not end with a NUL"
+    ),
+    FaultyDevice(
+        "devices_differ",
+        "abi/test_properties.py::test_common_capabilities_are_the_same_on_all_devices",
+        "differ in ['HOST_COHERENT']",
+    ),
+    FaultyDevice(
+        "unknown_capabilities", "abi/test_properties.py::test_capabilities_are_known", "unknown capability bits 0x1000"
+    ),
+    FaultyDevice(
+        "no_memory_at_all", "abi/test_properties.py::test_numbers_are_in_their_ranges", "total_memory_bytes is 0"
+    ),
+    _async(
+        "graphs_without_table", "abi/test_slots.py::test_graphs_are_declared_with_their_table", "TB_CAP_GRAPH is True"
+    ),
+    FaultyDevice(
+        "uuids_are_equal", "abi/test_properties.py::test_uuids_tell_devices_apart", "two devices have the same uuid"
+    ),
+    FaultyDevice("device_count_changes", "abi/test_properties.py::test_the_number_of_devices_stays", "and 2 before"),
+    _async(
+        "timing_without_its_slot",
+        "abi/test_slots.py::test_a_capability_has_its_slot[EVENT_TIMING]",
+        "TB_CAP_EVENT_TIMING is declared, but the slot event_elapsed is unset",
+    ),
+    _async(
+        "asynchronous_without_wait",
+        "abi/test_slots.py::test_stream_and_event_slots_are_those_of_an_asynchronous_device",
+        "these slots are unset: stream_wait_event",
+    ),
+    # ---- streams ----
+    _async(
+        "synchronize_returns_early",
+        "abi/test_streams.py::test_synchronize_waits_for_all_work",
+        "stream_synchronize returned while work on the stream was not complete",
+    ),
+    FaultyDevice(
+        "synchronize_hangs",
+        "abi/test_streams.py::test_synchronize_waits_for_all_work",
+        CRASHED,
+        options=ASYNC,
+        seconds=2.0,
+    ),
+    _async(
+        "device_synchronize_forgets_streams",
+        "abi/test_streams.py::test_device_synchronize_waits_for_all_streams",
+        "work on a created stream was not complete",
+    ),
+    _async(
+        "stream_query_waits",
+        "abi/test_streams.py::test_a_query_tells_whether_work_is_pending",
+        "stream_query blocked until the work on the stream was complete",
+    ),
+    _async(
+        "stream_is_always_idle",
+        "abi/test_streams.py::test_a_query_tells_whether_work_is_pending",
+        "stream_query says that all is complete, but the stream is held",
+    ),
+    _async(
+        "priorities_are_refused",
+        "abi/test_streams.py::test_streams_take_every_priority",
+        "stream_create failed with INVALID_ARGUMENT",
+    ),
+    _async("one_stream_for_all", "abi/test_streams.py::test_many_streams_exist_at_once", "gave the same stream twice"),
+    _async("few_streams_exist", "abi/test_streams.py::test_many_streams_exist_at_once", "there are 16 queues"),
+    _async(
+        "destroyed_stream_drops_work",
+        "abi/test_streams.py::test_a_stream_that_is_destroyed_completes_its_work",
+        "a copy on a stream that was destroyed",
+    ),
+    # ---- events ----
+    _async(
+        "event_completes_early",
+        "abi/test_events.py::test_an_event_is_pending_while_the_work_before_it_is",
+        "the event is complete, but work that was enqueued before its record is not",
+    ),
+    _async(
+        "event_never_completes",
+        "abi/test_events.py::test_an_event_that_was_never_recorded_is_complete",
+        "event_query of an event never recorded is NOT_READY",
+    ),
+    _async(
+        "not_ready_is_an_error",
+        "abi/test_events.py::test_an_event_is_pending_while_the_work_before_it_is",
+        "returned 6 instead of NOT_READY: driver error 600",
+    ),
+    _async(
+        "event_query_waits",
+        "abi/test_events.py::test_an_event_is_pending_while_the_work_before_it_is",
+        "event_record or event_query blocked",
+    ),
+    _async(
+        "event_synchronize_returns_early",
+        "abi/test_events.py::test_event_synchronize_waits_for_the_work_before_it",
+        "event_synchronize returned while work before the record was not complete",
+    ),
+    _async(
+        "wait_is_ignored",
+        "abi/test_events.py::test_a_stream_waits_for_an_event_of_another",
+        "a stream of xcpu:0 did not wait for the event of xcpu:0",
+    ),
+    _async(
+        "wait_is_for_own_events",
+        "abi/test_events.py::test_a_stream_waits_for_an_event_of_another_device",
+        "a stream of xcpu:1 did not wait for the event of xcpu:0",
+    ),
+    _async(
+        "wait_blocks",
+        "abi/test_events.py::test_waiting_for_an_event_does_not_block_the_host",
+        "stream_wait_event blocked the host",
+    ),
+    _async(
+        "only_the_first_record_counts",
+        "abi/test_events.py::test_a_second_record_replaces_the_first",
+        "the second record was ignored",
+    ),
+    _async(
+        "destroying_a_pending_event_crashes",
+        "abi/test_events.py::test_an_event_may_be_destroyed_while_it_is_pending",
+        CRASHED,
+    ),
+    _async(
+        "unknown_flags_are_taken",
+        "abi/test_events.py::test_an_event_with_unknown_flags_is_unsupported[0x80]",
+        "event_create with flags 0x80 returned 0",
+    ),
+    _async(
+        "elapsed_in_microseconds",
+        "abi/test_event_times.py::test_times_are_in_nanoseconds",
+        "ns for work of 30000000",
+    ),
+    _async(
+        "elapsed_runs_backwards",
+        "abi/test_event_times.py::test_time_does_not_run_backwards",
+        "ns from a record to a later one",
+    ),
+    _async(
+        "pending_events_have_times",
+        "abi/test_event_times.py::test_the_time_of_a_pending_event_is_not_ready",
+        "of a pending event returned 0 instead of NOT_READY",
+    ),
+    _async(
+        "unrecorded_events_have_times",
+        "abi/test_event_times.py::test_the_time_of_an_event_never_recorded_is_refused",
+        "never recorded returned 0 instead of INVALID_ARGUMENT",
+    ),
+    _async(
+        "destroying_an_event_ends_waits",
+        "abi/test_events.py::test_an_event_may_be_destroyed_while_it_is_pending",
+        "a stream of xcpu:0 did not wait for the event of xcpu:0",
+    ),
+    FaultyDevice(
+        "events_leak", "abi/test_leaks.py::test_events_are_not_lost", "memory is lost", options=ASYNC, seconds=60.0
+    ),
+    _async("one_event_for_all", "abi/test_events.py::test_many_events_exist_at_once", "gave the same event twice"),
+    # ---- host functions ----
+    _async(
+        "function_runs_twice",
+        "abi/test_host_functions.py::test_host_functions_run_once_and_in_order",
+        "50 host functions were called 100 times",
+    ),
+    _async(
+        "function_never_runs",
+        "abi/test_host_functions.py::test_host_functions_run_once_and_in_order",
+        "50 of 50 host functions were never called",
+    ),
+    FaultyDevice(
+        "function_runs_at_once",
+        "abi/test_host_functions.py::test_host_functions_run_after_what_is_before_them",
+        "a host function ran before the copy that precedes it",
+        options=SLOW,
+    ),
+    _async(
+        "nobody_waits_for_the_function",
+        "abi/test_host_functions.py::test_what_follows_a_host_function_waits_for_it",
+        "a copy did not wait for the function before it",
+    ),
+    # ---- threads, processes, hosts ----
+    FaultyDevice(
+        "current_device_is_shared",
+        "abi/test_threads.py::test_a_thread_changes_its_device",
+        "threads share their current device",
+    ),
+    FaultyDevice(
+        "counting_starts_the_driver",
+        "abi/test_processes.py::test_counting_devices_leaves_the_process_able_to_fork",
+        "device_count must leave the process able to fork",
+    ),
+    _async(
+        "exit_waits_for_the_device",
+        "abi/test_processes.py::test_a_process_ends_while_work_is_pending",
+        "the process has not ended",
+    ),
+    FaultyDevice(
+        "texts_are_lost", "abi/test_errors.py::test_failures_come_with_a_reason", "the reason is lost", over="fake"
+    ),
+    FaultyDevice(
+        "texts_are_shared",
+        "abi/test_errors.py::test_reasons_are_those_of_the_calling_thread",
+        "a thread got the reason of another",
+    ),
+    FaultyDevice(
+        "host_is_read_past_its_end", "abi/test_handshake.py::test_the_host_is_not_read_past_its_size", "ended with -11"
+    ),
+    FaultyDevice(
+        "newer_hosts_are_refused",
+        "abi/test_handshake.py::test_a_newer_host_opens_the_library",
+        "made for version 1.0 only",
+    ),
+    FaultyDevice("any_table_is_offered", "abi/test_handshake.py::test_an_unknown_table_is_not_offered", "is not NULL"),
+    FaultyDevice(
+        "other_majors_crash_it",
+        "abi/test_handshake.py::test_a_host_of_another_major_version_gets_an_answer",
+        "ended with -6",
+    ),
+    FaultyDevice(
+        "other_majors_get_no_reason",
+        "abi/test_handshake.py::test_a_host_of_another_major_version_gets_an_answer",
+        "returned NULL and gave no reason",
+    ),
+    FaultyDevice(
+        "vendor_is_missing",
+        "abi/test_handshake.py::test_vendor_and_version_are_said",
+        "tb_plugin.vendor is NULL",
+        over="fake",
+    ),
+    FaultyDevice(
+        "plugin_is_too_long",
+        "abi/test_handshake.py::test_struct_sizes_belong_to_the_minor_version",
+        "tb_plugin declares 72 bytes, but version 1.0 has 64",
+        over="fake",
+    ),
+    FaultyDevice(
+        "option_keys_have_the_name",
+        "abi/test_handshake.py::test_option_keys_are_names",
+        "option_keys are listed without 'fake.'",
+        over="fake",
+    ),
+    FaultyDevice(
+        "tables_move", "abi/test_handshake.py::test_tables_stay_where_they_are", "table('prof.1') was at", over="fake"
+    ),
+    # ---- kernels ----
+    FaultyDevice(
+        "kernel_is_listed_twice",
+        "abi/test_kernel_table.py::test_operators_are_listed_once",
+        "listed twice: aten::sub.out",
+        over="example",
+    ),
+    FaultyDevice(
+        "kernel_has_no_function",
+        "abi/test_kernel_table.py::test_entries_are_well_formed",
+        "entry 0 of kernels (aten::add.out) has no function",
+        over="example",
+    ),
+    FaultyDevice(
+        "kernel_name_has_no_namespace",
+        "abi/test_kernel_table.py::test_entries_are_well_formed",
+        "entry 0 of kernels is called 'add.out'",
+        over="example",
+    ),
+    FaultyDevice(
+        "any_kernel_is_found",
+        "abi/test_kernel_table.py::test_a_kernel_is_found_under_its_own_name",
+        "gave a kernel for b'aten::add.out'",
+        over="example",
+    ),
+    FaultyDevice(
+        "kernel_ignores_strides",
+        "abi/test_kernel_table.py::test_pointwise_kernels_compute[aten::add.out-transposed]",
+        "aten::add.out: element 1 is",
+        over="example",
+    ),
+    # ---- graphs, traces, collectives ----
+    _async(
+        "capture_does_not_stop_work",
+        "abi/test_graph_table.py::test_recorded_work_runs_when_it_is_launched[GLOBAL]",
+        "after a copy was recorded",
+    ),
+    _async(
+        "graph_runs_once", "abi/test_graph_table.py::test_recorded_work_runs_when_it_is_launched[RELAXED]", "launch 2"
+    ),
+    FaultyDevice("correlation_is_lost", "abi/test_profiler_table.py::test_a_copy_is_traced", "4711 has correlation 0"),
+    FaultyDevice(
+        "records_are_kept",
+        "abi/test_profiler_table.py::test_records_are_handed_out_once",
+        "records were handed out twice",
+    ),
+    FaultyDevice(
+        "host_clock_has_the_wrong_unit",
+        "abi/test_profiler_table.py::test_clocks_can_be_compared",
+        "whose CLOCK_MONOTONIC was",
+    ),
+    FaultyDevice(
+        "the_last_element_is_not_received",
+        "abi/test_ccl_table.py::test_what_is_sent_is_received",
+        "1 of 1001 bytes are wrong, bytes 1000..1000",
+    ),
+    FaultyDevice(
+        "sums_differ_between_ranks",
+        "abi/test_ccl_table.py::test_sums_are_the_same_on_all_ranks",
+        "rank 0: the sum of 1001 numbers",
+    ),
+    FaultyDevice("ids_have_no_bytes", "abi/test_ccl_table.py::test_required_slots_are_set", "unique_id_bytes is 0"),
+    # ---- what also shows through torch ----
+    _async(
+        "event_completes_early",
+        "async_/test_pinned_memory.py::test_freed_sources_are_not_overwritten",
+        "read memory that later copies had taken over",
+    ),
+    _async(
+        "wait_is_ignored",
+        "async_/test_autograd.py::test_a_prefetching_training_loop",
+        "weights differ from those of batches in turn",
+    ),
+    _async(
+        "wait_is_for_own_events",
+        "async_/test_devices.py::test_a_stream_waits_for_another_device",
+        "did not wait for an event of device 0",
+    ),
+    _async(
+        "only_the_first_record_counts",
+        "async_/test_events.py::test_an_event_recorded_again_means_the_later_point",
+        "did not replace the one before",
+    ),
+    _async(
+        "synchronize_returns_early",
+        "async_/test_one_stream.py::test_synchronizing_completes_everything",
+        "returned before a copy to the host was done",
+    ),
+    _async(
+        "stream_is_always_idle",
+        "async_/test_one_stream.py::test_a_query_that_says_done_is_right",
+        "query() was True before",
+    ),
+    _async(
+        "device_synchronize_forgets_streams",
+        "async_/test_streams.py::test_synchronizing_the_device_waits_for_every_stream",
+        "synchronize() returned before the work on stream",
+    ),
+    _async(
+        "small_copies_overtake",
+        "async_/test_one_stream.py::test_copies_of_any_size_come_in_order[64-bytes]",
+        "after a fill and a copy of 64 bytes",
+    ),
+    _async(
+        "memory_stays_full",
+        "async_/test_memory_limits.py::test_more_than_the_device_has",
+        "out of memory",
+    ),
+)

@@ -1,0 +1,121 @@
+"""The conformance kit finds the fault of every device in faulty_devices.py, and none in what they are made of."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import clean_environment
+from faulty_devices import ASYNC, CRASHED, FAULTY_DEVICES, FaultyDevice
+
+from torch_backend import _paths
+from torch_backend.testing.levels import SUITE
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "kernels"
+# A process that ends is noticed by the one that started it; else there is no need for two.
+IN_A_WORKER = ("-p", "xdist.plugin", "-n", "1")
+
+# A test that may take longer is one that --quick leaves out.
+LONG_SECONDS = 10.0
+
+Library = Callable[[str], Path]
+
+
+@pytest.fixture(scope="session")
+def faulty(build_plugin: Callable[..., Path]) -> Path:
+    return build_plugin(source="faulty.c", name="faulty", file="libtorch_backend_faulty.so")
+
+
+@pytest.fixture(scope="session")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Library:
+    """The library of a good device by its name."""
+    built: dict[str, Path] = {}
+
+    def library(name: str) -> Path:
+        if name != "example":
+            return _paths.reference_library(name)
+        if name not in built:
+            path = tmp_path_factory.mktemp("example") / "libtorch_backend_example.so"
+            command = ["cc", "-std=c99", "-O1", "-shared", "-fPIC", f"-I{_paths.include_dir()}"]
+            subprocess.run([*command, *EXAMPLE.glob("*.c"), "-lm", "-o", path], check=True)
+            built[name] = path
+        return built[name]
+
+    return library
+
+
+def run_suite(
+    faulty: Path, over: Path, fault: str, options: dict[str, str], run_dir: Path, paths: list[Path], *arguments: str
+) -> tuple[int, str]:
+    """Run the tests in ``paths`` on a device; pytest's exit code and what it printed."""
+    environment = clean_environment() | {
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "TORCH_BACKEND_FAULTY_OVER": str(over),
+        "TORCH_BACKEND_FAULTY": fault,
+        **options,
+    }
+    command = [sys.executable, "-m", "pytest", "-q", "-rf", "-c", str(SUITE / "pytest.ini")]
+    command += ["-p", "torch_backend.testing.pytest_plugin", "--device", str(faulty)]
+    command += ["--run-dir", str(run_dir), *arguments, *map(str, paths)]
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return process.returncode, process.stdout + process.stderr
+
+
+def one_line(text: str) -> str:
+    """Without pytest's margins and line ends, so that words can be found wherever a line was broken."""
+    return " ".join(re.sub(r"^E? +", "", text, flags=re.MULTILINE).split())
+
+
+@pytest.mark.parametrize("device", FAULTY_DEVICES, ids=lambda device: f"{device.fault}-{device.level}")
+def test_the_fault_is_found_and_named(device: FaultyDevice, faulty: Path, good: Library, tmp_path: Path) -> None:
+    file, _, test = device.caught_by.partition("::")
+    code, said = run_suite(
+        faulty,
+        good(device.over),
+        device.fault,
+        dict(device.options),
+        tmp_path,
+        [SUITE / file],
+        "--only",
+        f"*{test.replace('[', '[[]')}",
+        "--test-timeout",
+        str(device.seconds),
+        *(() if device.seconds > LONG_SECONDS else ("--quick",)),
+        *(IN_A_WORKER if device.words == CRASHED else ()),
+    )
+    assert code == 1, f"exit code {code}\n{said}"
+    failed = re.findall(r"^FAILED .*?(\w+/test_\w+\.py::\S+?)(?: - |$)", said, re.MULTILINE)
+    assert failed == [device.caught_by], said
+    assert one_line(device.words) in one_line(said), said
+
+
+@pytest.mark.parametrize(
+    ("over", "options"),
+    [("fake", {"TORCH_BACKEND_FAKE_DEVICES": "2"}), ("xcpu", {}), ("xcpu", ASYNC), ("example", {})],
+    ids=["fake", "xcpu", "xcpu-async", "example"],
+)
+def test_nothing_is_found_in_a_device_without_a_fault(
+    over: str, options: dict[str, str], faulty: Path, good: Library, tmp_path: Path
+) -> None:
+    code, said = run_suite(faulty, good(over), "", options, tmp_path, [SUITE / "abi"], "--quick")
+    assert code == 0, said
+
+
+def test_every_fault_has_a_line(faulty: Path, good: Library) -> None:
+    code = (
+        "import sys; from torch_backend.abi import DeviceLibrary, LibraryError\n"
+        "try: DeviceLibrary.open(sys.argv[1])\n"
+        "except LibraryError as error: print(error)"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", code, faulty],
+        env=os.environ | {"TORCH_BACKEND_FAULTY": "?", "TORCH_BACKEND_FAULTY_OVER": str(good("fake"))},
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    names = said.split("there are: ")[1].split()
+    assert sorted(names) == sorted({device.fault for device in FAULTY_DEVICES})

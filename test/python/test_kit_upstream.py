@@ -1,0 +1,154 @@
+"""PyTorch's own tests, from a checkout: which are run, and how what they find is grouped."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from torch_backend.testing import UpstreamReport, check_upstream
+from torch_backend.testing.report import junit
+from torch_backend.testing.results import count
+from torch_backend.testing.upstream import device_generic_files
+
+TESTS = """
+import os
+import unittest
+import torch
+from neighbour import SIZE
+from torch.testing._internal.common_device_type import instantiate_device_type_tests, dtypes, onlyCUDA
+from torch.testing._internal.common_utils import TestCase
+
+class TestThings(TestCase):
+    @dtypes(torch.float32, torch.int64)
+    def test_ones(self, device, dtype):
+        self.assertEqual(torch.ones(SIZE, device=device, dtype=dtype).sum().item(), SIZE)
+
+    @onlyCUDA
+    def test_cuda(self, device):
+        raise AssertionError
+
+    @dtypes(torch.float32, torch.int64)
+    def test_wrong(self, device, dtype):
+        ones = torch.ones(2, device=device, dtype=dtype)
+        self.assertEqual(ones, ones.cpu() if torch.device(device).type == "cpu" else ones + 1)
+
+    @dtypes(torch.float32, torch.int64)
+    def test_wrong_everywhere(self, device, dtype):
+        self.assertEqual(torch.ones(2, device=device, dtype=dtype), torch.zeros(2, device=device, dtype=dtype))
+
+    @unittest.expectedFailure
+    def test_fails_as_expected(self, device):
+        self.assertEqual(1, 2)
+
+    @unittest.expectedFailure
+    def test_passes_unexpectedly(self, device):
+        self.assertNotEqual(torch.device(device).type, "cpu")
+
+    def test_crashes(self, device):
+        if torch.device(device).type != "cpu":
+            os.abort()
+
+class TestHost(TestCase):
+    def test_no_device(self):
+        raise AssertionError
+
+instantiate_device_type_tests(TestThings, globals())
+"""
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("pytorch")
+    (root / "test" / "nested").mkdir(parents=True)
+    (root / "test" / "nested" / "test_things.py").write_text(TESTS)
+    (root / "test" / "test_host.py").write_text("def test_host():\n    raise AssertionError\n")
+    (root / "test" / "neighbour.py").write_text("SIZE = 3\n")
+    (root / "version.txt").write_text("1.0.0a0\n")
+    (root / "conftest.py").write_text("raise RuntimeError('not for us')\n")
+    return root
+
+
+@pytest.fixture(scope="module")
+def report(checkout: Path, name: str, tmp_path_factory: pytest.TempPathFactory) -> UpstreamReport:
+    expected = tmp_path_factory.mktemp("expected") / "expectations.toml"
+    expected.write_text(f"[[known]]\ntest = 'upstream/*test_wrong_{name}_int64'\nreason = 'integers are odd'\n")
+    return check_upstream(name, checkout, expected=expected, workers=1)
+
+
+def outcome(report: UpstreamReport, test: str) -> str:
+    (result,) = (result for result in report.results if test in result.test)
+    return result.outcome
+
+
+def test_only_tests_of_the_device_are_run(report: UpstreamReport, name: str) -> None:
+    assert list(report.files()) == ["nested/test_things.py"]
+    assert count(report.results) == {
+        "passed": 3,
+        "failed": 2,
+        "crashed": 1,
+        "hung": 0,
+        "known": 3,
+        "not offered": 1,
+        "not run": 0,
+    }
+    assert outcome(report, f"test_ones_{name}_int64") == "passed"
+    assert not report.ok
+
+
+def test_pytorchs_skips_are_not_offered_with_its_reason(report: UpstreamReport, name: str) -> None:
+    (result,) = (result for result in report.results if "test_cuda" in result.test)
+    assert result.outcome == "not offered"
+    assert result.message.startswith("PyTorch's test leaves this device out: ")
+    assert name in result.message or "cuda" in result.message
+
+
+def test_a_failure_that_pytorch_expects_passes(report: UpstreamReport) -> None:
+    assert outcome(report, "test_fails_as_expected") == "passed"
+
+
+def test_failures_are_grouped_by_cause(report: UpstreamReport) -> None:
+    assert {text: len(results) for text, results in report.causes()} == {
+        "values differ": 1,
+        "PyTorch expects a failure, and the test passes": 1,
+        "the process crashed: Aborted": 1,
+    }
+
+
+def test_expectations_hold_for_them(report: UpstreamReport) -> None:
+    (known,) = (result for result in report.results if result.message.startswith("integers are odd"))
+    assert known.outcome == "known"
+    assert not report.problems
+
+
+def test_what_fails_on_the_cpu_too_is_no_failure_of_the_device(report: UpstreamReport) -> None:
+    twins = [result for result in report.results if "test_wrong_everywhere" in result.test]
+    assert len(twins) == 2
+    assert all(result.outcome == "known" for result in twins)
+    assert all(result.message.startswith("fails on the CPU too: Tensor-likes") for result in twins)
+
+
+def test_another_version_of_torch_is_noted(report: UpstreamReport) -> None:
+    assert "The checkout is torch 1.0.0a0" in report.notes[0]
+
+
+def test_the_report_is_json_and_junit(report: UpstreamReport, tmp_path: Path) -> None:
+    content = json.loads(json.dumps(report.to_json()))
+    assert content["files"]["nested/test_things.py"]["passed"] == 3
+    junit.write(report, tmp_path / "report.xml")
+    assert 'testsuite name="nested/test_things.py" tests="10" failures="3"' in (tmp_path / "report.xml").read_text()
+
+
+def test_only_files_that_a_pattern_can_mean_are_loaded(checkout: Path) -> None:
+    root = checkout / "test"
+    assert device_generic_files(root, ["test_things.py::TestThings*"]) == [root / "nested" / "test_things.py"]
+    assert device_generic_files(root, ["test_ones"]) == [root / "nested" / "test_things.py"]
+    with pytest.raises(ValueError, match=r"No device-generic test file below .* matches 'test_host.py'"):
+        device_generic_files(root, ["test_host.py"])
+
+
+def test_a_folder_that_is_no_checkout_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="has no folder 'test'"):
+        device_generic_files(tmp_path / "test")
+    (tmp_path / "test").mkdir()
+    with pytest.raises(ValueError, match="calls instantiate_device_type_tests"):
+        device_generic_files(tmp_path / "test")

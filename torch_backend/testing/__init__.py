@@ -1,0 +1,30 @@
+"""The conformance kit: one set of tests for every device, in levels.
+
+``torch-backend check xcpu`` on the command line, or::
+
+    from torch_backend.testing import LEVELS, check
+    report = check("xcpu", levels=LEVELS[:3], quick=True)
+    print(report.reached, [result.test for result in report.failures])
+
+It needs the extra ``torch_backend[check]``. Tests lie in ``suite``, a folder per level; what a device does not declare
+is not tested and reported as not offered. :func:`check_upstream` runs PyTorch's own tests.
+"""
+
+from torch_backend.testing.conformance import NoSuchDevice, check
+from torch_backend.testing.levels import LEVELS, Level
+from torch_backend.testing.levels import find as find_level
+from torch_backend.testing.results import DeviceDescription, Report, Result
+from torch_backend.testing.upstream import UpstreamReport, check_upstream
+
+__all__ = [
+    "LEVELS",
+    "DeviceDescription",
+    "Level",
+    "NoSuchDevice",
+    "Report",
+    "Result",
+    "UpstreamReport",
+    "check",
+    "check_upstream",
+    "find_level",
+]

@@ -1,0 +1,22 @@
+"""Making the device of a run the active one."""
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch_backend._C import Plugin
+
+
+def activate(device: str) -> "Plugin":
+    """Activate ``device``, a name or the path of a device library.
+
+    Raises ValueError if there is no such device, RuntimeError if it does not work.
+    """
+    from torch_backend._suppression import suppressed
+
+    with suppressed():  # `import torch` alone might activate another one
+        import torch  # noqa: F401
+    from torch_backend import _activation, _loading, _selection
+
+    plugin = _loading.load(device) if os.sep in device else _selection.find(device).load()
+    return _activation.activate(plugin)

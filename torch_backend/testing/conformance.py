@@ -1,0 +1,180 @@
+"""Checking a device: one run of the kit, from a device's name or library to a :class:`Report`."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from torch_backend import _loading
+from torch_backend.testing import expectations, session
+from torch_backend.testing.levels import LEVELS, SUITE, Level
+from torch_backend.testing.results import DeviceDescription, Report, Result
+from torch_backend.testing.selection import files_with_matches
+from torch_backend.testing.session import Progress, Settings, Suite
+
+_DESCRIBE_TIMEOUT = 120.0  # seconds: a driver may take its time to start
+
+
+class NoSuchDevice(ValueError):
+    """The argument names no device."""
+
+
+def check(
+    device: str,
+    *,
+    levels: Sequence[Level] = LEVELS,
+    quick: bool = False,
+    only: Sequence[str] = (),
+    imports: Sequence[str] = (),
+    options: Mapping[str, str] | None = None,
+    expected: str | os.PathLike[str] | None = None,
+    workers: int | None = None,
+    test_timeout: float = 120.0,
+    progress: Progress = lambda result, total: None,
+) -> Report:
+    """Run the tests of ``levels`` on a device, each in a process that may crash or hang without harm.
+
+    Args:
+        device: a name, or the path of a device library.
+        levels: what to test.
+        quick: leave out what takes long.
+        only: patterns of test ids: part of an id, or with ``*`` and ``?`` all of it. Empty for all tests.
+        imports: modules to import once the device is active, such as those that register kernels for it.
+        options: what the device library reads through ``host->option``, by key.
+        expected: a file of known failures; by default ``expectations.toml`` beside the library.
+        workers: number of tests to run at a time; by default one per processor, at most 8.
+        test_timeout: seconds that one test may take.
+        progress: is told each result, and how many tests its session has.
+
+    Raises:
+        NoSuchDevice: if there is no such device.
+        ValueError: for options of a device whose name is not known, and wrong expectations.
+    """
+    started = time.monotonic()
+    options = options or {}
+    environment = environment_for(device, options)
+    description = describe(device, environment)
+    known = expectations.of_device(description, expected)
+    settings = make_settings(device, environment, quick, only, imports, workers, test_timeout)
+    results: list[Result] = []
+    problems: list[str] = []
+    for name, part in _sessions(levels, description, settings.device):
+        files = files_with_matches((file for level in part for file in level.files()), SUITE, only)
+        if not files:
+            continue
+        found = session.run(Suite(files, SUITE), replace(settings, device=name), progress)
+        results += found.results
+        problems += found.problems
+    if description.error is not None:
+        problems.append(description.error)
+    if only and not results and not problems:
+        problems.append(f"No test matches {' or '.join(map(repr, only))}.")
+    order = {level: number for number, level in enumerate(LEVELS)}
+    results.sort(key=lambda result: (order[result.level], result.test))
+    marked, wrong = expectations.apply(known, results, {level.folder for level in levels}, partial=bool(only) or quick)
+    return Report(
+        device=description,
+        results=marked,
+        levels=tuple(levels),
+        problems=(*problems, *wrong),
+        quick=quick,
+        only=tuple(only),
+        options=options,
+        seconds=time.monotonic() - started,
+    )
+
+
+def make_settings(
+    device: str,
+    environment: Mapping[str, str],
+    quick: bool,
+    only: Sequence[str],
+    imports: Sequence[str],
+    workers: int | None,
+    test_timeout: float,
+) -> Settings:
+    """The arguments of a run as its sessions need them."""
+    processors = os.cpu_count() or 1
+    workers = workers or min(processors, 8)
+    # Threads of more processes than there are processors wait for each other.
+    threads = str(max(1, processors // workers))
+    return Settings(
+        device=os.path.abspath(device) if os.sep in device else device,
+        environment={"OMP_NUM_THREADS": threads, **environment},
+        quick=quick,
+        only=tuple(only),
+        imports=tuple(imports),
+        workers=workers,
+        test_timeout=test_timeout,
+    )
+
+
+def _sessions(levels: Sequence[Level], description: DeviceDescription, device: str) -> list[tuple[str, list[Level]]]:
+    """What each pytest session calls the device, and its levels.
+
+    The bare library comes first, in processes of its own; then all levels that need torch.
+    """
+    bare = [level for level in levels if not level.needs_torch]
+    rest = [level for level in levels if level.needs_torch]
+    sessions = []
+    if bare and description.path is not None:
+        sessions.append((description.path, bare))
+    if rest and description.error is None:
+        sessions.append((device, rest))
+    return sessions
+
+
+def environment_for(device: str, options: Mapping[str, str]) -> dict[str, str]:
+    """What the processes of a run get: this process's environment, and options for the device library.
+
+    Raises ValueError for options of a device whose name is not known.
+    """
+    environment = dict(os.environ)
+    if options:
+        name = _loading.name_in(device) if os.sep in device else device
+        if name is None:
+            raise ValueError(
+                f"Options cannot be given to '{device}', whose device is not known before it is loaded. Call the file "
+                "libtorch_backend_<name>.so, or set TORCH_BACKEND_<NAME>_<KEY> in the environment."
+            )
+        environment.update({f"TORCH_BACKEND_{name}_{key}".upper(): value for key, value in options.items()})
+    return environment
+
+
+def describe(device: str, environment: Mapping[str, str]) -> DeviceDescription:
+    """What a device is, asked in another process, which it may crash. Its ``error`` says what went wrong.
+
+    Raises NoSuchDevice if there is none.
+    """
+    path = os.path.abspath(device) if os.sep in device else None
+    if path is not None and not os.path.isfile(path):
+        raise NoSuchDevice(f"There is no device library {device}.")
+    command = [sys.executable, "-m", "torch_backend.testing.describe", device]
+    try:
+        process = subprocess.run(
+            command,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_DESCRIBE_TIMEOUT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        error = f"{device} did not answer in {_DESCRIBE_TIMEOUT:.0f} s when it was opened: torch levels cannot run."
+        return DeviceDescription(device, path=path, error=error)
+    lines = process.stdout.splitlines()
+    answer = json.loads(lines[-1]) if process.returncode == 0 and lines else None
+    if answer is None:
+        end = f"signal {-process.returncode}" if process.returncode < 0 else f"code {process.returncode}"
+        error = f"Opening {device} ended the process with {end}: torch levels cannot run.\n{process.stderr.strip()}"
+        return DeviceDescription(device, path=path, error=error)
+    if "no_such_device" in answer:
+        raise NoSuchDevice(answer["no_such_device"])
+    if "error" in answer:
+        return DeviceDescription(device, path=path or answer["path"], error=answer["error"])
+    return DeviceDescription.of(answer)

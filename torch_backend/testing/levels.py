@@ -1,0 +1,64 @@
+"""The levels of the conformance kit: what each is called, what reaching it means, and where its tests lie."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+SUITE = Path(__file__).parent / "suite"
+"""The folder that holds one folder of tests per level."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level of conformance.
+
+    Attributes:
+        number: 1 is the first.
+        name: what the command line and the report call it.
+        means: what a device that has reached it can do.
+        folder: below :data:`SUITE`, and how the names of its tests start.
+        needs_torch: False for tests of the bare device library, which run in processes that never import torch.
+    """
+
+    number: int
+    name: str
+    means: str
+    folder: str
+    needs_torch: bool = True
+
+    @property
+    def path(self) -> Path:
+        """The folder with its tests."""
+        return SUITE / self.folder
+
+    def files(self) -> list[Path]:
+        """The files with its tests."""
+        return sorted(self.path.glob("test_*.py"))
+
+
+LEVELS = (
+    Level(1, "abi", "the device library keeps the contract of device.h", "abi", needs_torch=False),
+    Level(2, "tensor", "tensors are created, viewed, copied, saved and exchanged as on the CPU", "tensor"),
+    Level(3, "ops", "operators and their gradients give what they give on the CPU", "ops"),
+    Level(4, "training", "models train, stop and resume as on the CPU", "training"),
+    Level(5, "async", "streams, events and cached memory keep the order of work", "async_"),
+    Level(6, "distributed", "processes with a device each work together", "distributed"),
+    Level(7, "compile", "torch.compile gives what eager mode gives", "compile"),
+)
+
+
+def level_of(test: str) -> Level:
+    """The level that the test with this id belongs to."""
+    folder = test.split("/", 1)[0]
+    return next(level for level in LEVELS if level.folder == folder)
+
+
+def find(text: str) -> Level:
+    """The level with this number or name.
+
+    Raises ValueError, naming the levels, if there is none.
+    """
+    for level in LEVELS:
+        if text in (str(level.number), level.name):
+            return level
+    known = ", ".join(f"{level.number} ({level.name})" for level in LEVELS)
+    raise ValueError(f"There is no level '{text}'. There are {known}.")

@@ -1,0 +1,84 @@
+"""A report as one HTML page that needs nothing else: styles and scripts are in it, and it loads nothing."""
+
+from collections import Counter
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any, get_args
+
+from jinja2 import Environment, StrictUndefined
+
+from torch_backend.testing import coverage
+from torch_backend.testing.results import FAILURES, Report, count
+
+
+def write(report: Report, path: Path) -> None:
+    """Write the report to ``path``."""
+    path.write_text(render(report), encoding="utf-8")
+
+
+def render(report: Report) -> str:
+    """The page."""
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    template = resources.files(__package__).joinpath("page.html.jinja").read_text(encoding="utf-8")
+    facts = coverage.facts_of(report.results)
+    return environment.from_string(template).render(
+        report=report,
+        device=report.device,
+        counts=count(report.results),
+        failures=report.failures,
+        levels=[_level(report, level) for level in report.levels],
+        operators=_shares(coverage.entries_by_standing(facts)) if facts else [],
+        fallbacks=coverage.costliest_fallbacks(facts),
+        dtypes=coverage.dtypes(facts),
+        matrix=[_row(op, cells) for op, cells in coverage.matrix(facts).items()],
+        directions=get_args(coverage.Direction),
+        known=[result for result in report.results if result.outcome == "known"],
+        reasons=_reasons(report),
+        failure_outcomes=FAILURES,
+    )
+
+
+def _level(report: Report, level: Any) -> dict[str, Any]:
+    results = report.of_level(level)
+    counts = count(results)
+    return {
+        "level": level,
+        "verdict": report.verdict(level),
+        "counts": counts,
+        "failed": sum(counts[outcome] for outcome in FAILURES),
+        "seconds": sum(result.seconds for result in results),
+        # The matrix shows the tests of operators, which are many.
+        "tests": [result for result in results if "op" not in result.facts],
+    }
+
+
+def _shares(operators: Mapping[Any, int]) -> list[tuple[str, int, float]]:
+    """Standing, number of operators, per cent."""
+    total = sum(operators.values())
+    return [(standing, number, 100 * number / total) for standing, number in operators.items()]
+
+
+def _row(op: str, cells: Mapping[str, Mapping[Any, coverage.Cell]]) -> dict[str, Any]:
+    """A row of the matrix; ``has`` is what the filter asks for."""
+    shown = {
+        dtype: {direction: (cell, _shown(cell)) for direction, cell in by_direction.items()}
+        for dtype, by_direction in cells.items()
+    }
+    has = sorted({name for by_direction in shown.values() for _, name in by_direction.values()})
+    return {"op": op, "cells": shown, "has": has}
+
+
+def _shown(cell: coverage.Cell) -> str:
+    """The name of a cell's style."""
+    if cell.outcome in FAILURES:
+        return "failed"
+    return (cell.kind or "none") if cell.outcome == "passed" else cell.outcome.replace(" ", "-")
+
+
+def _reasons(report: Report) -> list[tuple[str, str, int]]:
+    """Level, reason, number of tests, for what is not offered."""
+    reasons = Counter(
+        (result.level.name, result.message) for result in report.results if result.outcome == "not offered"
+    )
+    return [(level, reason, number) for (level, reason), number in reasons.most_common()]

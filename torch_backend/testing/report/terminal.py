@@ -1,0 +1,163 @@
+"""A report for people at a terminal."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from torch_backend.testing import coverage
+from torch_backend.testing.results import FAILURES, Report, Result, count
+
+_STYLES = {"passed": "green", "failed": "bold red", "not offered": "dim", "not run": "yellow"}
+_SHOWN_FAILURES = 25
+_SHOWN_REASONS = 12
+
+
+def show(report: Report, console: Console, verbose: bool = False) -> None:
+    """Print the report: levels, coverage, failures, what is not offered, and the verdict last.
+
+    ``verbose`` adds every test with what it proves, and the traceback of every failure.
+    """
+    console.print(Text(_title(report), style="bold"))
+    if verbose:
+        console.print(_every_test(report))
+    console.print(_levels(report))
+    _show_coverage(report, console)
+    _show_failures(report, console, verbose)
+    _show_known(report, console)
+    _show_not_offered(report, console)
+    for problem in report.problems:
+        console.print(Text(f"\n{problem}", style="red"))
+    console.print(_verdict(report))
+
+
+def _title(report: Report) -> str:
+    device = report.device
+    what = f"{device.name} {device.version} by {device.vendor}" if device.vendor else device.name
+    versions = f", torch {device.torch}, torch_backend {device.torch_backend}" if device.torch else ""
+    options = "".join(f", {key}={value}" for key, value in report.options.items())
+    return f"{what}{options}: {len(device.properties)} devices{versions}" if device.properties else what
+
+
+def _every_test(report: Report) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("outcome", "test", "proves"):
+        table.add_column(heading, overflow="fold")
+    for result in report.results:
+        style = "red" if result.outcome in FAILURES else _STYLES.get(result.outcome, "yellow")
+        table.add_row(Text(result.outcome, style=style), escape(result.test), escape(result.proves))
+    return table
+
+
+def _levels(report: Report) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", title_justify="left")
+    table.add_column("level")
+    table.add_column("verdict")
+    for heading in ("passed", "failed", "known", "not offered", "not run", "seconds"):
+        table.add_column(heading, justify="right")
+    for level in report.levels:
+        results = report.of_level(level)
+        counts = count(results)
+        verdict = report.verdict(level)
+        failed = sum(counts[outcome] for outcome in FAILURES)
+        table.add_row(
+            f"{level.number} {level.name}",
+            Text(verdict, style=_STYLES[verdict]),
+            *(
+                f"{number:,}" if number else "-"
+                for number in (counts["passed"], failed, counts["known"], counts["not offered"], counts["not run"])
+            ),
+            f"{sum(result.seconds for result in results):.1f}",
+        )
+    return table
+
+
+def _show_coverage(report: Report, console: Console) -> None:
+    facts = coverage.facts_of(report.results)
+    if not facts:
+        return
+    console.print(Text("\nOperators by where their kernels come from:", style="bold"))
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column(justify="right")
+    standings = coverage.entries_by_standing(facts)
+    for standing, number in standings.items():
+        style = "red" if standing == "failed" and number else ""
+        table.add_row(Text(standing, style=style), f"{number:,}", f"{100 * number / sum(standings.values()):.1f}%")
+    console.print(table)
+    costs = coverage.costliest_fallbacks(facts)
+    if costs:
+        console.print(Text("\nFallbacks to the CPU that cost most:", style="bold"))
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        table.add_column("operator")
+        for heading in ("calls", "bytes copied", "seconds"):
+            table.add_column(heading, justify="right")
+        for cost in costs:
+            table.add_row(cost.op, f"{cost.calls:,}", f"{cost.bytes_copied:,}", f"{cost.seconds:.3f}")
+        console.print(table)
+
+
+def _show_failures(report: Report, console: Console, verbose: bool) -> None:
+    failures = report.failures
+    if not failures:
+        return
+    console.print(Text(f"\nFailures ({len(failures)}):", style="bold red"))
+    shown = failures if verbose else failures[:_SHOWN_FAILURES]
+    for result in shown:
+        console.print(Text.assemble((f"\n{result.test}", "bold"), f"  {result.outcome}"))
+        console.print(Text(f"  {result.proves}", style="dim"))
+        console.print(Text(f"  {result.message}", style="red"))
+        if verbose and result.details:
+            console.print(Text(result.details))
+    if len(failures) > len(shown):
+        console.print(f"... and {len(failures) - len(shown)} more; --verbose shows all, --json and --html keep them.")
+
+
+def _show_known(report: Report, console: Console) -> None:
+    known = [result for result in report.results if result.outcome == "known"]
+    if known:
+        console.print(Text("\nKnown failures:", style="bold"))
+        for result in known:
+            console.print(Text(f"  {result.test}: {result.message}"))
+
+
+def _show_not_offered(report: Report, console: Console) -> None:
+    lines = list(_reasons(report))
+    if lines:
+        console.print(Text("\nNot offered, so not tested:", style="bold"))
+        for line in lines[:_SHOWN_REASONS]:
+            console.print(Text(f"  {line}", style="dim"))
+        if len(lines) > _SHOWN_REASONS:
+            console.print(Text(f"  ... and {len(lines) - _SHOWN_REASONS} more reasons.", style="dim"))
+
+
+def _reasons(report: Report) -> Iterator[str]:
+    reasons: Counter[tuple[str, str]] = Counter(
+        (result.level.name, result.message) for result in report.results if result.outcome == "not offered"
+    )
+    for (level, reason), number in reasons.most_common():
+        yield f"{number:>5,} of {level}: {reason}"
+
+
+def _verdict(report: Report) -> Text:
+    if report.only:
+        text = "These tests pass." if report.ok else "Not all of these tests pass."
+    elif (reached := report.reached) is not None:
+        text = f"Level reached: {reached.number} ({reached.name}): {reached.means}."
+    else:
+        text = "No level is reached."
+    return Text(
+        f"\n{text} {_totals(report.results)}, {report.seconds:.0f} s.", style="green" if report.ok else "bold red"
+    )
+
+
+def _totals(results: tuple[Result, ...]) -> str:
+    counts = count(results)
+    failed = sum(counts[outcome] for outcome in FAILURES)
+    parts = [f"{counts['passed']:,} passed", f"{failed:,} failed"]
+    parts += [f"{counts[outcome]:,} {outcome}" for outcome in ("known", "not offered", "not run") if counts[outcome]]
+    return ", ".join(parts)

@@ -1,0 +1,1 @@
+"""Tests of the bare device library, through ctypes and without torch."""

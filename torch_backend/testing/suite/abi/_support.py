@@ -1,0 +1,162 @@
+"""What the tests of the bare library share: bytes to compare, work that holds a stream, processes of their own."""
+
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import TracebackType
+
+from torch_backend.abi import Device, DeviceError, DeviceLibrary, MemoryKind, Status, status_name
+from torch_backend.testing import needs
+
+GUARD_BYTES = 64
+"""How many bytes before and after a range are checked to be as they were."""
+
+HOLD_SECONDS = 1.0
+"""How long a stream is held at most: a device may make the caller wait for the work it enqueues."""
+
+CHILD_SECONDS = 30.0
+
+_SAMPLES = 3
+_SAMPLE_SECONDS = 0.005
+
+
+def pattern(size_bytes: int, seed: int = 0) -> bytes:
+    """Bytes that look like no others: the same for the same seed."""
+    return random.Random(seed).randbytes(size_bytes)
+
+
+def expect_bytes(actual: bytes, expected: bytes, what: str) -> None:
+    """Fail with the first and last byte that differ."""
+    if actual == expected:
+        return
+    assert len(actual) == len(expected), f"{what}: {len(actual)} bytes instead of {len(expected)}"
+    different = [i for i, (a, b) in enumerate(zip(actual, expected, strict=True)) if a != b]
+    first, last = different[0], different[-1]
+    raise AssertionError(
+        f"{what}: {len(different)} of {len(expected)} bytes are wrong, bytes {first}..{last}; byte {first} is "
+        f"0x{actual[first]:02x} instead of 0x{expected[first]:02x}"
+    )
+
+
+@contextmanager
+def memory(device: Device, size_bytes: int, kind: int = MemoryKind.DEVICE) -> Iterator[int]:
+    """Memory for a block; ends the test as not offered if the device has none of an optional kind."""
+    block = ExitStack()
+    try:
+        address = block.enter_context(device.allocation(size_bytes, kind))
+    except DeviceError as error:
+        if error.status != Status.UNSUPPORTED or kind == MemoryKind.DEVICE:
+            raise
+        needs.not_offered(f"memory_allocate of TB_MEMORY_{MemoryKind(kind).name} answered UNSUPPORTED")
+    with block:
+        yield address
+
+
+def used_bytes(device: Device) -> int:
+    """How much of the device's memory is in use, as memory_info has it.
+
+    Other processes may use the device, as other workers of the same run do: the least of some answers is taken.
+    """
+    answers = []
+    for _ in range(_SAMPLES):
+        free, total = device.memory_info()
+        answers.append(total - free)
+        time.sleep(_SAMPLE_SECONDS)
+    return min(answers)
+
+
+@contextmanager
+def some_streams(device: Device) -> Iterator[list[int | None]]:
+    """The default stream and, on an asynchronous device, another one."""
+    if not device.is_async:
+        yield [None]
+        return
+    with device.stream() as stream:
+        yield [None, stream]
+
+
+class Hold:
+    """A stream that stands still in a block: what is enqueued on it in the block waits until :meth:`release`.
+
+    A device may run work while the caller waits for it; then the hold ends by itself, and :attr:`ended` tells.
+
+    Attributes:
+        ended: whether the stream moves again.
+    """
+
+    def __init__(self, device: Device, stream: int | None) -> None:
+        self.ended = False
+        self._device = device
+        self._stream = stream
+        self._released = threading.Event()
+
+    def __enter__(self) -> "Hold":
+        host_function(self._device, self._wait, self._stream)
+        return self
+
+    def _wait(self) -> None:
+        self._released.wait(HOLD_SECONDS)
+        self.ended = True
+
+    def release(self) -> None:
+        """Let the stream move."""
+        self._released.set()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+        # Also after an error: what the block enqueued uses memory that is about to go.
+        status = self._device.library.status("stream_synchronize", self._device.index, self._stream)
+        if error is None:
+            assert status == Status.OK, f"{self._device}: stream_synchronize returned {status_name(status)}"
+
+
+def host_function(device: Device, function: Callable[[], None], stream: int | None) -> None:
+    """Enqueue a host function; ends the test as not offered if the device answers UNSUPPORTED."""
+    try:
+        device.host_function(function, stream)
+    except DeviceError as error:
+        if error.status != Status.UNSUPPORTED:
+            raise
+        needs.not_offered("stream_host_function answered UNSUPPORTED")
+
+
+def in_threads(count: int, work: Callable[[int], None]) -> None:
+    """Call ``work(number)`` in threads that start together, and raise the first thing that one of them raised."""
+    errors: list[BaseException] = []
+    start = threading.Barrier(count)
+
+    def run(number: int) -> None:
+        try:
+            start.wait()
+            work(number)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def run_child(library: DeviceLibrary, function: str, timeout: float = CHILD_SECONDS) -> None:
+    """Run a function of :mod:`._child` in a process of its own, and fail with what it says unless it returns."""
+    command = [sys.executable, "-m", "torch_backend.testing.suite.abi._child", function, library.path]
+    try:
+        process = subprocess.run(
+            command, capture_output=True, text=True, timeout=timeout, check=False, env=os.environ.copy()
+        )
+    except subprocess.TimeoutExpired as error:
+        said = (error.stdout or b"") if isinstance(error.stdout, bytes) else (error.stdout or "").encode()
+        raise AssertionError(f"the process has not ended after {timeout:.0f} s; it said: {said.decode()!r}") from None
+    said = process.stdout.encode() + process.stderr.encode()
+    assert process.returncode == 0, f"the process ended with {process.returncode}: {said.decode().strip()[-1500:]}"

@@ -1,0 +1,74 @@
+"""Copies of rows with a pitch."""
+
+import ctypes
+
+import pytest
+
+from torch_backend.abi import CopyKind, Device, DeviceLibrary, Status
+from torch_backend.testing import needs
+from torch_backend.testing.suite.abi._support import expect_bytes, memory, pattern
+
+pytestmark = needs.slot("memory_copy_2d")
+
+_SHAPES = [(1, 1, 1, 1), (3, 7, 5, 4), (64, 64, 64, 8), (17, 33, 20, 9), (100, 128, 101, 31)]
+"""Width, pitch of the target, pitch of the source, rows."""
+
+_shapes = pytest.mark.parametrize("shape", _SHAPES, ids=lambda shape: "x".join(map(str, shape)))
+
+
+def _expected(target: bytes, source: bytes, shape: tuple[int, int, int, int]) -> bytes:
+    width, dst_pitch, src_pitch, height = shape
+    result = bytearray(target)
+    for row in range(height):
+        result[row * dst_pitch : row * dst_pitch + width] = source[row * src_pitch : row * src_pitch + width]
+    return bytes(result)
+
+
+def _copy(device: Device, dst: int, src: int, shape: tuple[int, int, int, int], kind: CopyKind) -> None:
+    width, dst_pitch, src_pitch, height = shape
+    status = device.library.status(
+        "memory_copy_2d", device.index, dst, dst_pitch, src, src_pitch, width, height, kind, None
+    )
+    if status == Status.UNSUPPORTED:
+        needs.not_offered(f"memory_copy_2d of kind {kind.name} answered UNSUPPORTED")
+    assert status == Status.OK, f"{device}: memory_copy_2d of kind {kind.name} returned {status}"
+    device.synchronize()
+
+
+@_shapes
+def test_rows_are_copied_to_the_device(library: DeviceLibrary, shape: tuple[int, int, int, int]) -> None:
+    """Rows arrive on the device with the target's pitch, and what lies between them is as it was."""
+    _, dst_pitch, src_pitch, height = shape
+    before, rows = pattern(dst_pitch * height, seed=1), pattern(src_pitch * height, seed=2)
+    source = ctypes.create_string_buffer(rows, len(rows))
+    for device in library.devices:
+        with memory(device, len(before)) as address:
+            device.write(address, before)
+            _copy(device, address, ctypes.addressof(source), shape, CopyKind.HOST_TO_DEVICE)
+            expect_bytes(device.read(address, len(before)), _expected(before, rows, shape), f"{device}: rows {shape}")
+
+
+@_shapes
+def test_rows_are_copied_to_the_host(library: DeviceLibrary, shape: tuple[int, int, int, int]) -> None:
+    """Rows arrive on the host with the target's pitch, and what lies between them is as it was."""
+    _, dst_pitch, src_pitch, height = shape
+    before, rows = pattern(dst_pitch * height, seed=1), pattern(src_pitch * height, seed=2)
+    for device in library.devices:
+        target = ctypes.create_string_buffer(before, len(before))
+        with memory(device, len(rows)) as address:
+            device.write(address, rows)
+            _copy(device, ctypes.addressof(target), address, shape, CopyKind.DEVICE_TO_HOST)
+            expect_bytes(target.raw, _expected(before, rows, shape), f"{device}: rows {shape}")
+
+
+@_shapes
+def test_rows_are_copied_within_the_device(library: DeviceLibrary, shape: tuple[int, int, int, int]) -> None:
+    """Rows arrive within the device with the target's pitch, and what lies between them is as it was."""
+    _, dst_pitch, src_pitch, height = shape
+    before, rows = pattern(dst_pitch * height, seed=1), pattern(src_pitch * height, seed=2)
+    for device in library.devices:
+        with memory(device, len(before)) as dst, memory(device, len(rows)) as src:
+            device.write(dst, before)
+            device.write(src, rows)
+            _copy(device, dst, src, shape, CopyKind.DEVICE_TO_DEVICE)
+            expect_bytes(device.read(dst, len(before)), _expected(before, rows, shape), f"{device}: rows {shape}")

@@ -1,0 +1,245 @@
+"""Events: when they are complete, and who waits for them."""
+
+import ctypes
+import time
+
+import pytest
+
+from torch_backend.abi import CopyKind, Device, DeviceLibrary, EventFlag, Status
+from torch_backend.testing import needs
+from torch_backend.testing.suite.abi._support import (
+    Hold,
+    expect_bytes,
+    host_function,
+    memory,
+    pattern,
+    some_streams,
+)
+
+pytestmark = needs.capability("ASYNC")
+
+_SIZE = 4096
+_PAUSE_SECONDS = 0.05
+_UNTOUCHED = 0x5A5A5A5A5A5A5A5A
+
+
+def _wait(device: Device, event: int) -> None:
+    """Until the event is complete."""
+    end = time.monotonic() + 5
+    while not device.is_complete(event):
+        assert time.monotonic() < end, f"{device}: an event is not complete 5 s after the work before it"
+        time.sleep(0.0005)
+
+
+def test_an_event_that_was_never_recorded_is_complete(library: DeviceLibrary) -> None:
+    """An event that was never recorded holds nobody up."""
+    for device in library.devices:
+        with device.event() as event, device.stream() as stream:
+            assert device.is_complete(event), f"{device}: event_query of an event never recorded is NOT_READY"
+            device.wait_event(event, stream)
+            device.synchronize(stream)
+            if "event_synchronize" in library.core:
+                status = library.status("event_synchronize", device.index, event)
+                assert status in (Status.OK, Status.UNSUPPORTED), (
+                    f"{device}: event_synchronize of an event never recorded returned {status}"
+                )
+
+
+def test_an_event_completes_with_the_work_before_it(library: DeviceLibrary) -> None:
+    """An event becomes complete when the work before it is, also if nobody synchronizes."""
+    for device in library.devices:
+        with some_streams(device) as streams, memory(device, _SIZE) as address:
+            for stream in streams:
+                source = ctypes.create_string_buffer(pattern(_SIZE), _SIZE)
+                with device.event() as event:
+                    device.copy(address, ctypes.addressof(source), _SIZE, CopyKind.HOST_TO_DEVICE, stream)
+                    device.record(event, stream)
+                    _wait(device, event)
+                    assert device.is_complete(event), f"{device}: an event that was complete is NOT_READY"
+                    device.synchronize(stream)
+
+
+@needs.slot("stream_host_function")
+def test_an_event_is_pending_while_the_work_before_it_is(library: DeviceLibrary) -> None:
+    """event_query is NOT_READY until the work before the record has run, and does not wait for it."""
+    for device in library.devices:
+        with some_streams(device) as streams, device.event() as event:
+            for stream in streams:
+                with Hold(device, stream) as hold:
+                    runs_later = not hold.ended
+                    device.record(event, stream)
+                    status = library.status("event_query", device.index, event)
+                    still_held = not hold.ended
+                    assert status in (Status.OK, Status.NOT_READY), (
+                        f"{device}: event_query of a pending event returned {status} instead of NOT_READY: "
+                        f"{library.error_text()}"
+                    )
+                    assert status == Status.NOT_READY or not still_held, (
+                        f"{device}: the event is complete, but work that was enqueued before its record is not"
+                    )
+                    assert still_held or not runs_later, (
+                        f"{device}: event_record or event_query blocked until the work before the record was complete"
+                    )
+                assert device.is_complete(event), f"{device}: an event is NOT_READY after its stream was synchronized"
+
+
+@needs.slot("stream_host_function")
+@needs.slot("event_synchronize")
+def test_event_synchronize_waits_for_the_work_before_it(library: DeviceLibrary) -> None:
+    """event_synchronize returns when the work before the record is complete, and not before."""
+    for device in library.devices:
+        with device.stream() as stream, device.event() as event:
+            done: list[bool] = []
+            host_function(device, lambda: time.sleep(_PAUSE_SECONDS), stream)
+            host_function(device, lambda done=done: done.append(True), stream)  # type: ignore[misc]
+            device.record(event, stream)
+            status = library.status("event_synchronize", device.index, event)
+            was_done = bool(done)
+            device.synchronize(stream)
+            if status == Status.UNSUPPORTED:
+                needs.not_offered("event_synchronize answered UNSUPPORTED")
+            assert status == Status.OK, f"{device}: event_synchronize returned {status}: {library.error_text()}"
+            assert was_done, f"{device}: event_synchronize returned while work before the record was not complete"
+
+
+def _expect_waits(producer: Device, consumer: Device, destroy_pending: bool = False) -> None:
+    """A stream of ``consumer`` that waits for an event of ``producer`` runs after what was before the record."""
+    data = pattern(_SIZE, seed=1)
+    source, shared = ctypes.create_string_buffer(data, _SIZE), ctypes.create_string_buffer(_SIZE)
+    with (
+        producer.stream() as first,
+        consumer.stream() as second,
+        memory(producer, _SIZE) as made,
+        memory(consumer, _SIZE) as used,
+    ):
+        producer.write(made, bytes(_SIZE))
+        event = producer.create_event()
+        with Hold(producer, first) as hold:
+            producer.copy(made, ctypes.addressof(source), _SIZE, CopyKind.HOST_TO_DEVICE, first)
+            producer.copy(ctypes.addressof(shared), made, _SIZE, CopyKind.DEVICE_TO_HOST, first)
+            producer.record(event, first)
+            consumer.wait_event(event, second)
+            consumer.copy(used, ctypes.addressof(shared), _SIZE, CopyKind.HOST_TO_DEVICE, second)
+            if destroy_pending:
+                producer.destroy_event(event)
+            if not hold.ended:
+                time.sleep(_PAUSE_SECONDS)  # time for the copy to run too early
+        consumer.synchronize(second)
+        if not destroy_pending:
+            producer.destroy_event(event)
+        expect_bytes(
+            consumer.read(used, _SIZE, second),
+            data,
+            f"a stream of {consumer} did not wait for the event of {producer}: what it copied",
+        )
+
+
+@needs.slot("stream_host_function")
+def test_a_stream_waits_for_an_event_of_another(library: DeviceLibrary) -> None:
+    """Work that is enqueued after stream_wait_event runs after the work before the event's record."""
+    for device in library.devices:
+        _expect_waits(device, device)
+
+
+@needs.devices(2)
+@needs.slot("stream_host_function")
+def test_a_stream_waits_for_an_event_of_another_device(library: DeviceLibrary) -> None:
+    """A stream waits for an event of another device as for one of its own."""
+    first, second = library.devices[:2]
+    _expect_waits(first, second)
+    _expect_waits(second, first)
+
+
+@needs.slot("stream_host_function")
+def test_an_event_may_be_destroyed_while_it_is_pending(library: DeviceLibrary) -> None:
+    """A stream that waits for an event still does after the event was destroyed."""
+    for device in library.devices:
+        _expect_waits(device, device, destroy_pending=True)
+
+
+@needs.slot("stream_host_function")
+def test_waiting_for_an_event_does_not_block_the_host(library: DeviceLibrary) -> None:
+    """stream_wait_event returns while the event is pending."""
+    for device in library.devices:
+        with device.stream() as first, device.stream() as second, device.event() as event:
+            with Hold(device, first) as hold:
+                runs_later = not hold.ended
+                device.record(event, first)
+                device.wait_event(event, second)
+                assert not runs_later or not hold.ended, (
+                    f"{device}: stream_wait_event blocked the host until the event was complete"
+                )
+            device.synchronize(second)
+
+
+@needs.capability("EVENT_RERECORD")
+@needs.slot("stream_host_function")
+def test_a_second_record_replaces_the_first(library: DeviceLibrary) -> None:
+    """An event that is recorded again is pending until the work before the second record is complete."""
+    for device in library.devices:
+        with device.stream() as stream, device.event() as event:
+            device.record(event, stream)
+            device.synchronize(stream)
+            assert device.is_complete(event), f"{device}: an event is NOT_READY after its stream was synchronized"
+            with Hold(device, stream) as hold:
+                device.record(event, stream)
+                complete = device.is_complete(event)
+                assert not complete or hold.ended, (
+                    f"{device}: the event is complete, but work before its second record is not: the second record "
+                    "was ignored"
+                )
+            assert device.is_complete(event), f"{device}: an event is NOT_READY after its stream was synchronized"
+
+
+@needs.capability("EVENT_RERECORD")
+@needs.slot("stream_host_function")
+def test_who_waits_for_the_second_record_gets_the_second(library: DeviceLibrary) -> None:
+    """stream_wait_event after a second record waits for that one."""
+    data = pattern(_SIZE, seed=3)
+    for device in library.devices:
+        source, shared = ctypes.create_string_buffer(data, _SIZE), ctypes.create_string_buffer(_SIZE)
+        with device.stream() as first, device.stream() as second, memory(device, _SIZE) as address:
+            with device.event() as event:
+                device.write(address, data, first)
+                device.record(event, first)
+                device.synchronize(first)
+                with Hold(device, first) as hold:
+                    device.copy(ctypes.addressof(shared), address, _SIZE, CopyKind.DEVICE_TO_HOST, first)
+                    device.record(event, first)
+                    device.wait_event(event, second)
+                    with memory(device, _SIZE) as used:
+                        device.copy(used, ctypes.addressof(shared), _SIZE, CopyKind.HOST_TO_DEVICE, second)
+                        if not hold.ended:
+                            time.sleep(_PAUSE_SECONDS)
+                        hold.release()
+                        device.synchronize(second)
+                        expect_bytes(device.read(used, _SIZE, second), source.raw, f"{device}: after the second record")
+
+
+@pytest.mark.parametrize("flags", [1 << 7, 1 << 31, EventFlag.TIMING | 1 << 7], ids=hex)
+def test_an_event_with_unknown_flags_is_unsupported(library: DeviceLibrary, flags: int) -> None:
+    """A flag that the library does not know is UNSUPPORTED, and no event is given."""
+    for device in library.devices:
+        out = ctypes.c_void_p(_UNTOUCHED)
+        status = library.status("event_create", device.index, flags, ctypes.byref(out))
+        if status == Status.OK and out.value is not None:
+            device.destroy_event(out.value)
+        assert status == Status.UNSUPPORTED, f"{device}: event_create with flags {flags:#x} returned {status}"
+        assert out.value == _UNTOUCHED, f"{device}: event_create failed but wrote to out_event"
+
+
+def test_many_events_exist_at_once(library: DeviceLibrary) -> None:
+    """A thousand events exist at once, each is another, and each completes."""
+    for device in library.devices:
+        with device.stream() as stream:
+            events = [device.create_event() for _ in range(1000)]
+            try:
+                assert len(set(events)) == len(events), f"{device}: event_create gave the same event twice"
+                for event in events[::10]:
+                    device.record(event, stream)
+                device.synchronize(stream)
+                pending = [event for event in events if not device.is_complete(event)]
+                assert not pending, f"{device}: {len(pending)} of 1000 events are NOT_READY after a synchronize"
+            finally:
+                for event in events:
+                    device.destroy_event(event)

@@ -1,0 +1,99 @@
+"""Functions of the host that run on a stream."""
+
+import ctypes
+import threading
+import time
+
+from torch_backend.abi import CopyKind, Device, DeviceLibrary, Status, tb_host_function
+from torch_backend.testing import needs
+from torch_backend.testing.suite.abi._support import expect_bytes, host_function, memory, pattern, some_streams
+
+pytestmark = [needs.capability("ASYNC"), needs.slot("stream_host_function")]
+
+_COUNT = 50
+_SETTLE_SECONDS = 0.02
+
+
+def _enqueue(device: Device, function: object, argument: int, stream: int | None) -> None:
+    status = device.library.status("stream_host_function", device.index, stream, function, argument)
+    if status == Status.UNSUPPORTED:
+        needs.not_offered("stream_host_function answered UNSUPPORTED")
+    assert status == Status.OK, f"{device}: stream_host_function returned {status}: {device.library.error_text()}"
+
+
+def test_host_functions_run_once_and_in_order(library: DeviceLibrary) -> None:
+    """Each function is called exactly once, with its argument, in the order of the stream."""
+    calls: list[int] = []
+
+    @tb_host_function  # type: ignore[untyped-decorator]
+    def note(argument: int | None) -> None:
+        calls.append(argument or 0)
+
+    for device in library.devices:
+        with some_streams(device) as streams:
+            for stream in streams:
+                calls.clear()
+                for number in range(1, _COUNT + 1):
+                    _enqueue(device, note, number, stream)
+                device.synchronize(stream)
+                time.sleep(_SETTLE_SECONDS)  # for a second call to come
+                never = sorted(set(range(1, _COUNT + 1)) - set(calls))
+                assert not never, f"{device}: {len(never)} of {_COUNT} host functions were never called"
+                assert len(calls) == _COUNT, f"{device}: {_COUNT} host functions were called {len(calls)} times"
+                assert calls == sorted(calls), f"{device}: host functions were called in the order {calls}"
+
+
+def test_host_functions_run_after_what_is_before_them(library: DeviceLibrary) -> None:
+    """A function sees what the copy before it brought to the host."""
+    size = 1 << 20
+    for device in library.devices:
+        data = pattern(size)
+        target = ctypes.create_string_buffer(size)
+        seen: list[bytes] = []
+        with device.stream() as stream, memory(device, size) as address:
+            device.write(address, data, stream)
+            device.copy(ctypes.addressof(target), address, size, CopyKind.DEVICE_TO_HOST, stream)
+            host_function(device, lambda seen=seen, target=target: seen.append(target.raw), stream)  # type: ignore[misc]
+            device.synchronize(stream)
+        assert seen, f"{device}: a host function was not called before stream_synchronize returned"
+        assert seen[0] == data, f"{device}: a host function ran before the copy that precedes it on its stream"
+
+
+def test_what_follows_a_host_function_waits_for_it(library: DeviceLibrary) -> None:
+    """A copy that follows a function reads what the function wrote."""
+    size = 4096
+    for device in library.devices:
+        data = pattern(size)
+        source = ctypes.create_string_buffer(size)
+
+        def write(source: object = source, data: bytes = data) -> None:
+            time.sleep(_SETTLE_SECONDS)
+            ctypes.memmove(source, data, size)  # type: ignore[arg-type]
+
+        with device.stream() as stream, memory(device, size) as address:
+            host_function(device, write, stream)
+            device.copy(address, ctypes.addressof(source), size, CopyKind.HOST_TO_DEVICE, stream)
+            expect_bytes(
+                device.read(address, size, stream), data, f"{device}: a copy did not wait for the function before it"
+            )
+
+
+def test_host_functions_of_many_streams_all_run(library: DeviceLibrary) -> None:
+    """Functions on several streams and devices are all called."""
+    calls: list[int] = []
+    lock = threading.Lock()
+
+    def note() -> None:
+        with lock:
+            calls.append(1)
+
+    expected = 0
+    for device in library.devices:
+        with device.stream() as first, device.stream() as second:
+            for _ in range(_COUNT):
+                for stream in (None, first, second):
+                    host_function(device, note, stream)
+                    expected += 1
+            for stream in (None, first, second):
+                device.synchronize(stream)
+    assert len(calls) == expected, f"{expected} host functions were called {len(calls)} times"

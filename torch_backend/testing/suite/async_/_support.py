@@ -1,0 +1,108 @@
+"""Keeping a device busy, and looking at what its work has left behind."""
+
+import functools
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+BUSY_MS = 10.0
+"""How long work takes that a test puts before the step that must wait for it."""
+
+_MAX_COPIES = 2000
+_LOAD_BYTES = 4 << 20
+
+
+@dataclass(frozen=True)
+class _Load:
+    """Copies that take a device some time."""
+
+    target: Tensor
+    source: Tensor
+    milliseconds: float  # that one takes
+
+    def enqueue(self, milliseconds: float) -> None:
+        for _ in range(min(_MAX_COPIES, 1 + int(milliseconds / self.milliseconds))):
+            self.target.copy_(self.source, non_blocking=True)
+
+
+@functools.cache
+def _load(device: torch.device, asynchronous: bool) -> _Load:
+    # Without queues, work is done when it returns, and nothing can wait for it in vain.
+    size = _LOAD_BYTES if asynchronous else 1
+    target = torch.empty(size, dtype=torch.uint8, device=device)
+    source = torch.zeros(size, dtype=torch.uint8, pin_memory=True)
+    if not asynchronous:
+        return _Load(target, source, math.inf)
+    return _Load(target, source, min(_milliseconds(target, source) for _ in range(4)))
+
+
+def _milliseconds(target: Tensor, source: Tensor) -> float:
+    start = time.perf_counter()
+    for _ in range(4):
+        target.copy_(source, non_blocking=True)
+    torch.accelerator.synchronize(target.device)
+    return (time.perf_counter() - start) * 1000 / 4
+
+
+def is_asynchronous(device: str) -> bool:
+    """Whether work is enqueued, rather than done when it returns."""
+    return "ASYNC" in getattr(torch, device).get_device_properties().capabilities
+
+
+def keep_busy(device: str, milliseconds: float = BUSY_MS) -> None:
+    """Enqueue copies on the current stream of ``device`` that take about this long; few if it has no queues.
+
+    What follows on the stream then comes late enough for anyone who does not wait for it to be too early.
+    """
+    where = torch.device(device)
+    if where.index is None:
+        where = torch.device(where.type, torch.accelerator.current_device_index())
+    _load(where, is_asynchronous(where.type)).enqueue(milliseconds)
+
+
+def pinned(values: Tensor) -> Tensor:
+    """The values in page-locked memory, which a device reads later than it is told to."""
+    return values.pin_memory()
+
+
+def assert_all(tensor: Tensor, value: float, what: str) -> None:
+    """Every element is ``value``. The message begins with ``what`` and tells where the first wrong one is."""
+    wrong = (tensor.detach().cpu() != value).flatten().nonzero().flatten()
+    if len(wrong):
+        first = int(wrong[0])
+        found = tensor.detach().cpu().flatten()[first].item()
+        raise AssertionError(
+            f"{what}: {len(wrong)} of {tensor.numel()} elements are not {value}; the first is {found}, at {first}"
+        )
+
+
+def assert_idle(stream: torch.Stream, what: str) -> None:
+    """The stream says that all of its work is done, at the latest after some seconds."""
+    # Not at once: a device may have to ask its stream with an event, which takes a moment.
+    deadline = time.monotonic() + 5
+    while not stream.query():
+        assert time.monotonic() < deadline, f"{what}: query() still says that there is work"
+
+
+def in_threads(functions: Iterable[Callable[[], object]]) -> None:
+    """Run each in a thread of its own, all at once, and raise the first error of any."""
+    errors: list[BaseException] = []
+
+    def run(function: Callable[[], object]) -> None:
+        try:
+            function()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(function,)) for function in functions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]

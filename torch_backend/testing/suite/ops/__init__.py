@@ -1,0 +1,1 @@
+"""Level ops: PyTorch's operators on the device, against the CPU."""

@@ -1,0 +1,37 @@
+"""What all tests of operators are made of."""
+
+import warnings
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch.testing._internal.common_utils import TestCase
+from torch.testing._internal.opinfo.core import OpInfo
+
+from ._samples import most_samples
+from ._trial import Trial
+
+
+class OperatorTest(TestCase):
+    """A group of tests that :func:`._entries.instantiate` makes for the device."""
+
+    quick = False
+
+    @pytest.fixture(autouse=True)
+    def _of_run(self, quick: bool) -> Iterator[None]:
+        self.quick = quick
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the samples provoke them
+            yield
+
+    def setUp(self) -> None:
+        """Check what PyTorch checks by default, not what it checks in its own tests."""
+        super().setUp()
+        torch.sparse.check_sparse_tensor_invariants.disable()
+
+    def trial(self, op: OpInfo, dtype: torch.dtype, part: str, device: str, *, most: int | None = None) -> Trial:
+        """The operator with the dtype, for ``with self.trial(...).recorded() as trial``.
+
+        ``most``: at most so many samples, if not as many as for other tests with the dtype.
+        """
+        return Trial(op, dtype, part, device, most=most or most_samples(dtype, quick=self.quick))

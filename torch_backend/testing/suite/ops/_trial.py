@@ -1,0 +1,207 @@
+"""One operator with one dtype, tried on the device and on the CPU."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.testing._internal.opinfo.core import ErrorInput, OpInfo, SampleInput
+
+from torch_backend.testing import facts, needs
+
+from ._compare import compare, compare_values
+from ._entries import dtype_name, full_name
+from ._left_out import OTHER_EXCEPTIONS, leaves_out_sample
+from ._random_draws import DrawsOfHost, draws_random_numbers
+from ._samples import arguments, moved, plain_arguments, samples, seed, summary, tensors
+from ._tolerances import tolerance
+from ._watch import Watch
+
+UNINITIALIZED = frozenset({"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"})
+"""Operators whose results hold whatever was in memory."""
+
+Gradients: TypeAlias = list[Tensor | None]
+
+
+@dataclass
+class Case:
+    """One sample on both sides.
+
+    Attributes:
+        host: the sample on the CPU.
+        device: the same on the device.
+        what: the call in short, for messages.
+        is_random: whether the call draws random numbers, so that values mean nothing.
+    """
+
+    host: SampleInput
+    device: SampleInput
+    what: str
+    is_random: bool
+
+
+@dataclass
+class Answer:
+    """What the CPU made of a call: a result, or an error."""
+
+    result: Any = None
+    error: Exception | None = None
+
+
+class Trial:
+    """One operator with one dtype: its samples on both sides, and what becomes of them."""
+
+    def __init__(self, op: OpInfo, dtype: torch.dtype, part: str, device: str, *, most: int) -> None:
+        self.op = op
+        self.dtype = dtype
+        self.device = device
+        self.tolerance = tolerance(op, dtype)
+        self._part = part
+        self.most = most
+        self._watch = Watch(op)
+        self._compared = 0
+        self._left_out: set[str] = set()
+        self._last_error: Exception | None = None
+
+    @contextmanager
+    def recorded(self) -> Iterator["Trial"]:
+        """Tell the report about everything that is tried inside."""
+        facts.record(op=full_name(self.op), dtype=dtype_name(self.dtype), part=self._part)
+        if self.tolerance.is_widened:
+            facts.record(tolerance=asdict(self.tolerance))
+        try:
+            yield self
+        finally:
+            if self._left_out:
+                facts.record(left_out=sorted(self._left_out))
+            facts.record(samples=self._compared, source=self._watch.source, fallbacks=self._watch.fallbacks)
+        if self._compared == 0:
+            needs.not_offered(self._why())
+
+    def _why(self) -> str:
+        """Why nothing was compared."""
+        if self._left_out:
+            return "; ".join(sorted(self._left_out))
+        why = "there is none" if self._last_error is None else str(self._last_error).split("\n")[0]
+        return f"the CPU, which says what is right, computes none of the samples: {why}"
+
+    def samples(self, *, requires_grad: bool = False) -> Iterator[SampleInput]:
+        """The samples to try, on the CPU."""
+        for sample in samples(self.op, self.dtype, self.most, requires_grad=requires_grad):
+            reason = leaves_out_sample(full_name(self.op), dtype_name(self.dtype), self._part, plain_arguments(sample))
+            if reason is None:
+                yield sample
+            else:
+                self.leave_out(reason)
+
+    def leave_out(self, reason: str) -> None:
+        """Tell the report why a sample is not tried."""
+        self._left_out.add(reason)
+
+    def error_inputs(self) -> Iterator[ErrorInput]:
+        """Arguments that the operator has to refuse, on the CPU."""
+        seed()
+        return iter(self.op.error_inputs_func(self.op, "cpu"))
+
+    def cases(self, *, requires_grad: bool = False) -> Iterator[Case]:
+        """The samples on both sides."""
+        return map(self.case, self.samples(requires_grad=requires_grad))
+
+    def case(self, sample: SampleInput) -> Case:
+        """A sample that the caller has made on the CPU."""
+        what = f"{full_name(self.op)}{summary(sample)}"
+        return Case(sample, moved(sample, self.op, self.device), what, draws_random_numbers(self.op, sample))
+
+    def on_host(self, function: Callable[..., Any], case: Case, **kwargs: Any) -> Answer:
+        """What the CPU makes of the sample."""
+        torch.default_generator.manual_seed(1)
+        try:
+            return Answer(_call(function, case.host, **kwargs))
+        except Exception as error:  # whatever it is, it is what the CPU does
+            self._last_error = error
+            return Answer(error=error)
+
+    def on_device(self, function: Callable[..., Any], case: Case, **kwargs: Any) -> Any:
+        """What the device makes of it. Fails if it draws from the CPU's generator."""
+        torch.default_generator.manual_seed(1)
+        before = torch.get_rng_state()
+        draws = DrawsOfHost()
+        with self._watch.running(), draws if case.is_random else nullcontext():
+            result = _call(function, case.device, **kwargs)
+        used = draws.any or not torch.equal(before, torch.get_rng_state())
+        assert not used, f"{case.what} drew random numbers from the CPU's generator, not from the device's"
+        return result
+
+    @contextmanager
+    def unwatched(self) -> Iterator[None]:
+        """What runs on the device inside is not what the test is about."""
+        watch, self._watch = self._watch, Watch(self.op)
+        try:
+            yield
+        finally:
+            self._watch = watch
+
+    def gradients_on_host(self, outputs: list[Tensor], leaves: list[Tensor], seeds: list[Tensor]) -> Gradients:
+        """The gradients of ``leaves``; nothing if the CPU cannot compute them."""
+        try:
+            return list(torch.autograd.grad(outputs, leaves, seeds, allow_unused=True))
+        except Exception as error:  # whatever it is, it is what the CPU does
+            self._last_error = error
+            return []
+
+    def gradients_on_device(self, outputs: list[Tensor], leaves: list[Tensor], seeds: list[Tensor]) -> Gradients:
+        """The gradients of ``leaves``."""
+        with self._watch.running():
+            return list(torch.autograd.grad(outputs, leaves, seeds, allow_unused=True))
+
+    def compare_gradient(self, case: Case, actual: Tensor, expected: Tensor, what: str) -> None:
+        """Fail unless the device's gradient is the CPU's. Its strides are the engine's business."""
+        values = self.has_values(case)
+        compare(actual, expected, self.device, self.tolerance, what, values=values, strides=False)
+
+    def has_values(self, case: Case) -> bool:
+        """Whether the values of results mean something."""
+        return not case.is_random and self.op.name not in UNINITIALIZED
+
+    def compare(self, case: Case, actual: Any, answer: Answer) -> None:
+        """Fail unless the device's result is the CPU's."""
+        self._compared += 1
+        compare(actual, answer.result, self.device, self.tolerance, case.what, values=self.has_values(case))
+
+    def compare_arguments(self, case: Case) -> None:
+        """Fail unless the arguments hold after the call what they hold on the CPU."""
+        if case.is_random:
+            return
+        pairs = zip(tensors(arguments(case.device)), tensors(arguments(case.host)), strict=True)
+        for index, (one, other) in enumerate(pairs):
+            compare_values(one, other, self.tolerance, f"{case.what}: tensor {index} of the arguments, after the call,")
+
+    def expect_error(self, error: Exception, function: Callable[[], Any], what: str) -> None:
+        """Fail unless the device raises what the CPU does."""
+        self._compared += 1
+
+        def finish() -> None:
+            function()
+            # An asynchronous device may find out only now.
+            torch.get_device_module(self.device).synchronize(self.device)
+
+        ours = _error_of(finish)
+        theirs = f"on the CPU {type(error).__name__} ({error})"
+        assert ours is not None, f"{what} raised nothing, {theirs}"
+        accepted = {type(error), OTHER_EXCEPTIONS.get(full_name(self.op), (None, ""))[0]}
+        assert type(ours) in accepted, f"{what} raised {type(ours).__name__} ({ours}), {theirs}"
+
+
+def _error_of(function: Callable[[], Any]) -> Exception | None:
+    """What the function raises."""
+    try:
+        function()
+    except Exception as error:
+        return error
+    return None
+
+
+def _call(function: Callable[..., Any], sample: SampleInput, **kwargs: Any) -> Any:
+    return function(sample.input, *sample.args, **sample.kwargs, **kwargs)

@@ -1,0 +1,24 @@
+"""Arguments that an operator refuses."""
+
+import torch
+from torch.testing._internal.opinfo.core import OpInfo
+
+from torch_backend.testing.suite.ops._entries import each_operator, instantiate
+from torch_backend.testing.suite.ops._operator_test import OperatorTest
+
+
+class TestErrors(OperatorTest):
+    """PyTorch's list of wrong calls."""
+
+    @each_operator("errors", select=lambda op: op.error_inputs_func is not None, any_one=True)
+    def test_errors(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
+        """An operator refuses wrong arguments with the exception that the CPU raises."""
+        with self.trial(op, dtype, "errors", device).recorded() as trial:
+            for wrong in trial.error_inputs():
+                case = trial.case(wrong.sample_input)
+                answer = trial.on_host(op, case)
+                if answer.error is not None:
+                    trial.expect_error(answer.error, lambda case=case: trial.on_device(op, case), case.what)
+
+
+instantiate(TestErrors, globals())

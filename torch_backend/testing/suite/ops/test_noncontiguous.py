@@ -1,0 +1,28 @@
+"""Operators on tensors with gaps between their elements."""
+
+import torch
+from torch.testing._internal.opinfo.core import OpInfo
+
+from torch_backend.testing.suite.ops._entries import each_operator, instantiate
+from torch_backend.testing.suite.ops._operator_test import OperatorTest
+from torch_backend.testing.suite.ops._samples import with_gaps
+
+
+class TestNoncontiguous(OperatorTest):
+    """Every tensor argument has gaps, with values in them that must not be used."""
+
+    @each_operator("noncontiguous", dtypes=(torch.float32, torch.bfloat16, torch.complex64, torch.int64, torch.bool))
+    def test_noncontiguous(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
+        """An operator on tensors with gaps between their elements gives what it gives on the CPU."""
+        with self.trial(op, dtype, "noncontiguous", device).recorded() as trial, torch.no_grad():
+            for sample in trial.samples():
+                case = trial.case(sample.transform(with_gaps))
+                answer = trial.on_host(op, case)
+                if answer.error is not None:
+                    continue
+                actual = trial.on_device(op, case)
+                trial.compare(case, actual, answer)
+                trial.compare_arguments(case)
+
+
+instantiate(TestNoncontiguous, globals())

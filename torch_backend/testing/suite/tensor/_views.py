@@ -1,0 +1,76 @@
+"""Every operator that returns a view, by its name in the dispatcher, with a tensor to take the view of."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+BASE = torch.arange(24.0).reshape(2, 3, 4)
+COMPLEX = torch.complex(BASE, BASE + 1)
+SQUARE = torch.arange(16.0).reshape(4, 4)
+
+VIEWS: dict[str, tuple[Tensor, Callable[[Tensor], Any]]] = {
+    "_conj": (COMPLEX, lambda x: torch._conj(x)),
+    "_neg_view": (BASE, lambda x: torch._neg_view(x)),
+    "_reshape_alias": (BASE, lambda x: torch.ops.aten._reshape_alias(x, (6, 4), (4, 1))),
+    "adjoint": (COMPLEX, lambda x: x.adjoint()),
+    "alias": (BASE, lambda x: torch.ops.aten.alias(x)),
+    "as_strided": (BASE, lambda x: x.as_strided((2, 3), (3, 2), 5)),
+    "broadcast_to": (BASE, lambda x: x.broadcast_to(2, 3, 4)),
+    "chunk": (BASE, lambda x: x.chunk(2, 2)),
+    "conj": (COMPLEX, lambda x: x.conj()),
+    "detach": (BASE, lambda x: x.detach()),
+    "diagonal": (BASE, lambda x: x.diagonal(1, 1, 2)),
+    "dsplit.array": (BASE, lambda x: x.dsplit([1, 3])),
+    "dsplit.int": (BASE, lambda x: x.dsplit(2)),
+    "expand": (BASE, lambda x: x.expand(2, 3, 4)),
+    "expand_as": (BASE, lambda x: x.expand_as(x)),
+    "flatten.using_ints": (BASE, lambda x: x.flatten(1)),
+    "hsplit.array": (BASE, lambda x: x.hsplit([1])),
+    "hsplit.int": (BASE, lambda x: x.hsplit(3)),
+    "imag": (COMPLEX, lambda x: x.imag),
+    "linalg_diagonal": (BASE, lambda x: torch.linalg.diagonal(x)),
+    "mH": (COMPLEX, lambda x: x.mH),
+    "mT": (BASE, lambda x: x.mT),
+    "matrix_H": (SQUARE, lambda x: x.H),
+    "moveaxis.int": (BASE, lambda x: x.moveaxis(0, 2)),
+    "moveaxis.intlist": (BASE, lambda x: x.moveaxis((0, 1), (2, 0))),
+    "movedim.int": (BASE, lambda x: x.movedim(2, 0)),
+    "movedim.intlist": (BASE, lambda x: x.movedim((2, 0), (0, 1))),
+    "narrow": (BASE, lambda x: x.narrow(2, 1, 2)),
+    "narrow.Tensor": (BASE, lambda x: x.narrow(2, torch.tensor(1), 2)),
+    "numpy_T": (SQUARE, lambda x: x.T),
+    "permute": (BASE, lambda x: x.permute(2, 0, 1)),
+    "ravel": (BASE, lambda x: x.ravel()),
+    "real": (COMPLEX, lambda x: x.real),
+    "reshape": (BASE, lambda x: x.reshape(4, 6)),
+    "reshape_as": (BASE, lambda x: x.reshape_as(torch.empty(6, 4))),
+    "select.int": (BASE, lambda x: x.select(1, 2)),
+    "slice.Tensor": (BASE, lambda x: x[:, ::2, 1:]),
+    "split": (BASE, lambda x: torch.functional.torch._VF.split(x, 2, 2)),
+    "split.Tensor": (BASE, lambda x: x.split(3, 2)),
+    "split.sizes": (BASE, lambda x: torch.ops.aten.split.sizes(x, [1, 3], 2)),
+    "split_with_sizes": (BASE, lambda x: x.split_with_sizes([1, 2, 1], 2)),
+    "squeeze": (BASE[:, :1], lambda x: x.squeeze()),
+    "squeeze.dim": (BASE[:, :1], lambda x: x.squeeze(1)),
+    "squeeze.dims": (BASE[:, :1], lambda x: x.squeeze((1, 2))),
+    "swapaxes": (BASE, lambda x: x.swapaxes(0, 1)),
+    "swapdims": (BASE, lambda x: x.swapdims(0, 2)),
+    "t": (SQUARE, lambda x: x.t()),
+    "tensor_split.indices": (BASE, lambda x: x.tensor_split([1, 2], 2)),
+    "tensor_split.sections": (BASE, lambda x: x.tensor_split(3, 2)),
+    "tensor_split.tensor_indices_or_sections": (BASE, lambda x: x.tensor_split(torch.tensor([1, 3]), 2)),
+    "transpose.int": (BASE, lambda x: x.transpose(0, 2)),
+    "unbind.int": (BASE, lambda x: x.unbind(1)),
+    "unflatten.int": (BASE, lambda x: x.unflatten(2, (2, 2))),
+    "unfold": (BASE, lambda x: x.unfold(2, 2, 2)),
+    "unsqueeze": (BASE, lambda x: x.unsqueeze(1)),
+    "view": (BASE, lambda x: x.view(4, 6)),
+    "view.dtype": (BASE, lambda x: x.view(torch.int32)),
+    "view_as": (BASE, lambda x: x.view_as(torch.empty(6, 4))),
+    "view_as_complex": (BASE.reshape(2, 3, 2, 2), lambda x: torch.view_as_complex(x)),
+    "view_as_real": (COMPLEX, lambda x: torch.view_as_real(x)),
+    "vsplit.array": (BASE, lambda x: x.vsplit([1])),
+    "vsplit.int": (BASE, lambda x: x.vsplit(2)),
+}

@@ -1,0 +1,195 @@
+"""PyTorch's own device-generic tests, from a checkout the user has, unmodified, on a device.
+
+Which files they are is not a list: every file below ``test/`` that calls ``instantiate_device_type_tests`` makes tests
+for the active device. Tests of these files that are about no device are left out, and tests that fail are tried on
+the CPU: one that fails there too is no failure of the device.
+"""
+
+import os
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torch_backend.testing import expectations, session
+from torch_backend.testing.causes import cause
+from torch_backend.testing.conformance import describe, environment_for, make_settings
+from torch_backend.testing.results import FAILURES, DeviceDescription, Result, count
+from torch_backend.testing.selection import files_with_matches
+from torch_backend.testing.session import Progress, Settings, Suite
+from torch_backend.testing.upstream_rules import CONTROL, general_name, name_on_the_cpu
+
+_MAX_CONTROLLED = 1000
+"""So many failed tests are tried on the CPU: they are named on a command line."""
+
+_MARK = "instantiate_device_type_tests("
+
+
+@dataclass(frozen=True)
+class UpstreamReport:
+    """What PyTorch's own tests found.
+
+    Attributes:
+        device: what was tested.
+        checkout: the folder with PyTorch's sources.
+        results: of every test; ids start with "upstream/".
+        problems: what is wrong with the run or the expectations, each a readable text.
+        notes: what may explain failures, such as a checkout of another version.
+        seconds: how long the run took.
+    """
+
+    device: DeviceDescription
+    checkout: Path
+    results: tuple[Result, ...]
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is unexplained."""
+        return not self.problems and not any(result.outcome in FAILURES for result in self.results)
+
+    def files(self) -> dict[str, list[Result]]:
+        """Results by file, relative to the checkout's ``test`` folder."""
+        found: dict[str, list[Result]] = {}
+        for result in self.results:
+            found.setdefault(result.test.split("/", 1)[1].split("::")[0], []).append(result)
+        return found
+
+    def causes(self) -> list[tuple[str, list[Result]]]:
+        """The failures by cause, the most frequent first."""
+        found: dict[str, list[Result]] = {}
+        for result in self.results:
+            if result.outcome in FAILURES:
+                found.setdefault(cause(result), []).append(result)
+        return sorted(found.items(), key=lambda entry: -len(entry[1]))
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as JSON's types."""
+        return {
+            "version": 1,
+            "device": asdict(self.device),
+            "checkout": str(self.checkout),
+            "ok": self.ok,
+            "files": {file: dict(count(results)) for file, results in self.files().items()},
+            "causes": {text: [result.test for result in results] for text, results in self.causes()},
+            "not_offered": dict(
+                Counter(result.message for result in self.results if result.outcome == "not offered").most_common()
+            ),
+            "problems": list(self.problems),
+            "notes": list(self.notes),
+            "seconds": round(self.seconds, 3),
+            "results": [asdict(result) for result in self.results],
+        }
+
+
+def check_upstream(
+    device: str,
+    checkout: str | os.PathLike[str],
+    *,
+    only: Sequence[str] = (),
+    imports: Sequence[str] = (),
+    options: Mapping[str, str] | None = None,
+    expected: str | os.PathLike[str] | None = None,
+    workers: int | None = None,
+    test_timeout: float = 120.0,
+    progress: Progress = lambda result, total: None,
+) -> UpstreamReport:
+    """Run the device-generic tests of a PyTorch checkout on a device.
+
+    Args:
+        checkout: the folder with PyTorch's sources; only its ``test`` folder is used, with the installed torch.
+        only: patterns of files or test ids; files that no pattern can mean are not loaded. Empty for all.
+
+    The other arguments are those of :func:`~torch_backend.testing.check`.
+
+    Raises:
+        NoSuchDevice: if there is no such device.
+        ValueError: if the checkout has no device-generic tests, and for what is wrong with options or expectations.
+    """
+    started = time.monotonic()
+    root = Path(checkout).resolve() / "test"
+    files = device_generic_files(root, only)
+    environment = environment_for(device, options or {})
+    environment["PYTORCH_TESTING_DEVICE_ONLY_FOR"] = "privateuse1"
+    # Test files import their neighbours.
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(root), environment.get("PYTHONPATH"))))
+    description = describe(device, environment)
+    known = expectations.of_device(description, expected)
+    problems: tuple[str, ...] = ()
+    results: list[Result] = []
+    if description.error is None:
+        settings = make_settings(device, environment, False, only, imports, workers, test_timeout)
+        found = session.run(Suite(files, root, upstream=True), settings, progress)
+        found.results = _without_what_fails_on_the_cpu(found.results, description.name, root, settings)
+        problems = tuple(found.problems)
+        named = [replace(result, test=f"{expectations.UPSTREAM}/{result.test}") for result in found.results]
+        results = sorted(named, key=lambda result: result.test)
+    else:
+        problems = (description.error,)
+    marked, wrong = expectations.apply(known, results, {expectations.UPSTREAM}, partial=bool(only))
+    return UpstreamReport(
+        device=description,
+        checkout=Path(checkout),
+        results=marked,
+        problems=(*problems, *wrong),
+        notes=_version_note(root.parent, description),
+        seconds=time.monotonic() - started,
+    )
+
+
+def _without_what_fails_on_the_cpu(
+    results: Sequence[Result], device: str, root: Path, settings: Settings
+) -> list[Result]:
+    """The results, with failures known that the same test has on the CPU: they say nothing about the device."""
+    failed = [result.test for result in results if result.outcome in FAILURES]
+    if not failed:
+        return list(results)
+    files = sorted({root / test.split("::")[0] for test in failed})
+    control = replace(
+        settings,
+        device=CONTROL,
+        environment={**settings.environment, "PYTORCH_TESTING_DEVICE_ONLY_FOR": CONTROL},
+        only=tuple(name_on_the_cpu(test, device) for test in failed[:_MAX_CONTROLLED]),
+        imports=(),
+    )
+    found = session.run(Suite(files, root, upstream=True), control, lambda result, total: None).results
+    on_cpu = {general_name(result.test, CONTROL): result for result in found if result.outcome in FAILURES}
+    return [
+        replace(result, outcome="known", message=f"fails on the CPU too: {twin.message}")
+        if result.outcome in FAILURES and (twin := on_cpu.get(general_name(result.test, device))) is not None
+        else result
+        for result in results
+    ]
+
+
+def device_generic_files(root: Path, only: Sequence[str] = ()) -> list[Path]:
+    """The files below a checkout's ``test`` folder that make tests for the active device.
+
+    ``only`` leaves out files that none of the patterns can mean.
+
+    Raises ValueError if there are none.
+    """
+    if not root.is_dir():
+        raise ValueError(f"{root.parent} has no folder 'test': give the folder that holds PyTorch's sources.")
+    everything = [path for path in sorted(root.rglob("test_*.py")) if _MARK in path.read_text(errors="replace")]
+    if not everything:
+        raise ValueError(f"No file below {root} calls instantiate_device_type_tests.")
+    chosen = files_with_matches(everything, root, only)
+    if not chosen:
+        raise ValueError(f"No device-generic test file below {root} matches {' or '.join(map(repr, only))}.")
+    return chosen
+
+
+def _version_note(checkout: Path, device: DeviceDescription) -> tuple[str, ...]:
+    file = checkout / "version.txt"
+    version = file.read_text(encoding="utf-8").strip() if file.is_file() else None
+    if version is None or not device.torch:
+        return ()
+    theirs, ours = (text.split(".")[:2] for text in (version, device.torch))
+    if theirs == ours:
+        return ()
+    return (f"The checkout is torch {version} and torch {device.torch} is installed: failures may come from that.",)

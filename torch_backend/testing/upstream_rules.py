@@ -1,0 +1,71 @@
+"""Which of PyTorch's own tests are about a device, which of these it does not offer, and what their skips mean."""
+
+import re
+
+import pytest
+
+from torch_backend.testing.declaration import Declaration
+
+_DTYPE = re.compile(r"bool|bfloat16|float8_e\d+m\d+(?:fnuz|fnu|fn)?|u?int\d+|float\d+|complex\d+")
+
+
+CONTROL = "cpu"
+"""The device of a run that tells whether a test's failure is the device's: one that fails on the CPU too is not."""
+
+
+def is_about(item: pytest.Item, device: str) -> bool:
+    """Whether instantiate_device_type_tests made the test for ``device``: the active one, or the CPU."""
+    from torch.testing._internal.common_device_type import CPUTestBase, PrivateUse1TestBase
+
+    cls = getattr(item, "cls", None)
+    return cls is not None and issubclass(cls, CPUTestBase if device == CONTROL else PrivateUse1TestBase)
+
+
+def control_declaration() -> Declaration:
+    """What the CPU offers to PyTorch's own tests: everything, as these tests have their own rules for it."""
+    return Declaration(CONTROL, 1, frozenset(), frozenset(_every_dtype()), frozenset())
+
+
+def _every_dtype() -> list[str]:
+    import torch
+
+    return [str(value).removeprefix("torch.") for value in vars(torch).values() if isinstance(value, torch.dtype)]
+
+
+def general_name(test: str, device: str) -> str:
+    """The id of a test without the device, the same for the active device and for the CPU.
+
+    PyTorch names classes after the device, TestViewsACME; or TestViewsPRIVATEUSE1 before one of its tests has run.
+    """
+    file, cls, name = test.split("::")
+    for ending in (device.upper(), "PRIVATEUSE1"):
+        cls = cls.removesuffix(ending)
+    return f"{file}::{cls}::{_with_device(name, device, '')}"
+
+
+def name_on_the_cpu(test: str, device: str) -> str:
+    """The name of the same test for the CPU, without its file and class."""
+    return _with_device(test.split("::")[2], device, f"_{CONTROL}")
+
+
+def _with_device(name: str, device: str, replacement: str) -> str:
+    return re.sub(f"_{device}(?=_|$)", replacement, name)
+
+
+def lacks(item: pytest.Item, declaration: Declaration) -> str | None:
+    """Why the device does not offer what the test is about; None if it does.
+
+    PyTorch ends the name of such a test with the device and the dtypes: ``test_abs_acme_float32``.
+    """
+    _, separator, end = item.name.rpartition(f"_{declaration.name}")
+    dtypes = _DTYPE.findall(end) if separator else []
+    return next((reason for dtype in dtypes if (reason := declaration.lacks("dtype", dtype))), None)
+
+
+def explain_skip(report: pytest.TestReport, error: BaseException) -> None:
+    """Give PyTorch's reason for a skip; a failure that PyTorch expects counts as passed."""
+    if hasattr(report, "wasxfail"):
+        report.outcome = "passed"
+        report.user_properties.append(("expected_failure", True))
+    else:
+        report.user_properties.append(("not_offered", f"PyTorch's test leaves this device out: {error}"))
