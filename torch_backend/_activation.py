@@ -80,6 +80,7 @@ def _check_usable(plugin: "Plugin") -> None:
             f"'{plugin.name}' ({plugin.path}) finds no devices, so there is nothing to activate. Check that the "
             "hardware is present and its driver is loaded."
         )
+    _registration.check_slot(plugin.name)
     _registration.check_name(plugin.name)
     import torch_backend.backend  # noqa: F401  # if this fails nothing is registered yet
 

@@ -13,15 +13,14 @@ def _minor(version: str) -> str:
     return ".".join(version.split("+")[0].split(".")[:2])
 
 
-def _check_torch_version() -> None:
-    import torch
-
+def check_version(torch_version: str) -> None:
+    """Raise ImportError, with both versions and the command that rebuilds, if the native part is for another torch."""
     built_for = _paths.torch_built_for()
-    if built_for is not None and _minor(built_for) != _minor(torch.__version__):
+    if built_for is not None and _minor(built_for) != _minor(torch_version):
         # torch's C++ classes differ between minor versions: a library built for another one may load and crash later,
         # so it is refused before it is opened.
         raise ImportError(
-            f"torch_backend {__version__} was built for torch {built_for}, but torch {torch.__version__} is "
+            f"torch_backend {__version__} was built for torch {built_for}, but torch {torch_version} is "
             f"installed; its native part fits one minor version of torch. Rebuild it with `{REBUILD_COMMAND}`, or "
             f"install torch {_minor(built_for)}."
         )
@@ -36,7 +35,7 @@ def require() -> None:
         return
     import torch  # first: the native part is linked against torch's libraries
 
-    _check_torch_version()
+    check_version(torch.__version__)
     try:
         importlib.import_module("torch_backend._C")
     except ImportError as error:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 _UNNAMED = "privateuseone"
 
 
-def check_name(name: str) -> None:
-    """Raise RuntimeError if PyTorch cannot have an out-of-tree device called ``name``, before anything is changed."""
+def check_slot(name: str) -> None:
+    """Raise RuntimeError if something else than the device ``name`` has this process's slot for out-of-tree devices."""
     import torch
 
     taken_by = torch._C._get_privateuse1_backend_name()
@@ -24,6 +24,12 @@ def check_name(name: str) -> None:
             f"torch_backend, so '{name}' cannot be activated. Do not import the package of '{taken_by}' in this "
             "process."
         )
+
+
+def check_name(name: str) -> None:
+    """Raise RuntimeError if PyTorch can have no out-of-tree device called ``name``, because it uses the name itself."""
+    import torch
+
     holders: list[tuple[object, str]] = [
         (torch, "torch"),
         (torch.Tensor, "torch.Tensor"),

@@ -1,5 +1,5 @@
-/* The smallest device: the five required functions and nothing else. Copy this folder to start a device of your own,
- * and replace what each function does by a call to your driver.
+/* The smallest device: the five required functions and nothing else. A device of your own starts like this one: replace
+ * what each function does by a call to your driver.
  *
  * "fake" keeps its memory in the host's heap but does not say so (no TB_CAP_HOST_ACCESS): the core must bring every
  * byte in and out through memory_copy, as it must for a device with memory of its own. */

@@ -9,11 +9,21 @@
  * ENTRY_FAILS=text, ENTRY_SILENT    the entry refuses, with and without a reason
  * NO_CORE, UNSET_COPY, HALF_ASYNC   incomplete tables
  * KERNELS                           it has kernels, see kernels.h
- * COUNT_FAILS, PROPERTIES_FAIL, BAD_ALIGNMENT, INITIALIZE_FAILS    slots that fail */
+ * COUNT_FAILS, PROPERTIES_FAIL, BAD_ALIGNMENT, INITIALIZE_FAILS    slots that fail
+ *
+ * and the mistakes of beginners:
+ * ENTRY_CRASHES, INITIALIZE_CRASHES, INITIALIZE_EXITS, EXIT_CRASHES, COUNT_BLOCKS, INITIALIZE_BLOCKS
+ * GARBAGE_PROPERTIES                properties that were never filled
+ * FREES_TWICE, SKIPS_COPIES         memory_free and memory_copy that do more and less than they should
+ * WRONG_SIGNATURE                   a function that does not have its slot's parameters, behind a cast
+ * INITIALIZE_REFUSES                the user may not open the device
+ * OPTION_KEYS="a","b"               the options that it says it has */
 #define _POSIX_C_SOURCE 200112L /* posix_memalign */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "torch_backend/device.h"
 
@@ -43,7 +53,14 @@ int not_a_plugin(void) {
 
 static const tb_host* host;
 
+static void block(void) {
+  for (;;) pause();
+}
+
 static tb_status device_count(int32_t* out_count) {
+#ifdef COUNT_BLOCKS
+  block();
+#endif
 #ifdef COUNT_FAILS
   (void)out_count;
   return host->fail(TB_STATUS_INTERNAL, "the driver does not answer");
@@ -76,6 +93,9 @@ static tb_status device_properties(int32_t device, tb_device_properties* out_pro
   properties.multiprocessor_count = 4;
   properties.warp_size = 1;
   properties.numa_node = -1;
+#ifdef GARBAGE_PROPERTIES
+  memset(&properties, 0xab, sizeof properties);
+#endif
   const uint64_t room = out_properties->struct_size;
   memcpy(out_properties, &properties, room < sizeof properties ? room : sizeof properties);
   if (room < sizeof properties) out_properties->struct_size = room;
@@ -96,6 +116,9 @@ static tb_status memory_allocate(int32_t device, uint32_t kind, uint64_t size_by
 
 static tb_status memory_free(int32_t device, uint32_t kind, void* ptr, uint64_t size_bytes, tb_stream* stream) {
   (void)device, (void)kind, (void)size_bytes, (void)stream;
+#ifdef FREES_TWICE
+  free(ptr);
+#endif
   free(ptr);
   return TB_STATUS_OK;
 }
@@ -104,13 +127,39 @@ static tb_status memory_copy(int32_t dst_device, void* dst, int32_t src_device, 
                              uint32_t kind, tb_stream* stream) {
   (void)dst_device, (void)src_device, (void)stream;
   if (kind < TB_COPY_HOST_TO_DEVICE || kind > TB_COPY_DEVICE_TO_DEVICE) return TB_STATUS_UNSUPPORTED;
+#ifndef SKIPS_COPIES
   memcpy(dst, src, (size_t)size_bytes);
+#endif
   return TB_STATUS_OK;
 }
 
-#ifdef INITIALIZE_FAILS
+#ifdef WRONG_SIGNATURE
+static tb_status copy_without_devices(void* dst, const void* src, uint64_t size_bytes) {
+  memcpy(dst, src, (size_t)size_bytes);
+  return TB_STATUS_OK;
+}
+typedef tb_status (*copy_function)(int32_t, void*, int32_t, const void*, uint64_t, uint32_t, tb_stream*);
+#endif
+
 static tb_status initialize(void) {
+#if defined(INITIALIZE_CRASHES)
+  raise(SIGSEGV);
+#elif defined(INITIALIZE_EXITS)
+  fputs("no license\n", stderr);
+  exit(3);
+#elif defined(INITIALIZE_BLOCKS)
+  block();
+#elif defined(INITIALIZE_FAILS)
   return host->fail(TB_STATUS_INTERNAL, "the firmware is missing");
+#elif defined(INITIALIZE_REFUSES)
+  return host->fail(TB_STATUS_INTERNAL, "/dev/acme0: Permission denied");
+#endif
+  return TB_STATUS_OK;
+}
+
+#ifdef EXIT_CRASHES
+__attribute__((destructor)) static void at_exit(void) {
+  raise(SIGSEGV);
 }
 #endif
 
@@ -166,10 +215,12 @@ static const struct {
             .device_properties = device_properties,
             .memory_allocate = memory_allocate,
             .memory_free = memory_free,
-#ifndef UNSET_COPY
+#ifdef WRONG_SIGNATURE
+            .memory_copy = (copy_function)copy_without_devices,
+#elif !defined(UNSET_COPY)
             .memory_copy = memory_copy,
 #endif
-#ifdef INITIALIZE_FAILS
+#ifndef OLDER_MINOR
             .initialize = initialize,
 #endif
 #ifdef HALF_ASYNC
@@ -213,11 +264,17 @@ static const struct {
 #elif defined(KERNELS)
             .table = table,
 #endif
+#ifdef OPTION_KEYS
+            .option_keys = (const char* const[]){OPTION_KEYS, NULL},
+#endif
         },
 };
 
 const tb_plugin* tb_plugin_entry(const tb_host* the_host) {
   host = the_host;
+#ifdef ENTRY_CRASHES
+  raise(SIGSEGV);
+#endif
 #ifdef ENTRY_FAILS
   host->fail(TB_STATUS_INTERNAL, ENTRY_FAILS);
   return NULL;

@@ -7,9 +7,11 @@ import typer
 
 from torch_backend import _paths
 from torch_backend.cli.check import check
+from torch_backend.cli.doctor import doctor
 from torch_backend.cli.explain import explain
 from torch_backend.cli.info import info
 from torch_backend.cli.list_devices import list_devices
+from torch_backend.cli.new import new
 from torch_backend.cli.ops import ops
 from torch_backend.cli.stubs import stubs
 from torch_backend.version import __version__
@@ -66,3 +68,5 @@ app.command("info")(info)
 app.command("ops")(ops)
 app.command("explain")(explain)
 app.command("stubs")(stubs)
+app.command("new")(new)
+app.command("doctor")(doctor)

@@ -1,7 +1,6 @@
 """``torch-backend check``: how much of PyTorch works on a device."""
 
 import contextlib
-import importlib.util
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from torch_backend import _extras
 from torch_backend.cli import _output
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from torch_backend.testing.session import Progress as TellProgress
 
 _ALL_LEVELS = "7"
-_NEEDED = ("pytest", "xdist", "jinja2", "numpy", "expecttest", "hypothesis")
 
 
 def check(
@@ -104,8 +103,7 @@ def _show(report: "Report | UpstreamReport", console: Console, verbose: bool) ->
 
 
 def _require_extra() -> None:
-    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
+    if missing := _extras.missing("check"):
         _output.fail(
             f"The conformance kit needs {', '.join(missing)}. Install it with: pip install 'torch_backend[check]'",
             code=1,

@@ -1,0 +1,197 @@
+"""``torch-backend new``: names, files, and a project that builds, installs and passes before its first edit."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import clean_environment
+
+from torch_backend.__main__ import main
+from torch_backend.scaffold import Language, Project
+
+pytest.importorskip("typer")
+pytest.importorskip("jinja2")
+
+ROOT = Path(__file__).parents[2]
+MAX_CODE_LINES = 100
+NO_WARNINGS = ["-DCMAKE_COMPILE_WARNING_AS_ERROR=ON"]
+
+Captured = pytest.CaptureFixture[str]
+
+
+def run(*command: str | Path, cwd: Path, **environment: str) -> str:
+    process = subprocess.run(
+        command,
+        cwd=cwd,
+        env=clean_environment() | environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert process.returncode == 0, f"{command}: {process.returncode}\n{process.stdout}\n{process.stderr}"
+    return process.stdout
+
+
+def install(project: Path, site: Path) -> None:
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index"]
+    run(*pip, "--no-build-isolation", "--no-deps", "--target", site, ".", cwd=project, CMAKE_ARGS=" ".join(NO_WARNINGS))
+
+
+def code_lines(source: str) -> int:
+    """Lines that are neither blank nor only a comment."""
+    without_comments = re.sub(r"/\*.*?\*/", "", source, flags=re.DOTALL)
+    return sum(1 for line in without_comments.splitlines() if line.strip())
+
+
+# ---- files ----
+
+
+def test_the_reference_device_is_written_from_the_same_template() -> None:
+    fake = Project("fake", vendor="torch_backend").render("plugin.c")
+    assert fake == (ROOT / "backends" / "fake" / "plugin.c").read_text(), (
+        "backends/fake/plugin.c differs from its template"
+    )
+
+
+@pytest.mark.parametrize("language", [Language.C, Language.CXX])
+@pytest.mark.parametrize("kernels", [False, True])
+def test_the_device_is_short(language: Language, kernels: bool) -> None:
+    assert code_lines(Project("acme", language, kernels).render("plugin.c")) <= MAX_CODE_LINES
+
+
+def test_code_lines_are_counted() -> None:
+    assert code_lines("int a; /* why */\n\n/* two\n * lines */\nint b;\n") == 2
+
+
+def test_no_file_names_another_device() -> None:
+    files = Project("acme", kernels=True).files()
+    assert not {path for path, text in files.items() if re.search(r"\bfake\b|\{\{|\{%", text.replace("${{", ""))}
+
+
+# ---- bad input ----
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("Acme", "Try 'acme'"),
+        ("my-chip", "Try 'my_chip'"),
+        ("9", "a name is a lower-case letter"),
+        ("", "a name is a lower-case letter"),
+        ("../x", "a name is a lower-case letter"),
+        ("lambda", "a word of Python's own"),
+        ("a" * 33, "it has 33 characters; 32 are enough"),
+        ("cpu", "PyTorch has a device of that name"),
+        ("cuda", "PyTorch has a device of that name"),
+        ("mps", "PyTorch has a device of that name"),
+        ("hip", "PyTorch has a device of that name"),
+        ("privateuseone", "PyTorch has a device of that name"),
+        ("add", "torch.add exists already"),
+        ("xcpu", "a reference device of torch_backend"),
+        ("backend", "its package would be torch_backend, which is installed already"),
+    ],
+)
+def test_bad_names_are_refused(
+    name: str, reason: str, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", name]) == 2
+    said = capsys.readouterr().err
+    assert f"A device cannot be called '{name}'" in said
+    assert reason in said
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--lang", "rust"], "--lang rust: a device library is written in c or c++."),
+        (["--lang", "python"], "Devices in Python are not there yet. Choose the language c or c++."),
+    ],
+)
+def test_other_languages_are_refused(
+    arguments: list[str], reason: str, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "acme", *arguments]) == 2
+    assert reason in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_existing_place_is_left_alone(tmp_path: Path, capsys: Captured) -> None:
+    (tmp_path / "mine").mkdir()
+    assert main(["new", "acme", "--directory", str(tmp_path / "mine")]) == 2
+    assert f"'{tmp_path / 'mine'}' exists already. Name another place with --directory." in capsys.readouterr().err
+    assert not list((tmp_path / "mine").iterdir())
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path, capsys: Captured) -> None:
+    (tmp_path / "file").write_text("")
+    assert main(["new", "acme", "--directory", str(tmp_path / "file" / "acme")]) == 1
+    assert "The project could not be written to" in capsys.readouterr().err
+
+
+def test_jinja2_is_not_installed(tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    assert main(["new", "acme", "--directory", str(tmp_path / "acme")]) == 1
+    assert "pip install 'torch_backend[check]'" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+# ---- from nothing to a device ----
+
+needs_tools = pytest.mark.skipif(
+    shutil.which("cmake") is None or shutil.which("cc") is None, reason="needs CMake and a C compiler"
+)
+
+
+@needs_tools
+def test_a_new_device_passes_before_its_first_edit(tmp_path: Path) -> None:
+    """The whole way of a vendor: write, build with CMake, install, `import torch`, the conformance kit."""
+    project, site = tmp_path / "acme", tmp_path / "site"
+    assert main(["new", "acme", "--directory", str(project)]) == 0
+    run("cmake", "-S", ".", "-B", "build", f"-DPython_EXECUTABLE={sys.executable}", *NO_WARNINGS, cwd=project)
+    run("cmake", "--build", "build", cwd=project)
+    assert (project / "build" / "libtorch_backend_acme.so").is_file()
+    install(project, site)
+    use = "import torch; print(torch.acme.device_count(), (torch.ones(3, device='acme') + 1).tolist())"
+    assert run(sys.executable, "-c", use, cwd=tmp_path, PYTHONPATH=str(site)) == "1 [2.0, 2.0, 2.0]\n"
+    kit = [sys.executable, "-m", "torch_backend", "check", "acme", "--level", "2", "--quick"]
+    assert "Level reached: 2" in run(*kit, cwd=project, PYTHONPATH=str(site))
+
+
+@needs_tools
+def test_a_new_device_in_cxx_with_kernels(tmp_path: Path) -> None:
+    project, site = tmp_path / "zeta", tmp_path / "site"
+    assert main(["new", "zeta", "--lang", "c++", "--kernels", "--directory", str(project)]) == 0
+    install(project, site)
+    use = """
+import torch, torch_backend.operators as operators
+x = torch.tensor([[-1.0, 2.0], [float("nan"), -0.5]])
+y = x.to("zeta")
+torch.testing.assert_close(torch.relu(y).cpu(), torch.relu(x), equal_nan=True)
+torch.testing.assert_close(torch.add(y.t(), y[0], alpha=3).cpu(), torch.add(x.t(), x[0], alpha=3), equal_nan=True)
+sources = operators.operator_sources()
+print(sources["aten::relu"], sources["aten::add.Tensor"])
+"""
+    assert run(sys.executable, "-c", use, cwd=tmp_path, PYTHONPATH=str(site)) == "plugin plugin\n"
+    # The project's own test, on one test of the kit.
+    test = project / "test" / "test_conformance.py"
+    test.write_text(test.read_text().replace("quick=True", 'quick=True, only=["test_handshake.py"]'))
+    said = run(sys.executable, "-m", "pytest", "-q", cwd=project, PYTHONPATH=str(site), PATH=os.environ["PATH"])
+    assert "1 passed" in said
+
+
+@needs_tools
+def test_a_project_that_was_not_installed_says_so(tmp_path: Path) -> None:
+    project = tmp_path / "acme"
+    assert main(["new", "acme", "--directory", str(project)]) == 0
+    code = "import torch_acme\ntry: torch_acme.library()\nexcept FileNotFoundError as error: print(error)"
+    said = run(sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=str(project / "python"))
+    assert "has no libtorch_backend_acme.so in" in said
+    assert "Reinstall it: pip install ." in said

@@ -1,0 +1,53 @@
+"""``torch-backend doctor``: why a device does not appear or does not work."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from torch_backend.cli import _output
+from torch_backend.diagnosis import Finding, Severity, diagnose
+from torch_backend.diagnosis.diagnosis import STEP_SECONDS
+
+_STYLES = {Severity.OK: "green", Severity.NOTE: "yellow", Severity.PROBLEM: "bold red"}
+_MARGIN = 9
+
+
+def doctor(
+    device: Annotated[
+        str | None,
+        typer.Argument(help="A name or the path of a device library; by default everything that can be found."),
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, help="Seconds that one call of a device library may take.")
+    ] = STEP_SECONDS,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Say why a device does not appear or does not work, and what to do.
+
+    Looks at the installation, settings, places and files, then calls each library in a process of its own. What a call
+    returns is checked for being possible, not for being right: that is `torch-backend check`. The exit code is 0 if
+    nothing is wrong. JSON: a list of {"severity", "subject", "text", "todo"}.
+    """
+    console = _output.console()
+    findings: list[Finding] = []
+    for finding in diagnose(device, step_seconds=timeout):
+        findings.append(finding)
+        if not as_json:
+            _show(console, finding)
+    problems = sum(finding.severity is Severity.PROBLEM for finding in findings)
+    if as_json:
+        _output.print_json([{**asdict(finding), "severity": finding.severity.value} for finding in findings])
+    else:
+        console.print(f"\n{problems} problems found." if problems != 1 else "\n1 problem found.", highlight=False)
+    raise typer.Exit(1 if problems else 0)
+
+
+def _show(console: Console, finding: Finding) -> None:
+    line = Text(finding.severity.value.ljust(_MARGIN), style=_STYLES[finding.severity])
+    line.append(f"{finding.subject}: {finding.text}", style="default")
+    console.print(line, soft_wrap=True)
+    if finding.todo:
+        console.print(Text(" " * _MARGIN + finding.todo), soft_wrap=True)

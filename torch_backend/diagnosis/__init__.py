@@ -1,0 +1,9 @@
+"""Why a device does not appear or does not work, for ``torch-backend doctor``.
+
+Device libraries and vendors' packages are loaded in processes of their own: a crash or an endless wait is a finding.
+"""
+
+from torch_backend.diagnosis.diagnosis import diagnose
+from torch_backend.diagnosis.finding import Finding, Severity
+
+__all__ = ["Finding", "Severity", "diagnose"]

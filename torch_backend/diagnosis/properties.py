@@ -1,0 +1,73 @@
+"""What is impossible in what a device says of itself."""
+
+import ctypes
+from collections.abc import Iterator
+
+from torch_backend.abi import ASYNC_SLOTS, Capability, DeviceLibrary, tb_device_properties
+
+_MIN_ALIGNMENT = 64
+_MAX_MEMORY_BYTES = 1 << 56  # no machine addresses more
+
+
+def faults_of(library: DeviceLibrary, device: int) -> Iterator[str]:
+    """What is wrong with the properties of a device, each as a sentence that says what would be right."""
+    properties = library.properties(device)
+    room = ctypes.sizeof(tb_device_properties)
+    if properties.struct_size > room:
+        yield (
+            f"struct_size is {properties.struct_size} on return, but the caller has room for {room} bytes. Fill no "
+            "more than the caller's struct_size, and set it to what was filled."
+        )
+    yield from _text_faults(properties)
+    yield from _size_faults(properties)
+    yield from _capability_faults(library, properties.capabilities)
+
+
+def _text_faults(properties: tb_device_properties) -> Iterator[str]:
+    for field in ("name", "arch"):
+        descriptor = getattr(tb_device_properties, field)
+        raw = ctypes.string_at(ctypes.addressof(properties) + descriptor.offset, descriptor.size)
+        text, end, _ = raw.partition(b"\0")
+        if not end:
+            yield f"{field} fills all {len(raw)} bytes and has no NUL at its end."
+            continue
+        try:
+            text.decode()
+        except UnicodeDecodeError:
+            yield f"{field} is no UTF-8: {text!r}."
+    if not properties.name:
+        yield "name is empty; it is what torch.<device>.get_device_name() tells the user."
+
+
+def _size_faults(properties: tb_device_properties) -> Iterator[str]:
+    alignment = properties.allocation_alignment_bytes
+    if not _is_power_of_two(alignment) or alignment < _MIN_ALIGNMENT:
+        yield f"allocation_alignment_bytes is {alignment}; it must be a power of two and at least {_MIN_ALIGNMENT}."
+    granularity = properties.allocation_granularity_bytes
+    if granularity and not _is_power_of_two(granularity):
+        yield f"allocation_granularity_bytes is {granularity}; it must be a power of two, or 0."
+    if not 0 < properties.total_memory_bytes < _MAX_MEMORY_BYTES:
+        yield f"total_memory_bytes is {properties.total_memory_bytes}; it must be the size of the memory, in bytes."
+    for field in ("multiprocessor_count", "warp_size"):
+        value = getattr(properties, field)
+        if value < 1:
+            yield f"{field} is {value}; it must be at least 1."
+
+
+def _is_power_of_two(value: int) -> bool:
+    return value > 0 and value & (value - 1) == 0
+
+
+def _capability_faults(library: DeviceLibrary, flags: int) -> Iterator[str]:
+    unknown = flags & ~sum(Capability.__members__.values())
+    if unknown:
+        yield f"capabilities has the bits {unknown:#x}, which device.h does not list. Set only TB_CAP_*."
+    missing = [slot for slot in ASYNC_SLOTS if slot not in library.core]
+    if flags & Capability.ASYNC and missing:
+        yield f"capabilities has TB_CAP_ASYNC, which needs slots that are not set: {', '.join(missing)}."
+    elif not flags & Capability.ASYNC and len(missing) < len(ASYNC_SLOTS):
+        present = [slot for slot in ASYNC_SLOTS if slot in library.core]
+        yield (
+            f"{', '.join(present)} are set, but capabilities lacks TB_CAP_ASYNC. Set the flag and all of "
+            f"{', '.join(ASYNC_SLOTS)}, or none of them."
+        )

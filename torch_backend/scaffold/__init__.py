@@ -1,0 +1,9 @@
+"""New plugin projects, for ``torch-backend new``: which names are possible, which files there are, and writing them.
+
+It needs the extra ``torch_backend[check]``, for its templates.
+"""
+
+from torch_backend.scaffold.names import check_name
+from torch_backend.scaffold.project import Language, Project
+
+__all__ = ["Language", "Project", "check_name"]

@@ -1,0 +1,115 @@
+"""The files of a new plugin project."""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+class Language(Enum):
+    """What a device library is written in."""
+
+    C = "c"
+    CXX = "c++"
+    PYTHON = "python"
+
+    @property
+    def suffix(self) -> str:
+        """How its source files end."""
+        return {Language.C: "c", Language.CXX: "cpp", Language.PYTHON: "py"}[self]
+
+
+@dataclass(frozen=True)
+class Project:
+    """A plugin project that can be written.
+
+    Attributes:
+        name: the torch device name; see :func:`check_name`.
+        language: C or C++; one template serves both.
+        kernels: whether the device comes with two kernels of its own.
+        vendor: who makes the device; its name, as a title, by default.
+    """
+
+    name: str
+    language: Language = Language.C
+    kernels: bool = False
+    vendor: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be written yet."""
+        if self.language is Language.PYTHON:
+            raise ValueError("Devices in Python are not there yet. Choose the language c or c++.")
+
+    def files(self) -> Mapping[str, str]:
+        """The text of every file, by its path in the project."""
+        return {path: self.render(template) for path, template in self._templates().items()}
+
+    def render(self, template: str) -> str:
+        """What a template of this package gives for the project."""
+        title = self.name.replace("_", " ").capitalize()
+        return (
+            _environment()
+            .get_template(f"{template}.jinja")
+            .render(
+                name=self.name,
+                title=title,
+                vendor=self.vendor or title,
+                language=self.language.value,
+                suffix=self.language.suffix,
+                kernels=self.kernels,
+            )
+        )
+
+    def write(self, directory: Path) -> list[Path]:
+        """Write the project to ``directory``, which must not exist, and return its files.
+
+        Raises FileExistsError if it exists, and OSError if it cannot be written; nothing is left then.
+        """
+        files = self.files()
+        if directory.exists() or directory.is_symlink():
+            raise FileExistsError(f"'{directory}' exists already. Name another place with --directory.")
+        directory.mkdir(parents=True)
+        try:
+            for path, text in files.items():
+                file = directory / path
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text, encoding="utf-8")
+        except OSError:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
+        return [directory / path for path in files]
+
+    def _templates(self) -> dict[str, str]:
+        suffix, package = self.language.suffix, f"python/torch_{self.name}"
+        templates = {
+            f"csrc/plugin.{suffix}": "plugin.c",
+            "CMakeLists.txt": "CMakeLists.txt",
+            "pyproject.toml": "pyproject.toml",
+            f"{package}/__init__.py": "__init__.py",
+            "test/test_conformance.py": "test_conformance.py",
+            ".github/workflows/test.yml": "test.yml",
+            ".gitignore": "gitignore",
+            "README.md": "README.md",
+        }
+        if self.kernels:
+            templates[f"csrc/kernels.{suffix}"] = "kernels.c"
+        return templates
+
+
+@cache
+def _environment() -> "Environment":
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=PackageLoader("torch_backend.scaffold"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
