@@ -6,6 +6,7 @@
 #   make check    conformance of DEVICE, with a report (check-output/)
 #   make lint     formatting, types, spelling; builds nothing
 #   make bench    what the device costs against native CPU
+#   make docs     the documentation, as HTML (docs/_build/html/index.html)
 #   make clean    remove what was built; make distclean: the virtual environment too
 #
 # Variables: DEVICE, TORCH_VERSION, PYTHON, VENV, JOBS, and TORCH_INDEX, a package index to take torch from: PyTorch's
@@ -39,10 +40,10 @@ TEST_SOURCES := $(shell find test/cpp -type f)
 
 .DELETE_ON_ERROR:
 .PHONY: help demo check build test test-cpp test-python test-kit lint lint-ruff lint-format lint-mypy lint-clang-format lint-cmake \
-	lint-codespell bench clean distclean
+	lint-codespell bench docs clean distclean
 
 help:
-	@sed -n '3,9s/^#   //p' Makefile
+	@sed -n '3,10s/^#   //p' Makefile
 
 # ---- environment ----
 
@@ -102,6 +103,11 @@ check: $(STAMPS)/built $(STAMPS)/for-test
 
 bench: $(STAMPS)/built
 	@TORCH_BACKEND=$(DEVICE) $(PY) -m benchmarks
+
+# Warnings, broken links among the pages included, are errors.
+docs: $(STAMPS)/built $(STAMPS)/for-docs
+	@$(PY) -m sphinx -W --keep-going --quiet -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
 
 # ---- tests ----
 
@@ -168,7 +174,7 @@ lint-codespell: | $(STAMPS)/for-lint
 # ---- clean ----
 
 clean:
-	rm -rf build dist demo-output check-output .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf build dist demo-output check-output docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	rm -f $(STAMPS)/built $(STAMPS)/built-tests
 
 distclean: clean

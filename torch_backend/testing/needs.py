@@ -15,7 +15,7 @@ import pytest
 
 
 def capability(name: str) -> pytest.MarkDecorator:
-    """A TB_CAP_ flag, named without the prefix, on every device."""
+    """A ``TB_CAP_`` flag, named without the prefix, on every device."""
     return pytest.mark.needs("capability", name)
 
 

@@ -1,0 +1,82 @@
+"""Reading the blocks that are to be run out of a page's Markdown.
+
+A block is a fence whose first line is ```` ```{run} LANGUAGE ````:
+
+- ``console``: lines that start with ``$ `` are commands, ``> `` continues one. What follows, up to the next command, is
+  what it prints; ``...`` stands for any text. Without lines that follow, it may print anything.
+- ``python``: a program, run in a process of its own. Blocks with ``:continue:`` are parts of the program before them,
+  which is run as a whole where it starts.
+- ``output``: what the Python block before it prints, with ``...`` for any text.
+- any other language: a file, written to the name in ``:file:``. A Python program with ``:file:`` is written, not run.
+"""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_FENCE = re.compile(r"^(?P<fence>`{3,})\{run\} (?P<language>\S+)\n(?P<body>.*?)^(?P=fence)$", re.M | re.S)
+_OPTION = re.compile(r"^:(?P<name>[a-z]+):[ ]*(?P<value>.*)$")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One block to be run.
+
+    Attributes:
+        language: what follows ``{run}``.
+        text: its lines without options.
+        options: by name.
+        line: of its fence in the page, from 1.
+    """
+
+    language: str
+    text: str
+    line: int
+    options: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command of a console block, and what it should print; None for anything."""
+
+    text: str
+    expected: str | None
+
+
+def blocks_of(page: Path) -> list[Block]:
+    """The blocks of a page, in order."""
+    source = page.read_text(encoding="utf-8")
+    blocks = []
+    for match in _FENCE.finditer(source):
+        lines = match["body"].splitlines()
+        options = {}
+        while lines and (option := _OPTION.match(lines[0])):
+            options[option["name"]] = option["value"].strip()
+            del lines[0]
+        text = "\n".join(lines).strip("\n") + "\n"
+        blocks.append(Block(match["language"], text, source.count("\n", 0, match.start()) + 1, options))
+    return blocks
+
+
+def commands_of(block: Block) -> list[Command]:
+    """The commands of a console block.
+
+    Raises ValueError if it does not start with one.
+    """
+    commands: list[tuple[list[str], list[str]]] = []
+    for line in block.text.splitlines():
+        if line.startswith("$ "):
+            commands.append(([line[2:]], []))
+        elif not commands:
+            raise ValueError(f"The console block in line {block.line} does not start with a command: '$ ...'.")
+        elif line.startswith("> ") and not commands[-1][1]:
+            commands[-1][0].append(line[2:])
+        else:
+            commands[-1][1].append(line)
+    return [Command("\n".join(text), "\n".join(printed) if printed else None) for text, printed in commands]
+
+
+def fits(printed: str, expected: str) -> bool:
+    """Whether a program printed what the page shows; ``...`` stands for any text, and runs of blanks are alike."""
+    parts = [r"\s+".join(map(re.escape, part.split())) for part in expected.split("...")]
+    return re.fullmatch(r"\s*" + r".*?".join(rf"\s*{part}\s*" for part in parts) + r"\s*", printed, re.S) is not None

@@ -1,0 +1,152 @@
+"""The documentation does what it says: its blocks marked ``{run}`` are run in order, each in a process of its own."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import clean_environment
+
+from torch_backend import _paths
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+sys.path.insert(0, str(DOCS / "_extensions"))
+
+import doc_blocks  # noqa: E402  # these lie beside the documentation, whose build needs them
+import header_model  # noqa: E402
+from doc_blocks import Block  # noqa: E402
+
+PAGES = sorted(page for page in DOCS.rglob("*.md") if "_build" not in page.parts and doc_blocks.blocks_of(page))
+TIMEOUT = 300  # seconds: a block may run a part of the conformance kit
+
+
+def program_at(blocks: list[Block], number: int) -> list[Block]:
+    """The Python block with this number, and those that continue it."""
+    parts = [blocks[number]]
+    for block in blocks[number + 1 :]:
+        if block.language == "python" and "file" not in block.options:
+            if "continue" not in block.options:
+                break
+            parts.append(block)
+    return parts
+
+
+class Reader:
+    """Does what a page says, in a folder that looks like a checkout."""
+
+    def __init__(self, page: Path, folder: Path) -> None:
+        self._page = page
+        self._folder = folder
+        self._environment = clean_environment() | {
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+            "COLUMNS": "120",
+            "NO_COLOR": "1",
+            "PYTHONPATH": str(folder),
+        }
+        self._outputs: list[str] = []  # of the parts of the program that runs, from the current one on
+        self._printed = ""
+        for name in ("backends", "examples", "include"):
+            (folder / name).symlink_to(ROOT / name)
+
+    def follow(self, blocks: list[Block]) -> None:
+        """Do what the blocks say, in order."""
+        for number, block in enumerate(blocks):
+            if "file" in block.options:
+                path = self._folder / block.options["file"]
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(block.text, encoding="utf-8")
+            elif block.language == "console":
+                self._type(block)
+            elif block.language == "python":
+                if "continue" not in block.options:
+                    self._start(program_at(blocks, number))
+                self._printed = self._outputs.pop(0)
+            elif block.language == "output":
+                self._compare(self._printed, block.text, block)
+            else:
+                pytest.fail(f"{self._where(block)}: a {block.language} block to be run has no :file: to be written to.")
+
+    def _type(self, block: Block) -> None:
+        for command in doc_blocks.commands_of(block):
+            printed = self._run(["bash", "-c", command.text], block)
+            if command.expected is not None:
+                self._compare(printed, command.expected, block)
+
+    def _start(self, parts: list[Block]) -> None:
+        """Run a program; what each part prints follows a mark."""
+        mark = "---- the next part ----"
+        program = "".join(f"print({mark!r})\n{part.text}" for part in parts)
+        _, *self._outputs = self._run([sys.executable, "-c", program], parts[0]).split(mark)
+
+    def _run(self, command: list[str], block: Block) -> str:
+        process = subprocess.run(
+            command, cwd=self._folder, env=self._environment, capture_output=True, text=True, timeout=TIMEOUT
+        )
+        text = process.stdout + process.stderr
+        assert process.returncode == 0, f"{self._where(block)}: exit code {process.returncode}\n{command[-1]}\n{text}"
+        return process.stdout
+
+    def _compare(self, printed: str, expected: str, block: Block) -> None:
+        assert doc_blocks.fits(printed, expected), (
+            f"{self._where(block)} prints\n{printed}\nbut the page shows\n{expected}"
+        )
+
+    def _where(self, block: Block) -> str:
+        return f"{self._page.relative_to(ROOT)}:{block.line}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_what_a_page_shows(page: Path, tmp_path: Path) -> None:
+    Reader(page, tmp_path).follow(doc_blocks.blocks_of(page))
+
+
+def test_every_page_that_shows_how_is_run() -> None:
+    shown = {DOCS / "getting_started.md", DOCS / "write_a_device.md", *(DOCS / "guides").glob("*.md")}
+    assert shown <= set(PAGES), "These pages have no block that is run."
+
+
+def test_every_run_fence_is_read() -> None:
+    for page in PAGES:
+        fences = page.read_text(encoding="utf-8").count("{run}")
+        assert len(doc_blocks.blocks_of(page)) == fences, f"{page}: a block marked to be run is not closed or indented."
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected", "fit"),
+    [
+        ("1 2\n", "1 2", True),
+        ("1   2 \n\n", "1 2", True),
+        ("1 2\n", "1 3", False),
+        ("a long text b\n", "a ... b", True),
+        ("a long text b c\n", "a ... b", False),
+        ("", "x", False),
+    ],
+)
+def test_comparison(printed: str, expected: str, fit: bool) -> None:
+    assert doc_blocks.fits(printed, expected) is fit
+
+
+def test_the_page_of_device_h_has_every_declaration() -> None:
+    header = _paths.include_dir() / "torch_backend" / "device.h"
+    _, sections = header_model.read(header)
+    items = [item for section in sections for item in section.items]
+    named = {item.name for item in items if item.kind in ("macro", "struct")}
+    text = "\n".join(part.code for item in items for part in (item, *item.members))
+    source = re.sub(r"/\*.*?\*/", "", header.read_text(encoding="utf-8"), flags=re.S)
+    structs = set(re.findall(r"^typedef struct (\w+) \{", source, re.M))
+    constants = set(re.findall(r"^#define (TB_\w+) +\S", source, re.M)) - {"TB_EXPORT"}
+    slots = set(re.findall(r"\(\*(\w+)\)\(", source))
+    assert structs <= named
+    assert {name for name in constants - named if name not in text} == set()
+    assert {slot for slot in slots if f"(*{slot})" not in text} == set()
+
+
+def test_slots_keep_their_comments() -> None:
+    _, sections = header_model.read(_paths.include_dir() / "torch_backend" / "device.h")
+    (core,) = [item for section in sections for item in section.items if item.name == "tb_core_table"]
+    comments = {match[1]: slot.comment for slot in core.members if (match := re.search(r"\(\*(\w+)\)", slot.code))}
+    assert "Allocate raw memory of `kind`" in comments["memory_allocate"]
+    assert "Since 1.0" in comments["event_query"]
