@@ -1,6 +1,7 @@
 #include "csrc/aten/HostCall.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/EmptyTensor.h>
 #include <ATen/MemoryOverlap.h>
 #include <c10/util/Exception.h>
 
@@ -39,6 +40,24 @@ uint64_t mix(uint64_t x) {
 at::Tensor borrow(const c10::TensorImpl* impl) {
   return at::Tensor(
       c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(const_cast<c10::TensorImpl*>(impl)));
+}
+
+/// Throws if the kernel resized a written argument over another one: it has seen copies, which lie apart.
+template <class Argument, class Arguments>
+void check_resized(const Argument& argument, const Arguments& all) {
+  const auto* original = argument.original;
+  const auto sizes = argument.stand_in.sizes(), strides = argument.stand_in.strides();
+  const auto offset = static_cast<std::size_t>(original->storage_offset());
+  const auto bytes = at::detail::computeStorageNbytes(sizes, strides, original->itemsize(), offset);
+  if (sizes == original->sizes() || bytes > original->unsafe_storage().nbytes()) {
+    return;
+  }
+  const at::Tensor resized = borrow(original).as_strided(sizes, strides, original->storage_offset());
+  for (const auto& other : all) {
+    if (other.original != original) {
+      at::assert_no_partial_overlap(resized, borrow(other.original));
+    }
+  }
 }
 
 bool is_strided(const at::Tensor& tensor) {
@@ -197,6 +216,11 @@ void HostCall::leave() {
   running_.reset();
   if (mapped_) {
     map(false);
+  }
+  for (const auto& argument : arguments_) {
+    if (argument.written && !aliased_) {
+      check_resized(argument, arguments_); // before any is written
+    }
   }
   for (const auto& argument : arguments_) {
     if (argument.written) {

@@ -30,6 +30,8 @@ PARTIAL = {
     "add_": "(lambda x: x[1:].add_(x[:-1]))(torch.arange(4.0, device=d))",
     "cat out": "(lambda x: torch.cat([x[1:], x[:1]], out=x))(torch.arange(4.0, device=d))",
     "exp out": "(lambda x: torch.exp(x[:-1], out=x[1:]))(torch.arange(4.0, device=d))",
+    "gather out that grows": "(lambda x: torch.gather(torch.arange(3, device=d), 0, x[1:], out=x[:1]))"
+    "(torch.tensor([2, 1, 0], device=d))",
     "gather out": "(lambda x: torch.gather(x, 0, x[:2].long(), out=x[1:3]))(torch.arange(4.0, device=d))",
 }
 
