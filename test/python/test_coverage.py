@@ -100,6 +100,6 @@ def test_costliest_fallbacks() -> None:
 
 
 def test_columns_are_in_the_order_of_a_table() -> None:
-    columns = ["float64", "float32", "float8_e4m3fn", "bfloat16", "complex64", "int64", "int32", "uint8", "bool"]
+    columns = ["float64", "float32", "bfloat16", "complex64", "int64", "int32", "uint8", "bool", "float8_e4m3fn"]
     tests = [a_test("add", dtype=dtype) for dtype in reversed(columns)]
     assert coverage.dtypes(tests) == tuple(columns)

@@ -108,10 +108,10 @@ _FAMILIES = ("float", "bfloat", "complex", "int", "uint", "bool")
 
 
 def _column(dtype: str) -> tuple[int, int, str]:
-    stem = dtype.split("_")[0]
-    family = stem.rstrip("0123456789")
-    rank = _FAMILIES.index(family) if family in _FAMILIES else len(_FAMILIES)
-    return rank, -int(stem[len(family) :] or 0), dtype
+    family = dtype.rstrip("0123456789")
+    if family not in _FAMILIES:
+        return len(_FAMILIES), 0, dtype  # float8_e4m3fn and the like, which few operators have
+    return _FAMILIES.index(family), -int(dtype[len(family) :] or 0), dtype
 
 
 # ---- fallbacks ----
