@@ -39,7 +39,8 @@ def _title(report: Report) -> str:
     what = f"{device.name} {device.version} by {device.vendor}" if device.vendor else device.name
     versions = f", torch {device.torch}, torch_backend {device.torch_backend}" if device.torch else ""
     options = "".join(f", {key}={value}" for key, value in report.options.items())
-    return f"{what}{options}: {len(device.properties)} devices{versions}" if device.properties else what
+    number = len(device.properties)
+    return f"{what}{options}: {number} device{'s' if number > 1 else ''}{versions}" if number else what
 
 
 def _every_test(report: Report) -> Table:
@@ -144,8 +145,11 @@ def _reasons(report: Report) -> Iterator[str]:
 
 
 def _verdict(report: Report) -> Text:
-    if report.only:
-        text = "These tests pass." if report.ok else "Not all of these tests pass."
+    if report.only and not report.ok:
+        text = "Not all of these tests pass."
+    elif report.only:
+        offered = any(result.outcome != "not offered" for result in report.results)
+        text = "These tests pass." if offered else "The device offers nothing that these tests are about."
     elif (reached := report.reached) is not None:
         text = f"Level reached: {reached.number} ({reached.name}): {reached.means}."
     else:
