@@ -72,8 +72,7 @@ def check(
         problems.append(description.error)
     if only and not results and not problems:
         problems.append(f"No test matches {' or '.join(map(repr, only))}.")
-    order = {level: number for number, level in enumerate(LEVELS)}
-    results.sort(key=lambda result: (order[result.level], result.test))
+    results.sort(key=lambda result: (result.level.number, result.test))
     marked, wrong = expectations.apply(known, results, {level.folder for level in levels}, partial=bool(only) or quick)
     return Report(
         device=description,

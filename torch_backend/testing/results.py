@@ -124,11 +124,16 @@ class Report:
     def verdict(self, level: Level) -> Verdict:
         """What the results of a level amount to."""
         counts = count(self.of_level(level))
-        if any(counts[outcome] for outcome in FAILURES):
+        if failed(counts):
             return "failed"
         if counts["not run"] or not sum(counts.values()):
             return "not run"
         return "passed" if counts["passed"] or counts["known"] else "not offered"
+
+    def not_offered(self) -> list[tuple[Level, str, int]]:
+        """What the device does not offer: level, reason, number of tests, the most first."""
+        reasons = Counter((result.level, result.message) for result in self.results if result.outcome == "not offered")
+        return [(level, reason, number) for (level, reason), number in reasons.most_common()]
 
     @property
     def reached(self) -> Level | None:
@@ -178,6 +183,11 @@ class Report:
             "seconds": round(self.seconds, 3),
             "results": [asdict(result) for result in self.results],
         }
+
+
+def failed(counts: Mapping[Outcome, int]) -> int:
+    """How many of the counted results nothing explains."""
+    return sum(counts[outcome] for outcome in FAILURES)
 
 
 def count(results: Iterable[Result]) -> Counter[Outcome]:

@@ -60,7 +60,7 @@ class Suite:
 
 @dataclass
 class SessionResult:
-    """What a session found: a result for each test it had, what is wrong with it, and all the tests there were."""
+    """What a session found: a result for each test it had, and what is wrong with the session itself."""
 
     results: list[Result] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)

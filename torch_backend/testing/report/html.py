@@ -1,6 +1,5 @@
 """A report as one HTML page that needs nothing else: styles and scripts are in it, and it loads nothing."""
 
-from collections import Counter
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any, get_args
 from jinja2 import Environment, StrictUndefined
 
 from torch_backend.testing import coverage
-from torch_backend.testing.results import FAILURES, Report, count
+from torch_backend.testing.results import FAILURES, Report, count, failed
 
 
 def write(report: Report, path: Path) -> None:
@@ -34,7 +33,7 @@ def render(report: Report) -> str:
         matrix=[_row(op, cells) for op, cells in coverage.matrix(facts).items()],
         directions=get_args(coverage.Direction),
         known=[result for result in report.results if result.outcome == "known"],
-        reasons=_reasons(report),
+        reasons=report.not_offered(),
         failure_outcomes=FAILURES,
     )
 
@@ -46,7 +45,7 @@ def _level(report: Report, level: Any) -> dict[str, Any]:
         "level": level,
         "verdict": report.verdict(level),
         "counts": counts,
-        "failed": sum(counts[outcome] for outcome in FAILURES),
+        "failed": failed(counts),
         "seconds": sum(result.seconds for result in results),
         # The matrix shows the tests of operators, which are many.
         "tests": [result for result in results if "op" not in result.facts],
@@ -74,11 +73,3 @@ def _shown(cell: coverage.Cell) -> str:
     if cell.outcome in FAILURES:
         return "failed"
     return (cell.kind or "none") if cell.outcome == "passed" else cell.outcome.replace(" ", "-")
-
-
-def _reasons(report: Report) -> list[tuple[str, str, int]]:
-    """Level, reason, number of tests, for what is not offered."""
-    reasons = Counter(
-        (result.level.name, result.message) for result in report.results if result.outcome == "not offered"
-    )
-    return [(level, reason, number) for (level, reason), number in reasons.most_common()]

@@ -3,7 +3,7 @@
 from pathlib import Path
 from xml.etree import ElementTree
 
-from torch_backend.testing.results import FAILURES, Report, Result, count
+from torch_backend.testing.results import FAILURES, Report, Result, count, failed
 from torch_backend.testing.upstream import UpstreamReport
 
 
@@ -37,7 +37,7 @@ def _add_suite(root: ElementTree.Element, name: str, results: list[Result]) -> N
         "testsuite",
         name=name,
         tests=str(len(results)),
-        failures=str(sum(counts[outcome] for outcome in FAILURES)),
+        failures=str(failed(counts)),
         errors="0",
         skipped=str(counts["known"] + counts["not offered"] + counts["not run"]),
         time=f"{sum(result.seconds for result in results):.3f}",

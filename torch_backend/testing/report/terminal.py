@@ -1,15 +1,12 @@
 """A report for people at a terminal."""
 
-from collections import Counter
-from collections.abc import Iterator
-
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from torch_backend.testing import coverage
-from torch_backend.testing.results import FAILURES, Report, Result, count
+from torch_backend.testing.results import FAILURES, Report, Result, count, failed
 
 _STYLES = {"passed": "green", "failed": "bold red", "not offered": "dim", "not run": "yellow"}
 _SHOWN_FAILURES = 25
@@ -63,13 +60,18 @@ def _levels(report: Report) -> Table:
         results = report.of_level(level)
         counts = count(results)
         verdict = report.verdict(level)
-        failed = sum(counts[outcome] for outcome in FAILURES)
         table.add_row(
             f"{level.number} {level.name}",
             Text(verdict, style=_STYLES[verdict]),
             *(
                 f"{number:,}" if number else "-"
-                for number in (counts["passed"], failed, counts["known"], counts["not offered"], counts["not run"])
+                for number in (
+                    counts["passed"],
+                    failed(counts),
+                    counts["known"],
+                    counts["not offered"],
+                    counts["not run"],
+                )
             ),
             f"{sum(result.seconds for result in results):.1f}",
         )
@@ -127,21 +129,13 @@ def _show_known(report: Report, console: Console) -> None:
 
 
 def _show_not_offered(report: Report, console: Console) -> None:
-    lines = list(_reasons(report))
+    lines = [f"{number:>5,} of {level.name}: {reason}" for level, reason, number in report.not_offered()]
     if lines:
         console.print(Text("\nNot offered, so not tested:", style="bold"))
         for line in lines[:_SHOWN_REASONS]:
             console.print(Text(f"  {line}", style="dim"))
         if len(lines) > _SHOWN_REASONS:
             console.print(Text(f"  ... and {len(lines) - _SHOWN_REASONS} more reasons.", style="dim"))
-
-
-def _reasons(report: Report) -> Iterator[str]:
-    reasons: Counter[tuple[str, str]] = Counter(
-        (result.level.name, result.message) for result in report.results if result.outcome == "not offered"
-    )
-    for (level, reason), number in reasons.most_common():
-        yield f"{number:>5,} of {level}: {reason}"
 
 
 def _verdict(report: Report) -> Text:
@@ -161,7 +155,6 @@ def _verdict(report: Report) -> Text:
 
 def _totals(results: tuple[Result, ...]) -> str:
     counts = count(results)
-    failed = sum(counts[outcome] for outcome in FAILURES)
-    parts = [f"{counts['passed']:,} passed", f"{failed:,} failed"]
+    parts = [f"{counts['passed']:,} passed", f"{failed(counts):,} failed"]
     parts += [f"{counts[outcome]:,} {outcome}" for outcome in ("known", "not offered", "not run") if counts[outcome]]
     return ", ".join(parts)

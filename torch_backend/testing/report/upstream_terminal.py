@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from torch_backend.testing.results import FAILURES, count
+from torch_backend.testing.results import count, failed
 from torch_backend.testing.upstream import UpstreamReport
 
 _SHOWN_CAUSES = 20
@@ -36,10 +36,9 @@ def show(report: UpstreamReport, console: Console, verbose: bool = False) -> Non
     for text in report.problems:
         console.print(Text(f"\n{text}", style="red"))
     total = count(report.results)
-    failed = sum(total[outcome] for outcome in FAILURES)
     console.print(
         Text(
-            f"\n{total['passed']:,} passed, {failed:,} failed, {total['known']:,} known failures, "
+            f"\n{total['passed']:,} passed, {failed(total):,} failed, {total['known']:,} known failures, "
             f"{total['not offered']:,} not offered, {total['not run']:,} not run, {report.seconds:.0f} s.",
             style="green" if report.ok else "bold red",
         )
@@ -53,8 +52,7 @@ def _files(report: UpstreamReport) -> Table:
         table.add_column(heading, justify="right")
     for file, results in report.files().items():
         counts = count(results)
-        failed = sum(counts[outcome] for outcome in FAILURES)
-        numbers = (counts["passed"], failed, counts["known"], counts["not offered"], counts["not run"])
+        numbers = (counts["passed"], failed(counts), counts["known"], counts["not offered"], counts["not run"])
         seconds = sum(result.seconds for result in results)
         table.add_row(file, *(f"{number:,}" if number else "-" for number in numbers), f"{seconds:.1f}")
     return table
