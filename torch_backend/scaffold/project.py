@@ -31,7 +31,7 @@ class Project:
 
     Attributes:
         name: the torch device name; see :func:`check_name`.
-        language: C or C++; one template serves both.
+        language: C or C++.
         kernels: whether the device comes with two kernels of its own.
         vendor: who makes the device; its name, as a title, by default.
     """
@@ -88,7 +88,7 @@ class Project:
     def _templates(self) -> dict[str, str]:
         suffix, package = self.language.suffix, f"python/torch_{self.name}"
         templates = {
-            f"csrc/plugin.{suffix}": "plugin.c",
+            f"csrc/plugin.{suffix}": f"plugin.{suffix}",
             "CMakeLists.txt": "CMakeLists.txt",
             "pyproject.toml": "pyproject.toml",
             f"{package}/__init__.py": "__init__.py",
@@ -98,7 +98,7 @@ class Project:
             "README.md": "README.md",
         }
         if self.kernels:
-            templates[f"csrc/kernels.{suffix}"] = "kernels.c"
+            templates[f"csrc/kernels.{suffix}"] = f"kernels.{suffix}"
         return templates
 
 
