@@ -9,7 +9,15 @@ from torchgen.api import structured
 from torchgen.api.translate import translate
 from torchgen.api.types import BaseCType, Binding, Expr, MutRefCType, NamedCType, NativeSignature, tensorT
 from torchgen.context import native_function_manager
-from torchgen.model import Argument, BackendIndex, DispatchKey, NativeFunction, NativeFunctionsGroup, SchemaKind
+from torchgen.model import (
+    Argument,
+    BackendIndex,
+    BackendMetadata,
+    DispatchKey,
+    NativeFunction,
+    NativeFunctionsGroup,
+    SchemaKind,
+)
 
 from .typed import host_call_flags
 
@@ -59,15 +67,18 @@ class StructuredKernel:
 def structured_kernels(
     groups: Iterable[NativeFunctionsGroup], backends: Mapping[DispatchKey, BackendIndex], hot: Iterable[str]
 ) -> list[StructuredKernel]:
-    """Every group, sorted by name. ATen's kernels of those in ``hot`` are called typed, others boxed."""
+    """Every group with a CPU kernel, sorted by name. ATen's kernels of those in ``hot`` are called typed, others boxed.
+
+    torch has a class that implements the group only where it has a kernel: what has none for the CPU is left out.
+    """
     cpu, hot_names = backends[DispatchKey.CPU], frozenset(hot)
-    return sorted((_kernel(group, cpu, hot_names) for group in groups), key=lambda kernel: kernel.name)
+    kernels = [
+        _kernel(group, metadata, hot_names) for group in groups if (metadata := cpu.get_kernel(group)) is not None
+    ]
+    return sorted(kernels, key=lambda kernel: kernel.name)
 
 
-def _kernel(group: NativeFunctionsGroup, cpu: BackendIndex, hot: frozenset[str]) -> StructuredKernel:
-    metadata = cpu.get_kernel(group)
-    if metadata is None:
-        raise ValueError(f"{group.functional.func.name} has no CPU kernel")
+def _kernel(group: NativeFunctionsGroup, metadata: BackendMetadata, hot: frozenset[str]) -> StructuredKernel:
     functions = [function for function in (group.functional, group.inplace, group.out) if function is not None]
     root = group.functional.root_name
     base_name = str(group.functional.func.name.name)

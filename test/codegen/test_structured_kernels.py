@@ -9,6 +9,8 @@ import pytest
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1]))
 
+from torchgen.model import DispatchKey  # noqa: E402
+
 from codegen import emit, parse, structured  # noqa: E402
 
 
@@ -29,12 +31,17 @@ def test_a_group_has_all_its_forms(kernels):
 
 
 def test_every_structured_operator_of_the_installed_torch_is_there(kernels):
-    functions, _ = parse.native_functions()
+    functions, backends = parse.native_functions()
+    cpu = backends[DispatchKey.CPU]
+    # A few have a kernel for another device and none for the CPU: there is no class to derive from.
+    only_elsewhere = {str(f.func.name) for f in functions if f.structured and not cpu.has_kernel(f)}
     structured_functions = {
         str(function.func.name)
         for function in functions
-        if function.structured or function.structured_delegate is not None
+        if (function.structured or function.structured_delegate is not None)
+        and str(function.structured_delegate or function.func.name) not in only_elsewhere
     }
+    assert len(only_elsewhere) < 5
     # Variants that torchgen itself adds (functional forms of what only mutates) have no kernel class.
     served = {form.overload for kernel in kernels.values() for form in kernel.forms}
     assert served == {name for name in structured_functions if not name.endswith("_functional")}
