@@ -3,13 +3,14 @@
 #   make demo     build, train a small network on the device and on native CPU, compare (demo-output/)
 #   make build    only that
 #   make test     build, C++ tests, Python tests, conformance of the reference devices
+#   make test-torch TORCH_VERSION=2.15.0    the same with another torch, beside this one (build/torch-2.15.0/)
 #   make check    conformance of DEVICE, with a report (check-output/)
 #   make lint     formatting, types, spelling; builds nothing
 #   make bench    what the device costs against native CPU
 #   make docs     the documentation, as HTML (docs/_build/html/index.html)
 #   make clean    remove what was built; make distclean: the virtual environment too
 #
-# Variables: DEVICE, TORCH_VERSION, PYTHON, VENV, JOBS, and TORCH_INDEX, a package index to take torch from: PyTorch's
+# Variables: DEVICE, TORCH_VERSION, PYTHON, VENV, BUILD, JOBS, and TORCH_INDEX, a package index to take torch from: PyTorch's
 # own for CPU has a much smaller torch than the default one.
 
 PYTHON ?= python3
@@ -18,7 +19,9 @@ TORCH_INDEX ?=
 VENV ?= .venv
 DEVICE ?= xcpu
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
-BUILD := build/make
+BUILD ?= build/make
+# Where the reference devices lie, if they are not to be built with the rest.
+PLUGIN_DIR ?=
 
 export PYTHON
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(JOBS)
@@ -39,11 +42,11 @@ SOURCES := CMakeLists.txt pyproject.toml $(shell find include csrc backends torc
 TEST_SOURCES := $(shell find test/cpp -type f)
 
 .DELETE_ON_ERROR:
-.PHONY: help demo check build test test-cpp test-python test-kit lint lint-ruff lint-format lint-mypy lint-clang-format lint-cmake \
-	lint-codespell bench docs clean distclean
+.PHONY: help demo check build test test-cpp test-python test-kit test-torch same-devices \
+	lint lint-ruff lint-format lint-mypy lint-clang-format lint-cmake lint-codespell bench docs clean distclean
 
 help:
-	@sed -n '3,10s/^#   //p' Makefile
+	@sed -n '3,11s/^#   //p' Makefile
 
 # ---- environment ----
 
@@ -76,20 +79,31 @@ $(STAMPS)/tools: $(STAMPS)/for-build
 
 # ---- build ----
 
-INSTALL = $(PIP) --no-build-isolation --no-deps --config-settings=build-dir=$(BUILD)
+INSTALL = $(PIP) --no-build-isolation --no-deps --config-settings=build-dir=$(BUILD) \
+	$(if $(PLUGIN_DIR),--config-settings=cmake.define.TB_PLUGIN_DIR=$(abspath $(PLUGIN_DIR)))
+PLUGIN_SUMS := $(if $(PLUGIN_DIR),$(PLUGIN_DIR)/SHA256SUMS)
 
 build: $(STAMPS)/built
 
-$(STAMPS)/built: $(SOURCES) $(STAMPS)/tools
+$(STAMPS)/built: $(SOURCES) $(STAMPS)/tools $(PLUGIN_SUMS)
 	@echo "Building torch_backend for torch $(TORCH_VERSION): minutes the first time, then what changed"
 	@$(INSTALL) --editable .
 	@touch $@
 
-$(STAMPS)/built-tests: $(SOURCES) $(TEST_SOURCES) $(STAMPS)/tools
+$(STAMPS)/built-tests: $(SOURCES) $(TEST_SOURCES) $(STAMPS)/tools $(PLUGIN_SUMS)
 	@.ci/need googletest
 	@echo "Building torch_backend and its C++ tests for torch $(TORCH_VERSION): minutes the first time"
 	@$(INSTALL) --config-settings=cmake.define.TB_BUILD_TESTS=ON --editable .
 	@touch $@ $(STAMPS)/built
+
+# Device libraries include no torch: these are built once and used with every version.
+build/plugins/SHA256SUMS: $(shell find include backends -type f -not -name '*.md') | $(STAMPS)/tools
+	@mkdir -p build/plugins; set -e; for folder in fake cpu; do \
+	cmake -S backends/$$folder -B build/plugins/$$folder -DCMAKE_BUILD_TYPE=Release > build/plugins/$$folder.log; \
+	cmake --build build/plugins/$$folder >> build/plugins/$$folder.log; \
+	cp build/plugins/$$folder/libtorch_backend_*.so build/plugins/; \
+	done
+	@cd build/plugins && sha256sum libtorch_backend_*.so > SHA256SUMS
 
 # ---- use ----
 
@@ -144,6 +158,16 @@ test-kit: $(STAMPS)/built $(STAMPS)/for-test
 	echo "Conformance of xcpu, asynchronous"; $(KIT) xcpu --quick --option async=1 || failed=1; \
 	echo "Conformance of $(DEVICE)"; $(KIT) $(DEVICE) || failed=1; \
 	exit $$failed
+
+# Another version of torch in an environment of its own, with the device libraries that all versions share.
+test-torch:
+	@$(MAKE) --no-print-directory same-devices test \
+	VENV=build/torch-$(TORCH_VERSION)/venv BUILD=build/torch-$(TORCH_VERSION)/make PLUGIN_DIR=build/plugins
+
+same-devices: $(STAMPS)/built $(PLUGIN_SUMS)
+	@cd "$$(dirname "$$($(abspath $(PY)) -c 'from torch_backend import _paths; print(_paths.host_library())')")" && \
+	sha256sum --quiet --check $(abspath $(PLUGIN_SUMS)) && \
+	echo "torch $(TORCH_VERSION) runs the device libraries that every version runs:" && cat $(abspath $(PLUGIN_SUMS))
 
 # ---- lint ----
 

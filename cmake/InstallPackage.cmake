@@ -7,8 +7,14 @@ if(NOT tb_package)
 endif()
 
 install(TARGETS _C LIBRARY DESTINATION ${tb_package})
-install(TARGETS torch_backend_core torch_backend_host torch_backend_fake torch_backend_xcpu
-        LIBRARY DESTINATION ${tb_package}/lib)
+install(TARGETS torch_backend_core torch_backend_host LIBRARY DESTINATION ${tb_package}/lib)
+if(TB_PLUGIN_DIR) # not stripped, as targets are: the files stay what they are
+  foreach(tb_device fake xcpu)
+    install(PROGRAMS "${TB_PLUGIN_DIR}/libtorch_backend_${tb_device}.so" DESTINATION ${tb_package}/lib)
+  endforeach()
+else()
+  install(TARGETS torch_backend_fake torch_backend_xcpu LIBRARY DESTINATION ${tb_package}/lib)
+endif()
 # The extension works with the minor version of torch it was built with and no other: the package checks that first.
 file(WRITE "${CMAKE_CURRENT_BINARY_DIR}/torch_version.txt" "${TORCH_VERSION}\n")
 install(FILES "${CMAKE_CURRENT_BINARY_DIR}/torch_version.txt" DESTINATION ${tb_package}/lib)
