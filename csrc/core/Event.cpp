@@ -58,7 +58,9 @@ void Event::record(const Stream& stream) {
     release();
   }
   if (!handle_) {
-    handle_ = api.event_create(device, enable_timing_ ? TB_EVENT_TIMING : 0);
+    // A device without the capability is never asked for times, and need not know the flag.
+    const bool device_times = enable_timing_ && api.has_capability(device, TB_CAP_EVENT_TIMING);
+    handle_ = api.event_create(device, device_times ? TB_EVENT_TIMING : 0);
   }
   device_ = device;
   if (enable_timing_ && !device_times_events()) {
