@@ -97,6 +97,8 @@ class Project:
             ".gitignore": "gitignore",
             "README.md": "README.md",
         }
+        if self.language is Language.CXX:
+            templates |= {f"csrc/{header}": header for header in ("boundary.h", "memory.h")}
         if self.kernels:
             templates[f"csrc/kernels.{suffix}"] = f"kernels.{suffix}"
         return templates
