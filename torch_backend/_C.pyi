@@ -51,6 +51,9 @@ class DeviceProperties:
     dtypes: frozenset[torch.dtype]  # what the device declares; every dtype if it declares none
 
 def load_plugin(path: str) -> Plugin: ...
+def load_plugin_entry(entry: int, origin: str) -> Plugin:
+    """Take the plugin that a tb_plugin_entry of this process, given by its address, returns."""
+
 def set_option(key: str, value: str) -> None: ...
 def activate(plugin: Plugin) -> None:
     """Register the plugin's devices with PyTorch; once per process. Does not start the driver."""

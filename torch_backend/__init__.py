@@ -21,6 +21,7 @@ from torch_backend.version import __version__
 __all__ = [
     "Candidate",
     "Plugin",
+    "PythonDevice",
     "__version__",
     "activate",
     "active",
@@ -37,12 +38,13 @@ __all__ = [
     "load_operators",
     "operators",
     "ops",
+    "python_device",
     "reroute",
     "reroutes",
 ]
 
 if TYPE_CHECKING:
-    from torch_backend import autocast, backend, custom_ops, declarations, fallback, operators, ops
+    from torch_backend import autocast, backend, custom_ops, declarations, fallback, operators, ops, python_device
     from torch_backend._activation import activate, active
     from torch_backend._C import Plugin
     from torch_backend._discovery import Candidate, discover
@@ -50,10 +52,12 @@ if TYPE_CHECKING:
     from torch_backend.custom_ops import define_operator, load_operators
     from torch_backend.kernels import kernel
     from torch_backend.operators import explain
+    from torch_backend.python_device import PythonDevice
     from torch_backend.rerouting import reroute, reroutes
 else:
     _HOMES = {
         "Candidate": "torch_backend._discovery",
+        "PythonDevice": "torch_backend.python_device",
         "activate": "torch_backend._activation",
         "active": "torch_backend._activation",
         "define_operator": "torch_backend.custom_ops",

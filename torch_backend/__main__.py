@@ -3,6 +3,7 @@
 The paths need neither torch nor the tool's own dependencies: a device library is built without them.
 """
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 
@@ -26,6 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"torch-backend: {error}", file=sys.stderr)
             return 1
         return 0
+    # As `python -m` does, so that a device written in Python can be named "module:Class" where its file is.
+    if (folder := os.getcwd()) not in sys.path:
+        sys.path.insert(0, folder)
     from torch_backend import cli
 
     return cli.main(arguments)

@@ -11,11 +11,12 @@ from torch_backend._suppression import suppressed
 
 if TYPE_CHECKING:
     from torch_backend._C import Plugin
+    from torch_backend.python_device.plugin import Source
 
 _lock = threading.RLock()
 
 
-def activate(device: "str | Plugin", options: Options | None = None) -> "Plugin":
+def activate(device: "str | Plugin | Source", options: Options | None = None) -> "Plugin":
     """Make ``device`` the device that PyTorch calls ``<name>``: ``torch.<name>``, ``tensor.to("<name>")``.
 
     Once per process, because PyTorch has one slot for out-of-tree devices; the active device again is a no-op. Does not
@@ -23,7 +24,8 @@ def activate(device: "str | Plugin", options: Options | None = None) -> "Plugin"
     thread from then on, as on CPU (``torch.autograd.set_multithreading_enabled``).
 
     Args:
-        device: a name that :func:`torch_backend.discover` lists, or what :func:`torch_backend.load` returned.
+        device: a name that :func:`torch_backend.discover` lists, what :func:`torch_backend.load` returned, or a
+            :class:`torch_backend.PythonDevice`: the class, an object of it, or "module:Class".
         options: settings that the plugin reads while it loads, as ``{"devices": 4}``; see :func:`torch_backend.load`.
 
     Returns the active plugin. Threads: any; the first call decides.
@@ -64,11 +66,15 @@ def _import_torch() -> None:
     _native.require()
 
 
-def _resolve(device: "str | Plugin", options: Options | None) -> "Plugin":
+def _resolve(device: "str | Plugin | Source", options: Options | None) -> "Plugin":
     if isinstance(device, str):
         if os.sep in device:
             raise ValueError(f"activate() takes a device name or a plugin; for a file: activate(load('{device}')).")
         return _selection.find(device).load(options)
+    from torch_backend import _C
+
+    if not isinstance(device, _C.Plugin):
+        return _loading.load(device, options)
     if options:
         raise RuntimeError(_loading.late_options_message(device, options))
     return device

@@ -8,11 +8,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torch_backend import _loading, _native, _paths
+from torch_backend import _loading, _native, _paths, _places
 from torch_backend._loading import Options
 
 if TYPE_CHECKING:
+    from typing import TypeGuard
+
     from torch_backend._C import Plugin
+    from torch_backend.python_device.plugin import Source
 
 ENTRY_POINT_GROUP = "torch_backend.devices"
 PATH_VARIABLE = "TORCH_BACKEND_PATH"
@@ -21,6 +24,7 @@ PATH_VARIABLE = "TORCH_BACKEND_PATH"
 class Origin(Enum):
     """Where a device was found. Of two with one name, the one that is earlier here is taken."""
 
+    NAMED = "named by its place"
     LOADED = "loaded"
     PATH = PATH_VARIABLE
     ENTRY_POINT = "entry point"
@@ -86,6 +90,13 @@ class Candidate:
         return f"<Candidate {self.name or 'unknown device'}: {self.source}>"
 
 
+class ReferenceCandidate(Candidate):
+    """A device written in Python that was named by its place, "module:Class"."""
+
+    def __init__(self, reference: str) -> None:
+        super().__init__(Origin.NAMED, f"the Python device {reference}", name=None, path=reference)
+
+
 class _LoadedCandidate(Candidate):
     """A plugin that was loaded by path."""
 
@@ -98,7 +109,7 @@ class _BrokenCandidate(Candidate):
     """A place that should hold a device and does not."""
 
     def __init__(self, origin: Origin, source: str, path: str, reason: str) -> None:
-        super().__init__(origin, source, name=_loading.name_in(path), path=path)
+        super().__init__(origin, source, name=_places.name_in(path), path=path)
         self._reason = reason
 
     def _open(self, options: Options | None) -> "Plugin":
@@ -116,7 +127,7 @@ class _EntryPointCandidate(Candidate):
 
     def _open(self, options: Options | None) -> "Plugin":
         value = self._entry_point.load()
-        if callable(value):
+        if callable(value) and not _is_python_device(value):
             value = value()
         plugin = self._plugin_of(value, options)
         if plugin.name != self._entry_point.name:
@@ -129,24 +140,32 @@ class _EntryPointCandidate(Candidate):
     def _plugin_of(self, value: object, options: Options | None) -> "Plugin":
         if isinstance(value, (str, os.PathLike)):
             return _loading.load_library(value, self._entry_point.name, options)
+        if _is_python_device(value):
+            return _loading.load(value, options)
         _native.require()
         from torch_backend import _C
 
         if not isinstance(value, _C.Plugin):
             raise TypeError(
                 f"The {self.source} ({self._entry_point.value}) gives a {type(value).__name__}. It must give the path "
-                "of a device library, or a torch_backend.Plugin."
+                "of a device library, a torch_backend.PythonDevice, or a torch_backend.Plugin."
             )
         if options:
             raise RuntimeError(_loading.late_options_message(value, options))
         return value
 
 
+def _is_python_device(value: object) -> "TypeGuard[Source]":
+    from torch_backend.python_device import plugin
+
+    return plugin.is_source(value)
+
+
 def _on_path(environ: Mapping[str, str]) -> Iterator[Candidate]:
     for place in filter(None, environ.get(PATH_VARIABLE, "").split(os.pathsep)):
         source = f"{PATH_VARIABLE} ({place})"
         if os.path.isfile(place):
-            yield Candidate(Origin.PATH, source, name=_loading.name_in(place), path=place)
+            yield Candidate(Origin.PATH, source, name=_places.name_in(place), path=place)
         elif not os.path.isdir(place):
             yield _BrokenCandidate(
                 Origin.PATH,
@@ -157,7 +176,7 @@ def _on_path(environ: Mapping[str, str]) -> Iterator[Candidate]:
             )
         elif libraries := sorted(glob.glob(os.path.join(glob.escape(place), "libtorch_backend_*.so"))):
             for path in libraries:
-                yield Candidate(Origin.PATH, f"{PATH_VARIABLE} ({path})", name=_loading.name_in(path), path=path)
+                yield Candidate(Origin.PATH, f"{PATH_VARIABLE} ({path})", name=_places.name_in(path), path=path)
         else:
             yield _BrokenCandidate(
                 Origin.PATH,
@@ -187,6 +206,6 @@ def discover(environ: Mapping[str, str] = os.environ) -> list[Candidate]:
     :attr:`Candidate.error` or :meth:`Candidate.load` is asked for, so a broken one can be listed.
     """
     found = [*_on_path(environ), *_in_packages(), *_reference_devices()]
-    opened = {os.path.realpath(candidate.path) for candidate in found if candidate.path is not None}
+    opened = {_places.canonical(candidate.path) for candidate in found if candidate.path is not None}
     loaded = [_LoadedCandidate(plugin) for plugin in _loading.loaded_plugins() if plugin.path not in opened]
     return [*loaded, *found]

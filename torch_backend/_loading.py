@@ -1,71 +1,97 @@
 """Opening device libraries, once each, with their options set first."""
 
 import os
-import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from torch_backend import _native
+from torch_backend import _native, _places
 
 if TYPE_CHECKING:
     from torch_backend._C import Plugin
+    from torch_backend.python_device.plugin import Source
 
 OptionValue = str | int | float | bool
 Options = Mapping[str, OptionValue]
 
-_LIBRARY_NAME = re.compile(r"libtorch_backend_([a-z][a-z0-9_]*)\.so")
-
 _lock = threading.RLock()
-_loaded: dict[str, "Plugin"] = {}  # by real path, in the order they were loaded
+_loaded: dict[str, "Plugin"] = {}  # by canonical place, in the order they were loaded
 
 
-def name_in(path: str | os.PathLike[str]) -> str | None:
-    """The device name in a library's file name, ``libtorch_backend_<name>.so``; None if it is called otherwise."""
-    match = _LIBRARY_NAME.match(os.path.basename(os.fspath(path)))
-    return match.group(1) if match else None
+def load(library: "str | os.PathLike[str] | Source", options: Options | None = None) -> "Plugin":
+    """Load a device library, without activating it. A library is loaded once and never unloaded.
 
-
-def load(path: str | os.PathLike[str], options: Options | None = None) -> "Plugin":
-    """Load the device library at ``path``, without activating it. A library is loaded once and never unloaded.
+    ``library`` is the path of a shared library, a :class:`PythonDevice` (the class, or an object of it), or where such
+    a class is: "module:Class".
 
     ``options`` are what the library reads through ``host->option`` while it loads, as ``{"devices": 4}``; they replace
-    the environment's ``TORCH_BACKEND_<NAME>_<KEY>``. They need a file called ``libtorch_backend_<name>.so``, because
-    the name must be known before the library is opened.
+    the environment's ``TORCH_BACKEND_<NAME>_<KEY>``. A file has to be called ``libtorch_backend_<name>.so`` for them,
+    because the name must be known before the library is opened.
 
-    Raises RuntimeError if the file is no device library, does not work here, or was loaded before and ``options`` come
-    too late. Threads: any.
+    Raises RuntimeError if this is no device library, does not work here, or was loaded before and ``options`` come too
+    late; ImportError or AttributeError if a module or its class is not there. Threads: any.
     """
-    return load_library(path, name_in(path), options)
+    if not isinstance(library, (str, os.PathLike)):
+        return load_python(library, options)
+    return load_library(library, _places.name_in(library), options)
 
 
 def load_library(path: str | os.PathLike[str], name: str | None, options: Options | None) -> "Plugin":
-    """Like :func:`load`, for a caller that knows which device to expect (None if it does not)."""
-    real_path = os.path.realpath(path)
+    """Like :func:`load` with a path or "module:Class", for a caller that knows which device to expect, or None."""
+    place = os.fspath(path)
+    if _places.is_reference(place):
+        return load_python(_places.resolve(place), options, place)
+    _native.require()
+    from torch_backend import _C
+
+    return _load_once(os.path.realpath(path), place, name, options, lambda: _C.load_plugin(place))
+
+
+def load_python(source: "Source", options: Options | None, place: str | None = None) -> "Plugin":
+    """Like :func:`load` with a :class:`PythonDevice`, which was found at ``place``."""
+    from torch_backend.python_device import plugin
+
+    if not plugin.is_source(source):
+        raise TypeError(
+            f"load() takes the path of a device library, a PythonDevice, or 'module:Class'; got {source!r}."
+        )
+    _native.require()
+    from torch_backend import _C
+
+    origin = plugin.origin_of(source, place)
+    return _load_once(
+        origin,
+        origin,
+        getattr(source, "name", None),
+        options,
+        lambda: _C.load_plugin_entry(plugin.address_of(plugin.entry_of(source)), origin),
+    )
+
+
+def _load_once(
+    key: str, place: str, name: str | None, options: Options | None, open_it: "Callable[[], Plugin]"
+) -> "Plugin":
     with _lock:
-        plugin = _loaded.get(real_path)
+        plugin = _loaded.get(key)
         if plugin is not None:
             if options:
                 raise RuntimeError(late_options_message(plugin, options))
             return plugin
-        _native.require()
-        from torch_backend import _C
-
         if options:
             if name is None:
                 raise ValueError(
-                    f"options {dict(options)} cannot be given to '{path}': which device it holds is not known before "
+                    f"options {dict(options)} cannot be given to '{place}': which device it holds is not known before "
                     "it is loaded. Call the file libtorch_backend_<name>.so, or set TORCH_BACKEND_<NAME>_<KEY> in the "
                     "environment."
                 )
             set_options(name, options)
-        plugin = _C.load_plugin(os.fspath(path))
+        plugin = open_it()
         if options and plugin.name != name:
             raise RuntimeError(
-                f"options {dict(options)} were set for the device '{name}', but '{path}' holds the device "
+                f"options {dict(options)} were set for the device '{name}', but '{place}' holds the device "
                 f"'{plugin.name}'. Call the file libtorch_backend_{plugin.name}.so."
             )
-        _loaded[real_path] = plugin
+        _loaded[key] = plugin
         return plugin
 
 

@@ -4,7 +4,8 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from torch_backend._discovery import PATH_VARIABLE, Candidate, Origin, discover
+from torch_backend import _places
+from torch_backend._discovery import PATH_VARIABLE, Candidate, Origin, ReferenceCandidate, discover
 
 SELECT_VARIABLE = "TORCH_BACKEND"
 NO_DEVICE = "none"
@@ -13,10 +14,12 @@ _NONE_ACTIVE = "No device of torch_backend is active."
 
 
 def find(name: str, candidates: Sequence[Candidate] | None = None) -> Candidate:
-    """The device ``name``, from the place that takes precedence.
+    """The device ``name``, from the place that takes precedence; or the Python device that "module:Class" names.
 
     Raises ValueError, listing what there is, if there is no such device, and if two packages offer it.
     """
+    if _places.is_reference(name):
+        return ReferenceCandidate(name)
     candidates = discover() if candidates is None else candidates
     named = [candidate for candidate in candidates if candidate.name == name]
     if not named:  # a library whose file name does not tell: see what it holds

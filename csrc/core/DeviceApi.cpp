@@ -9,6 +9,7 @@
 #include <c10/util/Logging.h>
 #include <c10/util/StringUtil.h>
 
+#include "csrc/core/InterpreterLock.h"
 #include "csrc/core/Status.h"
 
 namespace torch_backend {
@@ -97,6 +98,7 @@ void DeviceApi::initialize() {
   }
   // device_count first, outside call_once: it has its own error for a fork.
   const int count = device_count();
+  const WithoutInterpreterLock unlocked;
   std::call_once(initialize_once_, [&] {
     if (table_.initialize && !started_) {
       const tb_status status = table_.initialize();

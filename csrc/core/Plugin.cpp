@@ -188,7 +188,7 @@ Registry& registry() {
   return *instance;
 }
 
-const tb_plugin* open_library(const std::string& path) {
+tb_plugin_entry_function open_library(const std::string& path) {
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     const char* reason = ::dlerror();
@@ -198,11 +198,16 @@ const tb_plugin* open_library(const std::string& path) {
   auto entry = reinterpret_cast<tb_plugin_entry_function>(::dlsym(library, TB_PLUGIN_ENTRY_NAME));
   TORCH_CHECK(entry, "'", path, "' is a shared library but not a device library: it does not export ",
               TB_PLUGIN_ENTRY_NAME, ". Mark that function TB_EXPORT, and extern \"C\" in C++.");
+  return entry;
+}
+
+const tb_plugin* enter(tb_plugin_entry_function entry, const std::string& origin) {
   take_error_text();
   const tb_plugin* plugin = entry(&kHost);
   const std::string text = take_error_text();
-  TORCH_CHECK(plugin, "Device library '", path,
+  TORCH_CHECK(plugin, "Device library '", origin,
               "' refused to load: ", text.empty() ? "its tb_plugin_entry returned NULL and gave no reason" : text);
+  check_handshake(plugin, c10::str("'", origin, "'"));
   return plugin;
 }
 
@@ -231,18 +236,26 @@ Plugin::Plugin(const tb_plugin* plugin, std::string path)
       abi_minor_(plugin->abi_minor),
       api_(std::make_unique<DeviceApi>(plugin->name, *plugin->core)) {}
 
-Plugin& Plugin::load(const std::string& path) {
-  const std::string file = canonical_path(path);
+template <typename FindEntry>
+Plugin& Plugin::load_once(const std::string& origin, FindEntry find_entry) {
   auto& all = registry();
   const std::lock_guard<std::mutex> lock(all.mutex);
-  auto& slot = all.plugins[file];
+  auto& slot = all.plugins[origin];
   if (!slot) {
-    const tb_plugin* plugin = open_library(file);
-    check_handshake(plugin, c10::str("'", file, "'"));
-    slot.reset(new Plugin(plugin, file));
+    const tb_plugin* plugin = enter(find_entry(), origin);
+    slot.reset(new Plugin(plugin, origin));
     warn_of_unknown_options(plugin);
   }
   return *slot;
+}
+
+Plugin& Plugin::load(const std::string& path) {
+  const std::string file = canonical_path(path);
+  return load_once(file, [&] { return open_library(file); });
+}
+
+Plugin& Plugin::load_entry(tb_plugin_entry_function entry, const std::string& origin) {
+  return load_once(origin, [&] { return entry; });
 }
 
 const void* Plugin::table(const char* name) const {

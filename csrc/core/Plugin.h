@@ -19,12 +19,17 @@ class Plugin {
   /// entry function, or leaves required slots unset. Threads: any.
   static Plugin& load(const std::string& path);
 
+  /// Take a device library that was made in this process: call its tb_plugin_entry, and check what it returns as load
+  /// does. `origin` takes the place of the path, and names the same plugin when it is given again. Threads: any.
+  static Plugin& load_entry(tb_plugin_entry_function entry, const std::string& origin);
+
   /// What loading gives every plugin. Its functions may be called from any thread.
   static const tb_host* host();
 
   /// Set "<plugin>.<key>" for tb_host::option; replaces an earlier value and the environment variable.
   static void set_option(const std::string& key, const std::string& value);
 
+  /// The library's file; the origin of one that was made in this process.
   const std::string& path() const {
     return path_;
   }
@@ -48,6 +53,9 @@ class Plugin {
 
  private:
   Plugin(const tb_plugin* plugin, std::string path);
+
+  template <typename FindEntry>
+  static Plugin& load_once(const std::string& origin, FindEntry find_entry);
 
   const tb_plugin* plugin_;
   std::string path_;

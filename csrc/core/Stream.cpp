@@ -8,6 +8,7 @@
 #include <c10/util/Exception.h>
 
 #include "csrc/core/AsyncError.h"
+#include "csrc/core/InterpreterLock.h"
 #include "csrc/core/Runtime.h"
 
 namespace torch_backend {
@@ -63,6 +64,7 @@ tb_stream* pool_handle(c10::DeviceIndex device, c10::StreamId id) {
   if (!streams.created[level][index].load(std::memory_order_acquire)) {
     auto& api = device_api();
     const int priority = api.properties(device).stream_priority_lowest - level_of(id);
+    const WithoutInterpreterLock unlocked;
     const std::lock_guard<std::mutex> lock(streams.mutex);
     if (!streams.created[level][index].load(std::memory_order_relaxed)) {
       streams.handles[level][index] = api.stream_create(device, priority);

@@ -13,6 +13,7 @@
 #include <c10/util/StringUtil.h>
 
 #include "csrc/core/DType.h"
+#include "csrc/core/InterpreterLock.h"
 #include "csrc/core/Runtime.h"
 
 namespace torch_backend {
@@ -157,6 +158,7 @@ void load_plugin_kernels(const Plugin& plugin) {
 
 const PluginKernel* find_plugin_kernel(const std::string& overload) {
   auto& all = kernels();
+  const WithoutInterpreterLock unlocked;
   const std::lock_guard<std::mutex> lock(all.mutex);
   return find(all, overload);
 }

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from torch_backend import _loading
+from torch_backend import _places
 from torch_backend.abi import host
 from torch_backend.abi._fields import Function
 from torch_backend.abi.core_table import REQUIRED_SLOTS, CopyKind, tb_core_table
@@ -73,13 +73,15 @@ class DeviceLibrary:
     ) -> "DeviceLibrary":
         """Open the device library at ``path``; the driver is not started. Opening it again gives the same object.
 
+        "module:Class" instead of a path opens a :class:`torch_backend.PythonDevice`.
+
         ``options`` are what it reads through ``host->option``, as {"devices": "4"}; they need a file that is called
         libtorch_backend_<name>.so. ``services`` are given to it instead of our own, and must live as long as the
         process.
 
         Raises LibraryError, with what was asked, what is so and what to do, if that fails.
         """
-        file = os.path.realpath(path)
+        file = _places.canonical(os.fspath(path))
         with _opened_lock:
             if file in _opened:
                 if options or services:
@@ -193,7 +195,7 @@ def _device_of(slot: str, arguments: tuple[object, ...]) -> int:
 
 
 def _set_options(file: str, options: Mapping[str, str]) -> None:
-    name = _loading.name_in(file)
+    name = _places.name_in(file)
     if name is None:
         raise LibraryError(
             f"Options {dict(options)} cannot be given to '{file}': which device it holds is not known before it is "
@@ -203,6 +205,8 @@ def _set_options(file: str, options: Mapping[str, str]) -> None:
 
 
 def _entry_of(file: str) -> Function:
+    if _places.is_reference(file):
+        return _python_entry(file)
     if not os.path.exists(file):
         raise LibraryError(f"There is no device library at '{file}'.")
     if not os.path.isfile(file):
@@ -221,6 +225,18 @@ def _entry_of(file: str) -> Function:
         )
     entry: Function = tb_plugin_entry_function((ENTRY_NAME, library))
     return entry
+
+
+def _python_entry(reference: str) -> Function:
+    from torch_backend.python_device import plugin
+
+    try:
+        source = _places.resolve(reference)
+    except (ImportError, AttributeError) as error:
+        raise LibraryError(str(error)) from error
+    if not plugin.is_source(source):
+        raise LibraryError(f"'{reference}' is a {type(source).__name__}, not a torch_backend.PythonDevice.")
+    return plugin.entry_of(source)
 
 
 def _enter(entry: Function, file: str, services: tb_host) -> int:

@@ -47,6 +47,11 @@ def slots_of(struct: type[ctypes.Structure]) -> list[str]:
     return [field[0] for field in struct._fields_ if isinstance(field[1], _FUNCTION)]
 
 
+def type_of(struct: type[ctypes.Structure], field: str) -> Any:
+    """The type of a field, such as that of pointers to a slot's function."""
+    return next(entry[1] for entry in struct._fields_ if entry[0] == field)
+
+
 def end_of(struct: type[ctypes.Structure], field: str) -> int:
     """The struct_size of a table that ends with this field."""
     descriptor = getattr(struct, field)

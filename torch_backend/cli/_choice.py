@@ -1,9 +1,8 @@
 """Which device a subcommand is about, and making it the active one."""
 
-import os
 from typing import TYPE_CHECKING
 
-from torch_backend import _activation, _loading, _native, _selection
+from torch_backend import _activation, _loading, _native, _places, _selection
 from torch_backend._discovery import Candidate, discover
 from torch_backend.cli import _output
 
@@ -30,7 +29,7 @@ def candidate(device: str | None, usage: str) -> Candidate:
 
 
 def activate(device: str | None, usage: str) -> "Plugin":
-    """Activate ``device``, a name or the path of a device library, or what `import torch` activates.
+    """Activate ``device``, a name or the place of a device library, or what `import torch` activates.
 
     Ends the command with code 2 if there is no such device and 1 if it does not work.
     """
@@ -39,8 +38,8 @@ def activate(device: str | None, usage: str) -> "Plugin":
         _native.require()
     except ImportError as error:
         _output.fail(str(error), code=1)
-    if device is not None and os.sep in device:
-        if not os.path.isfile(device):
+    if device is not None and _places.is_place(device):
+        if not _places.exists(device):
             _output.fail(f"There is no device library {device}.", code=2)
         return _activate(device, None)
     chosen = candidate(device, usage)

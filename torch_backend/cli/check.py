@@ -21,7 +21,9 @@ _ALL_LEVELS = "7"
 
 
 def check(
-    device: Annotated[str, typer.Argument(help="A name from `torch-backend list`, or the path of a device library.")],
+    device: Annotated[
+        str, typer.Argument(help="A name from `torch-backend list`, the path of a device library, or module:Class.")
+    ],
     level: Annotated[str, typer.Option(help="Stop after this level: a number or a name.")] = _ALL_LEVELS,
     quick: Annotated[bool, typer.Option("--quick", help="Leave out what takes long: under a minute.")] = False,
     only: Annotated[

@@ -18,7 +18,7 @@ _MARGIN = 9
 def doctor(
     device: Annotated[
         str | None,
-        typer.Argument(help="A name or the path of a device library; by default everything that can be found."),
+        typer.Argument(help="A name, the path of a library, or module:Class; by default all that can be found."),
     ] = None,
     timeout: Annotated[
         float, typer.Option(min=0.1, help="Seconds that one call of a device library may take.")

@@ -15,7 +15,8 @@ from torch_backend.version import __version__
 
 def info(
     device: Annotated[
-        str | None, typer.Argument(help="A name from `torch-backend list`; by default what `import torch` activates.")
+        str | None,
+        typer.Argument(help="A name from `torch-backend list`, or module:Class; by default what `import torch` takes."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:

@@ -12,6 +12,7 @@
 
 #include "csrc/backend/Activate.h"
 #include "csrc/core/DType.h"
+#include "csrc/core/InterpreterLock.h"
 #include "csrc/core/Runtime.h"
 #include "torch_backend/csrc/Module.h"
 
@@ -79,6 +80,19 @@ std::vector<std::string> offered_tables(const Plugin& plugin) {
   return names;
 }
 
+/// See Note [Slots and the interpreter's lock].
+void* release_interpreter() {
+  return Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr;
+}
+
+void acquire_interpreter(void* state) {
+  PyEval_RestoreThread(static_cast<PyThreadState*>(state));
+}
+
+Plugin& load_entry(uintptr_t entry, const std::string& origin) {
+  return Plugin::load_entry(reinterpret_cast<tb_plugin_entry_function>(entry), origin);
+}
+
 void activate_plugin(Plugin& plugin) {
   activate(plugin);
   // PyTorch calls torch.<name>._lazy_init at the first use, which needs to happen again in a forked child.
@@ -123,8 +137,12 @@ void init_plugin(py::module_& m) {
       .def("__repr__",
            [](const Plugin& plugin) { return "Plugin(name='" + plugin.name() + "', path='" + plugin.path() + "')"; });
 
+  set_interpreter_lock({release_interpreter, acquire_interpreter});
+
   const auto reference = py::return_value_policy::reference;
   m.def("load_plugin", &Plugin::load, py::arg("path"), reference, py::call_guard<py::gil_scoped_release>());
+  m.def("load_plugin_entry", load_entry, py::arg("entry"), py::arg("origin"), reference,
+        py::call_guard<py::gil_scoped_release>());
   m.def("set_option", &Plugin::set_option, py::arg("key"), py::arg("value"));
   m.def("activate", activate_plugin, py::arg("plugin"));
   m.def("active_plugin", active_plugin, reference);

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from torch_backend import _loading
+from torch_backend import _places
 from torch_backend._discovery import Candidate, Origin
 from torch_backend.abi import ABI_MAJOR, ABI_MINOR
 from torch_backend.diagnosis import child, files
@@ -168,7 +168,7 @@ def _names(subject: Subject, path: str, outcome: Outcome) -> Iterator[Finding]:
             f"It gives the device '{name}' ({path}).",
             "The name of the entry point must be the device's: the package has to correct one of them.",
         )
-    in_file = _loading.name_in(path)
+    in_file = None if _places.is_reference(path) else _places.name_in(path)
     if in_file is not None and in_file != name:
         yield problem(
             subject.label,

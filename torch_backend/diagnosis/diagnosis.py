@@ -4,6 +4,7 @@ import difflib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 
+from torch_backend import _places
 from torch_backend._discovery import ENTRY_POINT_GROUP, PATH_VARIABLE, Candidate, Origin, discover
 from torch_backend._selection import SELECT_VARIABLE
 from torch_backend.diagnosis import child, devices, installation, places, settings
@@ -56,13 +57,13 @@ def diagnose(
 
 
 def _is_path(device: str) -> bool:
-    return os.sep in device or os.path.isfile(device)
+    return _places.is_place(device) or os.path.isfile(device)
 
 
 def _subjects(device: str | None, candidates: Sequence[Candidate]) -> list[Subject]:
     if device is not None and _is_path(device):
-        return [Subject(device, None, os.path.abspath(device))]
-    there = [candidate for candidate in candidates if candidate.path is None or os.path.isfile(candidate.path)]
+        return [Subject(device, None, device if _places.is_reference(device) else os.path.abspath(device))]
+    there = [candidate for candidate in candidates if candidate.path is None or _places.exists(candidate.path)]
     if device is None:
         chosen = there
     else:

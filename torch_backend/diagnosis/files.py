@@ -5,6 +5,7 @@ import platform
 import struct
 from collections.abc import Iterator
 
+from torch_backend import _places
 from torch_backend.abi import ENTRY_NAME
 from torch_backend.diagnosis.finding import Finding, problem
 
@@ -25,7 +26,9 @@ _REBUILD = "Build it for this machine, or install the package for it."
 
 
 def examine(subject: str, path: str) -> Iterator[Finding]:
-    """What keeps the file at ``path`` from being a device library for this process."""
+    """What keeps the file at ``path`` from being a device library for this process; of a module nothing is known."""
+    if _places.is_reference(path):
+        return
     if not os.path.lexists(path):
         yield problem(subject, f"There is no file '{path}'.", "Build the library, or correct the path.")
     elif not os.path.exists(path):

@@ -46,12 +46,17 @@ class Reporter:
 
 def use_bare(tell: Reporter, path: str) -> None:
     """Open the library at ``path`` without torch, start its driver, and copy a few bytes to every device and back."""
+    from torch_backend import _places
     from torch_backend.abi import DeviceLibrary
 
-    tell.step("loading the file")
-    with open(path, "rb"):  # a better message than the loader's
-        pass
-    ctypes.CDLL(os.path.realpath(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
+    if _places.is_reference(path):
+        tell.step(f"importing {path}")
+        _places.resolve(path)
+    else:
+        tell.step("loading the file")
+        with open(path, "rb"):  # a better message than the loader's
+            pass
+        ctypes.CDLL(os.path.realpath(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
     tell.step("tb_plugin_entry")
     library = DeviceLibrary.open(path)
     tell.fact("name", library.name)
@@ -115,18 +120,22 @@ def _use_device(tell: Reporter, library: Any, index: int) -> None:
 def find_entry_point(tell: Reporter, name: str) -> None:
     """Ask the package that offers the device ``name`` for the path of its library."""
     from torch_backend._discovery import ENTRY_POINT_GROUP
+    from torch_backend.python_device import plugin
 
     (entry_point, *_) = metadata.entry_points(group=ENTRY_POINT_GROUP, name=name)
     tell.step(f"importing {entry_point.value}")
     value = entry_point.load()
+    if plugin.is_source(value):
+        tell.fact("path", plugin.origin_of(value, entry_point.value))
+        return
     if callable(value):
         tell.step(f"calling {entry_point.value}")
         value = value()
     path = os.fspath(value) if isinstance(value, (str, os.PathLike)) else getattr(value, "path", None)
     if not isinstance(path, str):
         tell.fault(
-            f"{entry_point.value} gives a {type(value).__name__}. It must give the path of a device library, or a "
-            "torch_backend.Plugin."
+            f"{entry_point.value} gives a {type(value).__name__}. It must give the path of a device library, a "
+            "torch_backend.PythonDevice, or a torch_backend.Plugin."
         )
         return
     tell.fact("path", path)

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 def activate(device: str) -> "Plugin":
-    """Activate ``device``, a name or the path of a device library.
+    """Activate ``device``, a name, the path of a device library, or "module:Class".
 
     Raises ValueError if there is no such device, RuntimeError if it does not work.
     """

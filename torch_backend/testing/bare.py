@@ -1,14 +1,12 @@
 """The device library as the tests without torch see it."""
 
-import os
-
-from torch_backend import _selection
+from torch_backend import _places, _selection
 from torch_backend.abi import Capability, DeviceLibrary, dtypes_in
 from torch_backend.testing.declaration import Declaration
 
 
 def open_library(device: str) -> tuple[DeviceLibrary, Declaration]:
-    """Open the library of ``device``, a path or a name, start its driver, and read what it declares.
+    """Open the library of ``device``, a place or a name, start its driver, and read what it declares.
 
     Raises ValueError if there is no such device, LibraryError or DeviceError if it does not work.
     """
@@ -18,11 +16,11 @@ def open_library(device: str) -> tuple[DeviceLibrary, Declaration]:
 
 
 def library_path(device: str) -> str:
-    """The path of a device's library; ``device`` is a path or a name.
+    """The path of a device's library, or "module:Class"; ``device`` is that or a name.
 
     Raises ValueError if there is no such device, or if only its package, which may need torch, knows the path.
     """
-    if os.sep in device:
+    if _places.is_place(device):
         return device
     path = _selection.find(device).path
     if path is None:

@@ -4,20 +4,19 @@ In a process of its own, because opening a device runs its code for the first ti
 """
 
 import json
-import os
 import sys
 from typing import Any
 
 
 def main(device: str) -> dict[str, Any]:
     """What the device is; ``no_such_device`` or ``error`` and ``path`` if it cannot be used."""
-    from torch_backend import _description, _selection
+    from torch_backend import _description, _places, _selection
     from torch_backend.testing import activation
     from torch_backend.version import __version__
 
     path = None
     try:
-        if os.sep not in device:
+        if not _places.is_place(device):
             path = _selection.find(device).path
     except ValueError as error:
         return {"no_such_device": str(error)}

@@ -18,6 +18,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from torch_backend import _places
 from torch_backend.testing.levels import LEVELS
 from torch_backend.testing.results import FAILURES, DeviceDescription, Result
 
@@ -57,7 +58,8 @@ def of_device(device: DeviceDescription, file: str | os.PathLike[str] | None) ->
     """
     if file is not None:
         return read(Path(file), device.name)
-    beside = Path(device.path).with_name(FILE_NAME) if device.path is not None else None
+    folder = _places.folder(device.path) if device.path is not None else None
+    beside = folder / FILE_NAME if folder is not None else None
     return read(beside, device.name) if beside is not None and beside.is_file() else ()
 
 
