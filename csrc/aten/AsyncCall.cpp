@@ -180,7 +180,7 @@ bool try_async_call(const c10::OperatorHandle& op, const OperatorTraits& traits,
       return output;
     }));
   }
-  enqueue_host_work(current_stream(), std::move(kernel));
+  enqueue_host_work(current_stream(), traits.overload, std::move(kernel));
   stack->resize(stack->size() - traits.written.size());
   for (auto& result : results) {
     stack->push_back(std::move(result));

@@ -23,6 +23,7 @@
 #include "csrc/core/Stream.h"
 #include "csrc/core/SyncDebug.h"
 #include "csrc/core/allocator/HostAllocator.h"
+#include "csrc/profiler/Recording.h"
 
 namespace torch_backend {
 namespace {
@@ -196,7 +197,8 @@ void copy_within_device(const at::Tensor& dst, const at::Tensor& src) {
     return;
   }
   if (runs_on_aliased_memory() && device_api().host_coherent()) {
-    enqueue_host_work(stream, [to = make_cpu_alias(dst), from = make_cpu_alias(src)] { copy_on_host(to, from); });
+    enqueue_host_work(stream, "aten::copy_",
+                      [to = make_cpu_alias(dst), from = make_cpu_alias(src)] { copy_on_host(to, from); });
     return;
   }
   if (runs_on_aliased_memory()) {
@@ -419,6 +421,7 @@ void copy_tensor(const at::Tensor& dst, const at::Tensor& original_src, bool non
       enqueue_raw_copy(dst, src, kind, 0, current_stream(guard.current_device().index()));
       return;
     }
+    const profiler::HostKernelSpan span("aten::copy_", index_of(on_device(dst) ? dst : src));
     copy_on_host(on_device(dst) ? make_cpu_alias(dst) : dst, on_device(src) ? make_cpu_alias(src) : src);
     return;
   }

@@ -11,6 +11,7 @@
 #include "csrc/core/Stream.h"
 #include "csrc/core/allocator/DeviceAllocator.h"
 #include "csrc/core/generator/PhiloxGenerator.h"
+#include "csrc/profiler/Recording.h"
 
 namespace torch_backend {
 namespace {
@@ -79,6 +80,9 @@ HostCall::HostCall(const char* op, unsigned flags)
 
 HostCall::~HostCall() {
   running_.reset();
+  if (profiler::recording()) {
+    profiler::end_host_kernel(this);
+  }
   if (mapped_) {
     try {
       map(false);
@@ -192,6 +196,10 @@ void HostCall::enter() {
     }
   }
   running_.emplace(/*redirect=*/aliased_ && device_api().host_coherent());
+  if (profiler::recording()) {
+    const auto stream = current_stream();
+    profiler::begin_host_kernel(this, op_, stream.device_index(), stream.handle(), /*on_device=*/aliased_);
+  }
 }
 
 void HostCall::map(bool on) {
@@ -214,6 +222,9 @@ void HostCall::map(bool on) {
 
 void HostCall::leave() {
   running_.reset();
+  if (profiler::recording()) {
+    profiler::end_host_kernel(this);
+  }
   if (mapped_) {
     map(false);
   }

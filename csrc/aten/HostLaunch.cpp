@@ -7,6 +7,7 @@
 
 #include "csrc/core/AsyncError.h"
 #include "csrc/core/Runtime.h"
+#include "csrc/profiler/Recording.h"
 
 namespace torch_backend {
 namespace {
@@ -14,10 +15,30 @@ namespace {
 struct Work {
   std::function<void()> function;
   int device;
+  std::shared_ptr<profiler::HostTimes> times;
+};
+
+/// From construction to destruction.
+class Timed {
+ public:
+  explicit Timed(profiler::HostTimes* times) : times_(times) {
+    if (times_) {
+      times_->start_ns.store(profiler::now_ns(), std::memory_order_release);
+    }
+  }
+  ~Timed() {
+    if (times_) {
+      times_->end_ns.store(profiler::now_ns(), std::memory_order_release);
+    }
+  }
+
+ private:
+  profiler::HostTimes* times_;
 };
 
 void run(void* arg) {
   const std::unique_ptr<Work> work(static_cast<Work*>(arg));
+  const Timed timed(work->times.get());
   try {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     work->function();
@@ -28,8 +49,9 @@ void run(void* arg) {
 
 } // namespace
 
-void enqueue_host_work(const Stream& stream, std::function<void()> function) {
-  auto work = std::make_unique<Work>(Work{std::move(function), stream.device_index()});
+void enqueue_host_work(const Stream& stream, std::string_view name, std::function<void()> function) {
+  auto work = std::make_unique<Work>(
+      Work{std::move(function), stream.device_index(), profiler::expect_host_kernel(name)});
   device_api().stream_host_function(stream.device_index(), stream.handle(), run, work.get());
   work.release(); // `run`, which is called exactly once, deletes it
 }

@@ -10,6 +10,7 @@
 #include "csrc/aten/Factories.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/allocator/DeviceAllocator.h"
+#include "csrc/profiler/Recording.h"
 
 namespace torch_backend {
 namespace detail {
@@ -22,9 +23,15 @@ void StructuredDevice::use(c10::Device device) {
   if (C10_UNLIKELY(device.index() != current_device()) && !before_) {
     before_ = exchange_device(device.index());
   }
+  if (profiler::recording()) {
+    // The kernel starts when the last output is there. Its end is seen by restore().
+    before_ = before_.value_or(device.index());
+    profiler::begin_host_kernel(this, op_, device.index(), nullptr, /*on_device=*/true);
+  }
 }
 
 void StructuredDevice::restore() {
+  profiler::end_host_kernel(this);
   exchange_device(*before_);
 }
 
@@ -115,7 +122,9 @@ std::optional<c10::ScalarType> common_dtype(const at::TensorIteratorBase& iterat
   return dtype == c10::ScalarType::Undefined ? std::nullopt : std::optional<c10::ScalarType>(dtype);
 }
 
-bool run_on_host(at::TensorIteratorBase& iterator) {
+namespace {
+
+bool make_operands_hosts(at::TensorIteratorBase& iterator) {
   const auto common = common_dtype(iterator);
   const int operands = iterator.ntensors();
   const int outputs = iterator.noutputs();
@@ -146,7 +155,20 @@ bool run_on_host(at::TensorIteratorBase& iterator) {
   return true;
 }
 
+} // namespace
+
+bool run_on_host(at::TensorIteratorBase& iterator) {
+  const bool taken = make_operands_hosts(iterator);
+  if (!taken && profiler::recording()) {
+    profiler::forget_host_kernel();
+  }
+  return taken;
+}
+
 HostView::~HostView() {
+  if (count_ == 0 && profiler::recording()) {
+    profiler::forget_host_kernel(); // the call was not taken
+  }
   for (const auto& [index, original] : outputs_) {
     // Some kernels leave their result conjugated and say so with the bit.
     original->_set_conj(aliases_[index].is_conj());

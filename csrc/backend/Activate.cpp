@@ -12,6 +12,7 @@
 #include "csrc/core/allocator/HostAllocator.h"
 #include "csrc/core/guard/DeviceGuard.h"
 #include "csrc/kernels/PluginKernels.h"
+#include "csrc/profiler/Profilers.h"
 
 namespace torch_backend {
 
@@ -34,6 +35,7 @@ void activate(Plugin& plugin) {
   register_device_allocator();
   register_host_allocator();
   register_operators();
+  register_profilers();
 }
 
 } // namespace torch_backend

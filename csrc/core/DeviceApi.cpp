@@ -11,8 +11,12 @@
 
 #include "csrc/core/InterpreterLock.h"
 #include "csrc/core/Status.h"
+#include "csrc/profiler/Recording.h"
 
 namespace torch_backend {
+
+using profiler::CallSpan;
+
 namespace {
 
 /// Collects every fault of a table, so that a vendor sees all of them at once.
@@ -225,6 +229,7 @@ bool DeviceApi::has_capability(int device, uint64_t capability) {
 tb_status DeviceApi::memory_allocate(int device, uint32_t kind, uint64_t size_bytes, tb_stream* stream,
                                      void** out_ptr) {
   enter(device, "memory_allocate");
+  const CallSpan span("memory_allocate", device);
   const tb_status status = leave(table_.memory_allocate(device, kind, size_bytes, stream, out_ptr), device);
   if (status != TB_STATUS_OK && status != TB_STATUS_OUT_OF_MEMORY && status != TB_STATUS_UNSUPPORTED) {
     throw_status(status, name_, "memory_allocate", device);
@@ -234,6 +239,7 @@ tb_status DeviceApi::memory_allocate(int device, uint32_t kind, uint64_t size_by
 
 void DeviceApi::memory_free(int device, uint32_t kind, void* ptr, uint64_t size_bytes, tb_stream* stream) noexcept {
   if (usable_for_cleanup(device)) {
+    const CallSpan span("memory_free", device);
     check_and_log(table_.memory_free(device, kind, ptr, size_bytes, stream), "memory_free", device);
   }
 }
@@ -245,16 +251,22 @@ void DeviceApi::memory_copy(int dst_device, void* dst, int src_device, const voi
   if (kind == TB_COPY_PEER) {
     enter(dst_device, "memory_copy");
   }
+  CallSpan span("memory_copy", device);
+  span.copy(stream, kind, dst, src, size_bytes);
   check(table_.memory_copy(dst_device, dst, src_device, src, size_bytes, kind, stream), "memory_copy", device);
+  span.enqueued();
 }
 
 void DeviceApi::memory_fill(int device, void* dst, const void* pattern, uint32_t pattern_bytes, uint64_t size_bytes,
                             tb_stream* stream) {
   enter(device, "memory_fill");
   if (table_.memory_fill) {
+    CallSpan span("memory_fill", device);
+    span.fill(stream, size_bytes);
     const tb_status status = table_.memory_fill(device, dst, pattern, pattern_bytes, size_bytes, stream);
     if (status != TB_STATUS_UNSUPPORTED) {
       check(status, "memory_fill", device);
+      span.enqueued();
       return;
     }
     take_error_text();
@@ -284,10 +296,13 @@ void DeviceApi::memory_copy_2d(int device, void* dst, uint64_t dst_pitch_bytes, 
                                tb_stream* stream) {
   enter(device, "memory_copy_2d");
   if (table_.memory_copy_2d) {
+    CallSpan span("memory_copy_2d", device);
+    span.copy(stream, kind, dst, src, width_bytes * height);
     const tb_status status =
         table_.memory_copy_2d(device, dst, dst_pitch_bytes, src, src_pitch_bytes, width_bytes, height, kind, stream);
     if (status != TB_STATUS_UNSUPPORTED) {
       check(status, "memory_copy_2d", device);
+      span.enqueued();
       return;
     }
     take_error_text();
@@ -374,6 +389,7 @@ void DeviceApi::stream_destroy(int device, tb_stream* stream) noexcept {
 void DeviceApi::stream_synchronize(int device, tb_stream* stream) {
   enter(device, "stream_synchronize");
   if (table_.stream_synchronize) {
+    const CallSpan span("stream_synchronize", device);
     check(table_.stream_synchronize(device, stream), "stream_synchronize", device);
   }
 }
@@ -381,6 +397,7 @@ void DeviceApi::stream_synchronize(int device, tb_stream* stream) {
 void DeviceApi::stream_wait_event(int device, tb_stream* stream, tb_event* event) {
   enter(device, "stream_wait_event");
   if (table_.stream_wait_event) {
+    const CallSpan span("stream_wait_event", device);
     check(table_.stream_wait_event(device, stream, event), "stream_wait_event", device);
   }
 }
@@ -410,9 +427,12 @@ bool DeviceApi::stream_query(int device, tb_stream* stream) {
 void DeviceApi::stream_host_function(int device, tb_stream* stream, tb_host_function fn, void* arg) {
   enter(device, "stream_host_function");
   if (table_.stream_host_function) {
+    CallSpan span("stream_host_function", device);
+    span.host_function(stream);
     const tb_status status = table_.stream_host_function(device, stream, fn, arg);
     if (status != TB_STATUS_UNSUPPORTED) {
       check(status, "stream_host_function", device);
+      span.enqueued();
       return;
     }
     take_error_text();
@@ -439,6 +459,7 @@ void DeviceApi::event_destroy(int device, tb_event* event) noexcept {
 void DeviceApi::event_record(int device, tb_event* event, tb_stream* stream) {
   enter(device, "event_record");
   if (table_.event_record) {
+    const CallSpan span("event_record", device);
     check(table_.event_record(device, event, stream), "event_record", device);
   }
 }
@@ -458,6 +479,7 @@ bool DeviceApi::event_query(int device, tb_event* event) {
 
 void DeviceApi::event_synchronize(int device, tb_event* event) {
   enter(device, "event_synchronize");
+  const CallSpan span("event_synchronize", device);
   if (table_.event_synchronize) {
     const tb_status status = table_.event_synchronize(device, event);
     if (status != TB_STATUS_UNSUPPORTED) {
@@ -508,6 +530,7 @@ tb_status DeviceApi::device_synchronize(int device) {
   if (!table_.stream_create) {
     return TB_STATUS_OK;
   }
+  const CallSpan span("device_synchronize", device);
   const tb_status status = table_.device_synchronize ? table_.device_synchronize(device) : TB_STATUS_UNSUPPORTED;
   if (status == TB_STATUS_UNSUPPORTED) {
     take_error_text();

@@ -13,6 +13,7 @@
 #include "csrc/core/Status.h"
 #include "csrc/core/Stream.h"
 #include "csrc/core/allocator/DeviceAllocator.h"
+#include "csrc/profiler/Recording.h"
 
 namespace torch_backend {
 namespace {
@@ -242,7 +243,16 @@ std::byte* KernelCall::take_more(std::size_t bytes) {
 tb_status KernelCall::run(const tb_kernel_context& context) {
   outputs_.assign(given_.size(), at::Tensor());
   const RunningKernel running(context);
-  return device_api().note_status(kernel_.function()(&context, arguments_, num_arguments_), device_);
+  if (profiler::recording()) {
+    profiler::forget_host_kernel(); // what the caller began, in case that it is ATen's kernel that runs
+  }
+  profiler::CallSpan span("kernel_launch", device_);
+  span.kernel(context.stream, kernel_.op());
+  const auto status = device_api().note_status(kernel_.function()(&context, arguments_, num_arguments_), device_);
+  if (status == TB_STATUS_OK) {
+    span.enqueued();
+  }
+  return status;
 }
 
 tb_status KernelCall::launch() {
