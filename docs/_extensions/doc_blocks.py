@@ -3,10 +3,12 @@
 A block is a fence whose first line is ```` ```{run} LANGUAGE ````:
 
 - ``console``: lines that start with ``$ `` are commands, ``> `` continues one. What follows, up to the next command, is
-  what it prints; ``...`` stands for any text. Without lines that follow, it may print anything.
+  what it prints; ``...`` stands for any text. Without lines that follow, it may print anything. ``cd`` and ``export``
+  hold for what comes after, programs and files included.
 - ``python``: a program, run in a process of its own. Blocks with ``:continue:`` are parts of the program before them,
   which is run as a whole where it starts.
 - ``output``: what the Python block before it prints, with ``...`` for any text.
+- ``diff`` without ``:file:``: an edit of files that are there.
 - any other language: a file, written to the name in ``:file:``. A Python program with ``:file:`` is written, not run.
 """
 

@@ -1,4 +1,7 @@
-"""The documentation does what it says: its blocks marked ``{run}`` are run in order, each in a process of its own."""
+"""The documentation does what it says: its blocks marked ``{run}`` are run in order, each in a process of its own.
+
+The chapters of ``docs/tutorial`` are one text: each goes on in the folder where the one before stopped.
+"""
 
 import os
 import re
@@ -19,7 +22,9 @@ import doc_blocks  # noqa: E402  # these lie beside the documentation, whose bui
 import header_model  # noqa: E402
 from doc_blocks import Block  # noqa: E402
 
+TUTORIAL = DOCS / "tutorial"
 PAGES = sorted(page for page in DOCS.rglob("*.md") if "_build" not in page.parts and doc_blocks.blocks_of(page))
+CHAPTERS = [page for page in PAGES if page.parent == TUTORIAL]  # their names start with their number
 TIMEOUT = 300  # seconds: a block may run a part of the conformance kit
 
 
@@ -37,9 +42,9 @@ def program_at(blocks: list[Block], number: int) -> list[Block]:
 class Reader:
     """Does what a page says, in a folder that looks like a checkout."""
 
-    def __init__(self, page: Path, folder: Path) -> None:
-        self._page = page
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._shell_state = folder / ".shell"  # where the last command left its folder and environment
         self._environment = clean_environment() | {
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
             "COLUMNS": "120",
@@ -51,8 +56,10 @@ class Reader:
         for name in ("backends", "examples", "include"):
             (folder / name).symlink_to(ROOT / name)
 
-    def follow(self, blocks: list[Block]) -> None:
-        """Do what the blocks say, in order."""
+    def follow(self, page: Path) -> None:
+        """Do what the page says, in order."""
+        self._page = page
+        blocks = doc_blocks.blocks_of(page)
         for number, block in enumerate(blocks):
             if "file" in block.options:
                 path = self._folder / block.options["file"]
@@ -66,12 +73,18 @@ class Reader:
                 self._printed = self._outputs.pop(0)
             elif block.language == "output":
                 self._compare(self._printed, block.text, block)
+            elif block.language == "diff":
+                self._run(["patch", "--strip=0", "--fuzz=0", "--no-backup-if-mismatch"], block, block.text)
             else:
                 pytest.fail(f"{self._where(block)}: a {block.language} block to be run has no :file: to be written to.")
 
     def _type(self, block: Block) -> None:
         for command in doc_blocks.commands_of(block):
-            printed = self._run(["bash", "-c", command.text], block)
+            remember = f"status=$?; {{ pwd; env -0; }} > '{self._shell_state}'; exit $status"
+            printed = self._run(["bash", "-c", f"{command.text}\n{remember}"], block)
+            directory, variables = self._shell_state.read_text(encoding="utf-8").split("\n", 1)
+            self._folder = Path(directory)
+            self._environment = dict(variable.split("=", 1) for variable in variables.split("\0") if variable)
             if command.expected is not None:
                 self._compare(printed, command.expected, block)
 
@@ -81,9 +94,15 @@ class Reader:
         program = "".join(f"print({mark!r})\n{part.text}" for part in parts)
         _, *self._outputs = self._run([sys.executable, "-c", program], parts[0]).split(mark)
 
-    def _run(self, command: list[str], block: Block) -> str:
+    def _run(self, command: list[str], block: Block, given: str = "") -> str:
         process = subprocess.run(
-            command, cwd=self._folder, env=self._environment, capture_output=True, text=True, timeout=TIMEOUT
+            command,
+            input=given,
+            cwd=self._folder,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT,
         )
         text = process.stdout + process.stderr
         assert process.returncode == 0, f"{self._where(block)}: exit code {process.returncode}\n{command[-1]}\n{text}"
@@ -98,13 +117,24 @@ class Reader:
         return f"{self._page.relative_to(ROOT)}:{block.line}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in CHAPTERS], ids=lambda page: page.stem)
 def test_what_a_page_shows(page: Path, tmp_path: Path) -> None:
-    Reader(page, tmp_path).follow(doc_blocks.blocks_of(page))
+    Reader(tmp_path).follow(page)
+
+
+def test_the_tutorial(tmp_path: Path) -> None:
+    reader = Reader(tmp_path)
+    for chapter in CHAPTERS:
+        reader.follow(chapter)
 
 
 def test_every_page_that_shows_how_is_run() -> None:
-    shown = {DOCS / "getting_started.md", DOCS / "write_a_device.md", *(DOCS / "guides").glob("*.md")}
+    shown = {
+        DOCS / "getting_started.md",
+        DOCS / "write_a_device.md",
+        *(DOCS / "guides").glob("*.md"),
+        *TUTORIAL.glob("[0-9]*.md"),
+    }
     assert shown <= set(PAGES), "These pages have no block that is run."
 
 
