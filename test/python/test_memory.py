@@ -322,6 +322,11 @@ def test_the_profiler_sees_memory(name: str) -> None:
 # ---- private pools ----
 
 
+# PyTorch's own structure for statistics, which torch 2.11 has without it.
+TORCH_STATISTICS = Path(torch.__file__).parent / "include" / "c10" / "core" / "CachingDeviceAllocator.h"
+TORCH_COUNTS_POOLS = "reserved_bytes_by_private_pools" in TORCH_STATISTICS.read_text(encoding="utf-8")
+
+
 def test_a_pool_keeps_its_memory(backend: Backend, name: str) -> None:
     pool = backend.MemPool()
     assert pool.use_count() == 1
@@ -331,7 +336,8 @@ def test_a_pool_keeps_its_memory(backend: Backend, name: str) -> None:
         a = block(name, 4 * KIB)
         address = a.data_ptr()
     assert {segment["segment_pool_id"] for segment in pool.snapshot()} == {pool.id}
-    assert backend.memory_stats()[f"reserved_bytes_by_private_pools.{pool.id[0]}_{pool.id[1]}.all.current"] == 2 * MIB
+    counted = f"reserved_bytes_by_private_pools.{pool.id[0]}_{pool.id[1]}.all.current"
+    assert backend.memory_stats().get(counted) == (2 * MIB if TORCH_COUNTS_POOLS else None)
     del a
     b = block(name, 4 * KIB)
     assert b.data_ptr() != address

@@ -67,7 +67,7 @@ def memory_stats(device: Device = None) -> "OrderedDict[str, Any]":
     Besides: ``num_alloc_retries`` (requests the device refused until the cache was emptied), ``num_ooms``,
     ``num_sync_all_streams``, ``num_device_alloc`` and ``num_device_free`` (calls to the device),
     ``oversize_allocations.<metric>`` and ``oversize_segments.<metric>`` (blocks of ``max_split_size`` and more), and
-    ``reserved_bytes_by_private_pools.<id>.<pool>.<metric>``.
+    ``reserved_bytes_by_private_pools.<id>.<pool>.<metric>`` (torch 2.11 does not count these).
     """
     return _flatten(memory_stats_as_nested_dict(device))
 
