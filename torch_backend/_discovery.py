@@ -192,10 +192,13 @@ def _in_packages() -> Iterator[Candidate]:
 
 
 def _reference_devices() -> Iterator[Candidate]:
-    for name in _paths.REFERENCE_DEVICES:
+    source = "reference device of torch_backend"
+    for name in _paths.REFERENCE_LIBRARIES:
         path: Path = _paths.reference_library(name)
         if path.is_file():
-            yield Candidate(Origin.REFERENCE, "reference device of torch_backend", name=name, path=str(path))
+            yield Candidate(Origin.REFERENCE, source, name=name, path=str(path))
+    for name, reference in _paths.REFERENCE_MODULES.items():
+        yield Candidate(Origin.REFERENCE, source, name=name, path=reference)
 
 
 def discover(environ: Mapping[str, str] = os.environ) -> list[Candidate]:

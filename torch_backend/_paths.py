@@ -5,7 +5,13 @@ from pathlib import Path
 
 import torch_backend
 
-REFERENCE_DEVICES = ("fake", "xcpu")
+REFERENCE_LIBRARIES = ("fake", "xcpu")
+"""The devices that ship with us as shared libraries."""
+
+REFERENCE_MODULES = {"openreg": "torch_backend.backends.openreg:OpenReg"}
+"""The devices that ship with us and are written in Python, and where."""
+
+REFERENCE_DEVICES = (*REFERENCE_LIBRARIES, *REFERENCE_MODULES)
 """The devices that ship with us. They are never activated unless they are asked for by name."""
 
 

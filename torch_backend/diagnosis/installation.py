@@ -11,7 +11,7 @@ from torch_backend.version import __version__
 def examine() -> Iterator[Finding]:
     """What of the installation is missing or does not fit. Imports no torch, which may be what is broken."""
     yield _torch()
-    for path in (_paths.host_library(), *map(_paths.reference_library, _paths.REFERENCE_DEVICES)):
+    for path in (_paths.host_library(), *map(_paths.reference_library, _paths.REFERENCE_LIBRARIES)):
         if not path.is_file():
             yield problem("torch_backend", f"'{path}' is missing.", f"Rebuild it: {_native.REBUILD_COMMAND}")
     for extra in _extras.EXTRAS:

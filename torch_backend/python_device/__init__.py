@@ -13,7 +13,7 @@ from torch_backend.abi.core_table import CopyKind, EventFlag, MapAccess, MemoryK
 from torch_backend.abi.plugin import LogLevel
 from torch_backend.abi.properties import Capability
 from torch_backend.python_device.device import PythonDevice
-from torch_backend.python_device.errors import DeviceLost, NotReady, OutOfMemory
+from torch_backend.python_device.errors import DeviceLost, InternalError, NotReady, OutOfMemory
 from torch_backend.python_device.kernels import Kernel, KernelContext, TensorView
 from torch_backend.python_device.memory import copy_host_memory, host_memory
 from torch_backend.python_device.properties import DeviceProperties, PointerInfo
@@ -24,6 +24,7 @@ __all__ = [
     "DeviceLost",
     "DeviceProperties",
     "EventFlag",
+    "InternalError",
     "Kernel",
     "KernelContext",
     "LogLevel",

@@ -26,8 +26,8 @@ class PythonDevice(ABC):
     stream_create and event_create returned.
 
     A method fails by raising: :class:`OutOfMemory` (or MemoryError), :class:`DeviceLost`, NotImplementedError (the
-    device cannot do it, the core goes another way), ValueError, TimeoutError; from a query :class:`NotReady`. Anything
-    else is an internal error, and is reported with the lines that raised it.
+    device cannot do it, the core goes another way), ValueError, TimeoutError, :class:`InternalError`; from a query
+    :class:`NotReady`. Anything else is an internal error too, and is reported with the lines that raised it.
 
     Methods are called by any thread, concurrently, under the interpreter's lock. They must not use tensors of their own
     device. The object lives until the process ends.

@@ -21,6 +21,10 @@ class NotReady(Exception):
     """The work is not complete: NOT_READY. Only from queries, which may also return False."""
 
 
+class InternalError(RuntimeError):
+    """The device or its driver failed: INTERNAL. Like any other exception, but only its text is reported."""
+
+
 class HandedOn(Exception):
     """A service of the core failed with this status, and has kept the text for it."""
 
@@ -49,7 +53,7 @@ def status_of(error: BaseException) -> int:
 
 def text_of(error: BaseException) -> str:
     """The explanation for an exception. One that stands for no status is most likely a mistake: it tells its place."""
-    if status_of(error) != Status.INTERNAL or isinstance(error, DeviceError):
+    if status_of(error) != Status.INTERNAL or isinstance(error, (DeviceError, InternalError)):
         return str(error) or type(error).__name__
     frames = traceback.extract_tb(error.__traceback__)
     outside = [frame for frame in frames if os.path.dirname(frame.filename) != _OWN_FOLDER]

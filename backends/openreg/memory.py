@@ -1,0 +1,48 @@
+"""The memory of a device, in its daemon."""
+
+import mmap
+
+_GIVEN_BACK_AT = 1 << 20  # bytes; smaller ranges are not worth a system call
+
+
+class Memory:
+    """Pages that only this process has.
+
+    Attributes:
+        pages: all of it.
+    """
+
+    def __init__(self, size_bytes: int) -> None:
+        """Reserve it; pages are there once they are written."""
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
+        self.pages = mmap.mmap(-1, size_bytes, flags=flags)
+
+    def at(self, offset: int, size_bytes: int) -> memoryview:
+        """A range. Raises ValueError if it is not all in this memory."""
+        if offset < 0 or size_bytes < 0 or offset + size_bytes > len(self.pages):
+            raise ValueError(f"{size_bytes} bytes at offset {offset:#x} are not in the device's {len(self.pages):#x}")
+        return memoryview(self.pages)[offset : offset + size_bytes]
+
+    def copy(self, dst: int, src: int, size_bytes: int) -> None:
+        """Copy within the device."""
+        self.at(dst, size_bytes)[:] = self.at(src, size_bytes)
+
+    def copy_rows(self, dst: int, dst_pitch: int, src: int, src_pitch: int, width: int, height: int) -> None:
+        """Copy rows within the device."""
+        for row in range(height):
+            self.copy(dst + row * dst_pitch, src + row * src_pitch, width)
+
+    def fill(self, dst: int, pattern: bytes, size_bytes: int) -> None:
+        """Repeat a pattern."""
+        target = self.at(dst, size_bytes)
+        piece = pattern * (min(size_bytes, 1 << 16) // len(pattern))
+        for start in range(0, size_bytes, len(piece)):
+            end = min(start + len(piece), size_bytes)
+            target[start:end] = piece[: end - start]
+
+    def give_back(self, offset: int, size_bytes: int) -> None:
+        """Let the system have the pages of a range that nobody uses any more."""
+        start = -(-offset // mmap.PAGESIZE) * mmap.PAGESIZE
+        end = (offset + size_bytes) // mmap.PAGESIZE * mmap.PAGESIZE
+        if end - start >= _GIVEN_BACK_AT:
+            self.pages.madvise(mmap.MADV_DONTNEED, start, end - start)
