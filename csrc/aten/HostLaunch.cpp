@@ -50,8 +50,8 @@ void run(void* arg) {
 } // namespace
 
 void enqueue_host_work(const Stream& stream, std::string_view name, std::function<void()> function) {
-  auto work = std::make_unique<Work>(
-      Work{std::move(function), stream.device_index(), profiler::expect_host_kernel(name)});
+  auto work =
+      std::make_unique<Work>(Work{std::move(function), stream.device_index(), profiler::expect_host_kernel(name)});
   device_api().stream_host_function(stream.device_index(), stream.handle(), run, work.get());
   work.release(); // `run`, which is called exactly once, deletes it
 }

@@ -1,7 +1,7 @@
 #include "csrc/profiler/PluginTrace.h"
 
-#include <cstddef>
 #include <cmath>
+#include <cstddef>
 
 #include "csrc/core/Runtime.h"
 #include "csrc/core/Status.h"
@@ -64,9 +64,8 @@ void PluginTrace::read_clocks(int moment, std::vector<std::string>& errors) {
       continue;
     }
     auto& clock = clocks_[device];
-    failed(
-        table_->clock_pair(static_cast<int32_t>(device), &clock.device_ns[moment], &clock.host_ns[moment]),
-        "clock_pair", errors);
+    failed(table_->clock_pair(static_cast<int32_t>(device), &clock.device_ns[moment], &clock.host_ns[moment]),
+           "clock_pair", errors);
   }
 }
 
@@ -98,7 +97,8 @@ std::vector<PluginTrace::Record> PluginTrace::stop(std::vector<std::string>& err
   };
   failed(table_->trace_collect(take, &collected), "trace_collect", errors);
   if (collected.unknown_devices > 0) {
-    errors.push_back(std::to_string(collected.unknown_devices) + " records of prof.1 name a device that does not exist");
+    errors.push_back(std::to_string(collected.unknown_devices) +
+                     " records of prof.1 name a device that does not exist");
   }
   table_ = nullptr;
   return std::move(collected.records);

@@ -120,8 +120,8 @@ RuntimeRecord runtime_record(const ThreadState& thread, const char* name, int de
 
 WorkRecord work_record(const ThreadState& thread, const RuntimeRecord& call, WorkKind kind, std::string name,
                        tb_stream* stream, uint64_t size_bytes, Clock clock) {
-  return {kind,       std::move(name), call.device, reinterpret_cast<uint64_t>(stream), size_bytes, 0, 0, call.id,
-          call.op,    thread.ranges,   clock};
+  return {kind,    std::move(name), call.device, reinterpret_cast<uint64_t>(stream), size_bytes, 0, 0, call.id,
+          call.op, thread.ranges,   clock};
 }
 
 uint64_t trace_kind(WorkKind kind) {
@@ -283,8 +283,7 @@ void begin_host_kernel(const void* owner, const char* name, int device, tb_strea
   HostKernel kernel{owner, runtime_record(thread, on_device ? "kernel_launch" : "cpu_fallback", device, now_ns()), {}};
   if (on_device) {
     auto full_name = c10::str(std::strstr(name, "::") ? "" : "aten::", name, kCpuKernel);
-    kernel.work =
-        work_record(thread, kernel.runtime, WorkKind::kKernel, std::move(full_name), stream, 0, Clock::kHost);
+    kernel.work = work_record(thread, kernel.runtime, WorkKind::kKernel, std::move(full_name), stream, 0, Clock::kHost);
   }
   thread.host_kernels.push_back(std::move(kernel));
 }
@@ -431,8 +430,17 @@ void join_plugin_records(const State& all, std::vector<PluginTrace::Record> trac
     const auto kind = record.kind == TB_TRACE_COPY   ? WorkKind::kCopy
                       : record.kind == TB_TRACE_FILL ? WorkKind::kFill
                                                      : WorkKind::kKernel;
-    WorkRecord work{kind,      std::move(record.name), record.device, record.stream, record.size_bytes, record.start_ns,
-                    record.end_ns, record.id,          0,             {},            Clock::kPlugin};
+    WorkRecord work{kind,
+                    std::move(record.name),
+                    record.device,
+                    record.stream,
+                    record.size_bytes,
+                    record.start_ns,
+                    record.end_ns,
+                    record.id,
+                    0,
+                    {},
+                    Clock::kPlugin};
     if (call != calls.end()) {
       work.op = call->second->op;
       work.ranges = call->second->ranges;
@@ -457,9 +465,9 @@ int64_t epoch_offset() {
   int64_t offset = 0;
   for (int i = 0; i < 9; ++i) {
     const int64_t before = now_ns();
-    const auto wall = std::chrono::duration_cast<std::chrono::nanoseconds>(
-                          std::chrono::system_clock::now().time_since_epoch())
-                          .count();
+    const auto wall =
+        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch())
+            .count();
     const int64_t after = now_ns();
     if (i == 0 || after - before < best_width) {
       best_width = after - before;

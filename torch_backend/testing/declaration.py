@@ -82,5 +82,15 @@ def _has_dynamo_interface(name: str) -> bool:
     return True
 
 
-_FEATURES: dict[str, Callable[[str], bool]] = {"distributed": _has_process_groups, "compile": _has_dynamo_interface}
+def _has_profiler(_: str) -> bool:
+    import torch
+
+    return torch.autograd.kineto_available()
+
+
+_FEATURES: dict[str, Callable[[str], bool]] = {
+    "distributed": _has_process_groups,
+    "compile": _has_dynamo_interface,
+    "profiler": _has_profiler,
+}
 """What tells whether PyTorch can use a part of itself on the active device."""

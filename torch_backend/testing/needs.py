@@ -40,7 +40,7 @@ def slot(name: str) -> pytest.MarkDecorator:
 
 
 def feature(name: str) -> pytest.MarkDecorator:
-    """A part of PyTorch that torch_backend offers on the device: "distributed" or "compile"."""
+    """A part of PyTorch that torch_backend offers on the device: "distributed", "compile" or "profiler"."""
     return pytest.mark.needs("feature", name)
 
 
