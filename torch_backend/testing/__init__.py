@@ -8,9 +8,12 @@
 
 It needs the extra ``torch_backend[check]``. Tests lie in ``suite``, a folder per level; what a device does not declare
 is not tested and reported as not offered. :func:`check_upstream` runs PyTorch's own tests.
+
+:func:`check_leaks` is for your own tests: it finds device memory that stays in use.
 """
 
 from torch_backend.testing.conformance import NoSuchDevice, check
+from torch_backend.testing.leaks import Leak, LeakError, check_leaks
 from torch_backend.testing.levels import LEVELS, Level
 from torch_backend.testing.levels import find as find_level
 from torch_backend.testing.results import DeviceDescription, Report, Result
@@ -19,12 +22,15 @@ from torch_backend.testing.upstream import UpstreamReport, check_upstream
 __all__ = [
     "LEVELS",
     "DeviceDescription",
+    "Leak",
+    "LeakError",
     "Level",
     "NoSuchDevice",
     "Report",
     "Result",
     "UpstreamReport",
     "check",
+    "check_leaks",
     "check_upstream",
     "find_level",
 ]

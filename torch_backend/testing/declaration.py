@@ -85,7 +85,7 @@ def _has_dynamo_interface(name: str) -> bool:
 def _has_profiler(_: str) -> bool:
     import torch
 
-    return torch.autograd.kineto_available()
+    return torch._C._autograd.kineto_available()
 
 
 _FEATURES: dict[str, Callable[[str], bool]] = {
