@@ -5,7 +5,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from torch_backend import _repairs
+from torch_backend import _repairs, compile
 
 if TYPE_CHECKING:
     from torch_backend._C import Plugin
@@ -66,6 +66,7 @@ def register(plugin: "Plugin") -> None:
     _repairs.register_graphsafe_rng(name)
     _repairs.run_backward_where_it_is_called(plugin)
     _repairs.end_autograd_with_process()
+    compile.register(name)
 
 
 def _alias_submodules(name: str) -> None:
@@ -74,6 +75,7 @@ def _alias_submodules(name: str) -> None:
     for submodule in ("_utils", "amp", "devices", "memory", "random", "streams", "sync_debug"):
         module: ModuleType = importlib.import_module(f"{package}.{submodule}")
         sys.modules[f"torch.{name}.{submodule}"] = module
+    importlib.import_module(package).__name__ = f"torch.{name}"  # where torch.get_device_module's tracer looks it up
 
 
 def _forget_cached_devices() -> None:

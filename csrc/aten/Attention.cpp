@@ -1,5 +1,6 @@
 // Scaled dot product attention: ATen's fused CPU kernel where it takes the input, else PyTorch's math path.
 
+#include <ATen/ExpandUtils.h>
 #include <ATen/SDPBackend.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/DispatchStub.h>
@@ -8,7 +9,12 @@
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward_ops.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_ops.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
 #include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
 
 #include "csrc/aten/AtenKernel.h"
 #include "csrc/aten/Register.h"
@@ -32,6 +38,36 @@ int64_t fused_sdp_choice(const at::Tensor& query, const at::Tensor& key, const a
   return static_cast<int64_t>(at::SDPBackend::overrideable);
 }
 
+// The strides that PyTorch promises for a result that belongs to `like`: what is compiled or exported relies on them. The
+// CPU's kernel has its own; for most models they are the same.
+std::vector<int64_t> promised_strides(const at::Tensor& like, at::IntArrayRef sizes) {
+  if (like.sizes() == sizes) {
+    return like.is_non_overlapping_and_dense() ? like.strides().vec() : at::infer_dense_strides(sizes, like.strides());
+  }
+  std::vector<int64_t> order(sizes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t left, int64_t right) { return like.stride(left) > like.stride(right); });
+  std::vector<int64_t> strides(sizes.size());
+  int64_t stride = 1;
+  for (auto dim = order.rbegin(); dim != order.rend(); ++dim) {
+    strides[*dim] = stride;
+    stride *= std::max<int64_t>(sizes[*dim], 1);
+  }
+  return strides;
+}
+
+at::Tensor with_promised_strides(const at::Tensor& result, const at::Tensor& like) {
+  if (!result.defined()) {
+    return result;
+  }
+  const std::vector<int64_t> strides = promised_strides(like, result.sizes());
+  if (result.strides() == strides) {
+    return result;
+  }
+  return at::empty_strided(result.sizes(), strides, result.options()).copy_(result);
+}
+
 using Forward = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor,
                            at::Tensor, at::Tensor>;
 
@@ -42,7 +78,15 @@ Forward attention(const at::Tensor& query, const at::Tensor& key, const at::Tens
       query, key, value, dropout_p, is_causal, attn_bias, scale);
   // What only other devices' kernels need: empty, but autograd saves it.
   const at::Tensor none = at::empty({0}, query.options().dtype(at::kLong));
-  return {output, logsumexp, none, none, query.sym_size(2), key.sym_size(2), none, none, none};
+  return {with_promised_strides(output, query),
+          logsumexp,
+          none,
+          none,
+          query.sym_size(2),
+          key.sym_size(2),
+          none,
+          none,
+          none};
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
@@ -55,7 +99,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
   auto [grad_query, grad_key, grad_value] =
       AtenKernel<at::_ops::_scaled_dot_product_flash_attention_for_cpu_backward>::call(
           grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, mask, scale);
-  return {grad_query, grad_key, grad_value, at::Tensor()};
+  return {with_promised_strides(grad_query, query), with_promised_strides(grad_key, key),
+          with_promised_strides(grad_value, value), at::Tensor()};
 }
 
 } // namespace

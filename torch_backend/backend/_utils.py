@@ -18,6 +18,16 @@ def _device_type() -> str:
     return name
 
 
+def _device_count() -> int:
+    return _C.device_count()
+
+
+def _current_device() -> int:
+    if torch.compiler.is_dynamo_compiling():
+        return torch.accelerator.current_device_index()  # known to torch.compile; but in eager it starts the driver
+    return _C.current_device()
+
+
 def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
     """The index that ``device`` names: an index, a string, a torch.device, or this module's ``device`` context manager.
 
@@ -50,14 +60,14 @@ def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fal
     if index is None:
         if not optional:
             raise ValueError(f"Expected a device with an index, or an index, but got {device!r}.")
-        return _C.current_device()
+        return _current_device()
     return index
 
 
 def _existing_device_index(device: Any) -> int:
     """The index of a device that exists; None is the current device. Raises IndexError if there is no such device."""
     index = _get_device_index(device, optional=True)
-    count = _C.device_count()
+    count = _device_count()
     if not 0 <= index < count:
         raise IndexError(f"There is no device {_device_type()}:{index}: this process has {_describe_count(count)}.")
     return index

@@ -8,7 +8,13 @@ import torch
 from torch.types import Device
 
 from torch_backend import _C, _repairs
-from torch_backend.backend._utils import _device_type, _existing_device_index, _get_device_index
+from torch_backend.backend._utils import (
+    _current_device,
+    _device_count,
+    _device_type,
+    _existing_device_index,
+    _get_device_index,
+)
 
 
 def is_available() -> bool:
@@ -21,11 +27,14 @@ def is_available() -> bool:
 
 def device_count() -> int:
     """The number of devices. Does not start the driver."""
-    return _C.device_count()
+    return _device_count()
 
 
 def is_initialized() -> bool:
     """Whether the driver was started in this process."""
+    if torch.compiler.is_dynamo_compiling():
+        _lazy_init()
+        return True
     return _C.is_initialized() and not _is_in_bad_fork()
 
 
@@ -58,9 +67,7 @@ def _is_in_bad_fork() -> bool:
 
 def current_device() -> int:
     """The index of the calling thread's current device."""
-    if torch.compiler.is_dynamo_compiling():
-        return torch.accelerator.current_device_index()  # known to torch.compile; but in eager it starts the driver
-    return _C.current_device()
+    return _current_device()
 
 
 def set_device(device: Device) -> None:
@@ -214,5 +221,8 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 
 def synchronize(device: Device = None) -> None:
     """Wait until everything enqueued on ``device`` is complete. Raises IndexError if there is no such device."""
+    if torch.compiler.is_dynamo_compiling():
+        torch.accelerator.synchronize(_existing_device_index(device))
+        return
     _lazy_init()
     _C.synchronize(_existing_device_index(device))

@@ -1,5 +1,6 @@
 """Streams and events, with the signatures of torch.cuda's."""
 
+import contextlib
 from typing import Any, cast
 
 import torch
@@ -22,6 +23,8 @@ class Stream(torch.Stream):
 
     def __new__(cls, device: Device = None, priority: int = 0, **kwargs: Any) -> "Stream":
         """A stream of the pool, or with ``stream_id``, ``device_index`` and ``device_type`` the one they name."""
+        if torch.compiler.is_dynamo_compiling():  # cannot make an object of a subclass, and has no use for one
+            return _traced_stream(device, priority, **kwargs)
         _lazy_init()
         if "stream_id" in kwargs:
             return super().__new__(cls, **kwargs)
@@ -125,9 +128,22 @@ def _stream_key(stream_id: int, device_index: int) -> dict[str, int]:
 
 def current_stream(device: Device = None) -> Stream:
     """The calling thread's current stream on ``device``; None is the current device."""
+    if torch.compiler.is_dynamo_compiling():
+        return _traced_current_stream(device)
     _lazy_init()
     stream = torch._C._accelerator_getStream(_existing_device_index(device))
     return Stream(**_stream_key(stream.stream_id, stream.device_index))
+
+
+def _traced_stream(device: Device, priority: int = 0, **kwargs: int) -> "Stream":
+    made = torch.Stream(**kwargs) if kwargs else torch.Stream(_existing_device_index(device), priority=priority)
+    return cast("Stream", made)
+
+
+def _traced_current_stream(device: Device) -> Stream:
+    if device is None:
+        return cast("Stream", torch.accelerator.current_stream())
+    return cast("Stream", torch.accelerator.current_stream(_existing_device_index(device)))
 
 
 def default_stream(device: Device = None) -> Stream:
@@ -190,6 +206,13 @@ class StreamContext:
         set_stream(self.src_prev_stream)
 
 
+def _traced_context(stream: torch.Stream | None) -> StreamContext:
+    # A torch.Stream is a context manager, and one that the tracer knows.
+    return cast("StreamContext", contextlib.nullcontext() if stream is None else stream)
+
+
 def stream(stream: torch.Stream | None) -> StreamContext:
     """Context manager: inside it, work is enqueued on ``stream``; see :class:`StreamContext`."""
+    if torch.compiler.is_dynamo_compiling():
+        return _traced_context(stream)
     return StreamContext(stream)

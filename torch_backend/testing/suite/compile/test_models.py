@@ -4,11 +4,13 @@ import copy
 
 import pytest
 import torch
+import torch._dynamo
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from torch_backend.testing import needs
-from torch_backend.testing.suite.compile._support import compiled
+from torch_backend.testing.suite.compile._support import compiled, counter
 
 pytestmark = needs.feature("compile")
 
@@ -41,11 +43,36 @@ def _cnn() -> nn.Module:
     return nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.GELU(), nn.AdaptiveAvgPool2d(2), nn.Flatten())
 
 
+class Recurrent(nn.Module):
+    """An LSTM with two layers, and what comes out of it at the end."""
+
+    def __init__(self) -> None:
+        """A model of sequences of vectors."""
+        super().__init__()
+        self.lstm = nn.LSTM(6, 8, num_layers=2, batch_first=True)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores of a batch of sequences."""
+        scores: Tensor = self.head(self.lstm(x)[0][:, -1])
+        return scores
+
+
+def _transformer() -> nn.Module:
+    layer = nn.TransformerEncoderLayer(12, 2, dim_feedforward=16, dropout=0.0, batch_first=True)
+    return nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+
+
 MODELS = {
     "mlp": (_mlp, lambda generator: torch.randn(5, 8, generator=generator)),
     "cnn": (_cnn, lambda generator: torch.randn(2, 3, 8, 8, generator=generator)),
+    "lstm": (Recurrent, lambda generator: torch.randn(2, 5, 6, generator=generator)),
+    "transformer": (_transformer, lambda generator: torch.randn(2, 5, 12, generator=generator)),
     "attention": (Attention, lambda generator: torch.randint(16, (3, 7), generator=generator)),
 }
+
+NOT_ONE_GRAPH = {"lstm"}
+"""Models that torch.compile never puts into one graph, on any device: LSTM layers run between graphs."""
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -54,7 +81,7 @@ def test_forward_and_backward(device: str, kind: str) -> None:
     make, sample = MODELS[kind]
     model = make().to(device)
     twin = copy.deepcopy(model)
-    fast = compiled(model)
+    fast = torch.compile(model, backend="aot_eager") if kind in NOT_ONE_GRAPH else compiled(model)
     generator = torch.Generator().manual_seed(0)
     for number in range(2):
         x = sample(generator).to(device)
@@ -77,20 +104,41 @@ def test_inference(device: str) -> None:
         torch.testing.assert_close(compiled(model)(x), model(x))
 
 
-def test_training_steps(device: str) -> None:
-    """Steps of a compiled forward and backward pass and an ordinary optimizer are those without compiling."""
+@pytest.mark.parametrize("compile_step", [False, True], ids=["eager step", "compiled step"])
+def test_training_steps(device: str, compile_step: bool) -> None:
+    """Steps of a compiled forward and backward pass, and of an optimizer, are those without compiling."""
     model = _mlp().to(device)
     twin = copy.deepcopy(model)
     generator = torch.Generator().manual_seed(0)
     data = [torch.randn(5, 8, generator=generator).to(device) for _ in range(4)]
-    for forward, parameters in ((compiled(model), model.parameters()), (twin, twin.parameters())):
+    for forward, parameters, fast in ((compiled(model), model.parameters(), True), (twin, twin.parameters(), False)):
         optimizer = torch.optim.Adam(parameters, lr=0.01)
+        step = torch.compile(optimizer.step, backend="aot_eager") if fast and compile_step else optimizer.step
         for x in data:
             optimizer.zero_grad()
             forward(x).square().mean().backward()
-            optimizer.step()
+            step()
     for (name, parameter), right in zip(model.named_parameters(), twin.parameters(), strict=True):
         torch.testing.assert_close(parameter, right, msg=lambda text, n=name: f"{n} after four steps: {text}")
+
+
+@pytest.mark.parametrize("reentrant", [False, True], ids=["not reentrant", "reentrant"])
+def test_checkpointed_dropout(device: str, reentrant: bool) -> None:
+    """A compiled block that is computed again in the backward pass drops the same elements again."""
+    torch.compiler.reset()
+
+    def block(x: Tensor) -> Tensor:
+        return F.dropout(x, 0.5).sin()
+
+    run = torch.compile(lambda x: checkpoint(block, x, use_reentrant=reentrant) * 2, backend="aot_eager")
+    x = torch.full((1000,), 0.5, device=device, requires_grad=True)
+    y = run(x)
+    y.sum().backward()
+    assert x.grad is not None
+    kept = y.detach() != 0
+    dropped_again = torch.where(kept, 4 * torch.cos(torch.tensor(1.0)).item(), 0.0)
+    torch.testing.assert_close(x.grad, dropped_again, msg=lambda text: f"other elements were dropped: {text}")
+    assert 300 < int(kept.sum()) < 700
 
 
 @pytest.mark.parametrize("dtype", [pytest.param(d, marks=needs.dtype(d)) for d in ("float16", "bfloat16")])
@@ -106,3 +154,25 @@ def test_autocast(device: str, dtype: str) -> None:
     actual = compiled(run)(x)
     assert actual.dtype is short
     torch.testing.assert_close(actual, run(x))
+
+
+def test_models_of_any_batch_size(device: str) -> None:
+    """A model that is compiled with dynamic shapes is compiled once for training with batches of many sizes."""
+    with counter() as compilations:
+        model = _mlp().to(device)
+        fast = torch.compile(model, backend=compilations, dynamic=True)
+        for size in (2, 3, 7, 16):
+            x = torch.randn(size, 8, generator=torch.Generator().manual_seed(size)).to(device)
+            y = fast(x)
+            torch.testing.assert_close(y, model(x))
+            y.sum().backward()
+    assert compilations.frame_count == 1, f"four batch sizes were compiled {compilations.frame_count} times"
+
+
+def test_graphs_are_whole(device: str) -> None:
+    """Nothing of the device ends the graph of a model: there is one, without breaks."""
+    torch.compiler.reset()
+    model = Attention().to(device)
+    explanation = torch._dynamo.explain(model)(torch.zeros(3, 7, dtype=torch.int64, device=device))
+    reasons = [str(reason.reason) for reason in explanation.break_reasons]
+    assert (explanation.graph_count, reasons) == (1, []), f"{explanation.graph_count} graphs, because {reasons}"

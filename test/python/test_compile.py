@@ -1,0 +1,162 @@
+"""What torch.compile is told of the device: when, what, and what it then says. Most tests need a fresh interpreter."""
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from conftest import RunPython
+
+from torch_backend._after_import import after_import
+
+XCPU = {"TORCH_BACKEND": "xcpu"}
+
+
+def test_activation_does_not_import_the_compiler(run_python: RunPython) -> None:
+    run_python(
+        """
+        import sys, torch
+        torch.ones(3, device="xcpu")
+        loaded = [name for name in sys.modules if name.startswith(("torch._dynamo", "torch._inductor"))]
+        assert not loaded, loaded
+        """,
+        env=XCPU,
+    )
+
+
+@pytest.mark.parametrize("compiler_first", [False, True])
+def test_the_compiler_knows_the_device(run_python: RunPython, compiler_first: bool) -> None:
+    before, after = ("import torch._dynamo", "") if compiler_first else ("", "import torch._dynamo")
+    run_python(
+        f"""
+        import torch, torch_backend
+        {before}
+        torch_backend.activate("xcpu")
+        {after}
+        from torch._dynamo.device_interface import get_interface_for_device
+        interface = get_interface_for_device("xcpu")
+        assert get_interface_for_device("xcpu:1") is interface
+        assert torch.compile(lambda x: x * 2, backend="aot_eager", fullgraph=True)(
+            torch.ones(2, device="xcpu:1")).tolist() == [2, 2]
+        """,
+        flags=["-W", "error::RuntimeWarning"],
+    )
+
+
+def test_inductor_says_what_to_use_instead(run_python: RunPython) -> None:
+    run_python(
+        """
+        import torch
+        run = torch.compile(lambda x: x.sin() + 1)
+        try:
+            run(torch.ones(3, device="xcpu"))
+        except Exception as error:
+            text = str(error)
+        assert "generates no code for xcpu" in text and "backend='aot_eager'" in text, text
+        assert run(torch.zeros(3)).tolist() == [1, 1, 1]  # the CPU still has its compiler
+        """,
+        env=XCPU,
+    )
+
+
+def test_a_vendors_own_code_generation_is_left_alone(run_python: RunPython) -> None:
+    run_python(
+        """
+        import torch
+        torch.xcpu.Scheduling = torch.xcpu.PythonWrapperCodegen = torch.xcpu.CppWrapperCodegen = object
+        torch.xcpu.WrapperFxCodegen = object
+        from torch._inductor.codegen import common
+        common.init_backend_registration()
+        assert common.get_scheduling_for_device("xcpu") is object
+        """,
+        env=XCPU,
+    )
+
+
+def test_a_registration_that_fails_is_a_warning(run_python: RunPython) -> None:
+    process = run_python(
+        """
+        import sys, torch
+        sys.modules["torch_backend.compile.device_interface"] = None
+        import torch._dynamo
+        print(torch.compile(lambda x: x + 1, backend="aot_eager")(torch.ones(1, device="xcpu")).item())
+        """,
+        env=XCPU,
+    )
+    assert process.stdout == "2.0\n"
+    assert "RuntimeWarning: torch.compile cannot be told all about xcpu: ModuleNotFoundError" in process.stderr
+
+
+def test_every_member_of_the_interface_answers(name: str, backend: ModuleType) -> None:
+    from torch._dynamo.device_interface import DeviceInterface, get_interface_for_device
+
+    interface = get_interface_for_device(name)
+    asked = {member for member in vars(DeviceInterface) if not member.startswith("__")}
+    sentinels = {"device", "Event", "Stream", "Worker"}
+    assert sentinels <= asked
+    stream = backend.current_stream()
+    arguments: dict[str, tuple[object, ...]] = {
+        "set_device": (0,),
+        "maybe_exchange_device": (0,),
+        "exchange_device": (0,),
+        "stream": (stream,),
+        "set_stream": (stream,),
+        "_set_stream_by_id": (stream.stream_id, stream.device_index, stream.device_type),
+        "get_raw_stream": (0,),
+        "is_dtype_supported": (torch.float32,),
+    }
+    for member in sorted(asked - sentinels - {"raise_if_triton_unavailable"}):
+        answer = getattr(interface, member)(*arguments.get(member, ()))
+        if member == "is_dtype_supported":
+            assert answer is True
+    with pytest.raises(RuntimeError, match=f"no code for {name}"):
+        interface.raise_if_triton_unavailable()
+    for kind in (interface.device(0), interface.Event(), interface.Stream()):
+        assert kind is not None
+    assert interface.Worker.get_device_properties(f"{name}:0") == backend.get_device_properties(0)
+    assert interface.Worker.current_device() == backend.current_device()
+
+
+def test_functions_that_end_a_graph_say_why(backend: ModuleType, recwarn: pytest.WarningsRecorder) -> None:
+    torch.compiler.reset()
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        backend.set_device(0)
+        x = x + backend.memory_allocated()
+        backend.empty_cache()
+        return x + 1
+
+    x = torch.zeros(2)
+    assert torch.equal(torch.compile(run, backend="aot_eager")(x), run(x))
+    assert not [warning for warning in recwarn if "does not know how to trace" in str(warning.message)]
+    torch.compiler.reset()
+    with pytest.raises(Exception, match="not in the graph"):
+        torch.compile(lambda x: (backend.set_device(0), x + 1)[1], backend="aot_eager", fullgraph=True)(x)
+
+
+def test_after_import_calls_at_once_what_is_late() -> None:
+    called = []
+    after_import("sys", lambda: called.append("sys"))
+    assert called == ["sys"]
+
+
+def test_after_import_calls_in_order_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = "torch_backend_test_waited_for"
+    (tmp_path / f"{module}.py").write_text("import sys\nvalue = sys.modules[__name__].__loader__ is not None\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    called: list[int] = []
+    for number in (1, 2):
+        after_import(module, lambda n=number: called.append(n))  # type: ignore[misc]
+    assert not called
+    imported = __import__(module)
+    try:
+        assert called == [1, 2]
+        assert imported.value
+        assert type(imported.__loader__).__name__ == "SourceFileLoader"
+        assert imported.__spec__.loader is imported.__loader__
+    finally:
+        del sys.modules[module]
+    __import__(module)
+    del sys.modules[module]
+    assert called == [1, 2]

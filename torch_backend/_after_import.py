@@ -1,0 +1,67 @@
+"""Calling something once a module that may never be imported has been."""
+
+import importlib.abc
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+_lock = threading.Lock()
+_waiting: dict[str, list[Callable[[], None]]] = {}
+
+
+def after_import(module: str, action: Callable[[], None]) -> None:
+    """Call ``action`` now if ``module`` was imported, otherwise right after its code has run, if that ever happens.
+
+    Imports nothing itself. ``action`` is called by the thread that imports, which sees its exceptions. A module that is
+    being imported now counts as imported.
+    """
+    with _lock:
+        if module not in sys.modules:
+            if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+                sys.meta_path.insert(0, _Finder())
+            _waiting.setdefault(module, []).append(action)
+            return
+    action()
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds the modules that somebody waits for where the finders after it do, and calls who waits."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The spec that the next finder has, with a loader that tells who waits; None for other modules."""
+        if fullname not in _waiting:
+            return None
+        for finder in sys.meta_path:
+            if finder is self or not hasattr(finder, "find_spec"):
+                continue
+            spec = finder.find_spec(fullname, path, target)
+            if spec is not None:
+                if spec.loader is not None:
+                    spec.loader = _Loader(spec.loader, fullname)
+                return spec
+        return None
+
+
+class _Loader(importlib.abc.Loader):
+    """Loads as ``original`` does, which the module has as its loader from then on."""
+
+    def __init__(self, original: importlib.abc.Loader, module: str) -> None:
+        self.original = original
+        self.module = module
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self.original.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__loader__ = self.original
+        if module.__spec__ is not None:
+            module.__spec__.loader = self.original
+        self.original.exec_module(module)
+        with _lock:
+            actions = _waiting.pop(self.module, [])
+        for action in actions:
+            action()

@@ -1,0 +1,47 @@
+"""torch.compile: what PyTorch's compiler has to know of the device.
+
+The compiler is imported when it is first used, and takes seconds to import. What is here is registered then and not
+before, so activating a device costs none of that.
+"""
+
+import warnings
+from collections.abc import Callable
+
+from torch_backend._after_import import after_import
+
+
+def register(name: str) -> None:
+    """Let ``torch.compile`` know the device ``name``, once somebody imports the compiler. Imports nothing itself.
+
+    What fails then becomes a RuntimeWarning: without a device, the compiler would still do.
+    """
+
+    def register_interface() -> None:
+        from torch_backend.compile import device_interface
+
+        device_interface.register(name)
+
+    def mark_functions() -> None:
+        from torch_backend.compile import tracing
+
+        tracing.mark_functions()
+
+    def refuse_inductor() -> None:
+        from torch_backend.compile import inductor
+
+        inductor.refuse(name)
+
+    after_import("torch._dynamo.device_interface", _warn_if_it_fails(name, register_interface))
+    after_import("torch._dynamo", _warn_if_it_fails(name, mark_functions))
+    after_import("torch._inductor.codegen.common", _warn_if_it_fails(name, refuse_inductor))
+
+
+def _warn_if_it_fails(name: str, action: Callable[[], None]) -> Callable[[], None]:
+    def act() -> None:
+        try:
+            action()
+        except Exception as error:
+            message = f"torch.compile cannot be told all about {name}: {type(error).__name__}: {error}"
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
+
+    return act
