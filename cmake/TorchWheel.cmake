@@ -1,7 +1,8 @@
 # The installed torch wheel as imported targets. Asking Python rather than find_package(Torch), which needs the whole
 # toolchain torch was built with (MKL, CUDA, kineto) to be found again.
-set(tb_ask_torch "import torch, os" "abi = int(torch._C._GLIBCXX_USE_CXX11_ABI)"
-                 "print(os.path.dirname(torch.__file__), torch.__version__, abi, sep=chr(59), end='')")
+set(tb_ask_torch
+    "import torch, os" "abi = int(torch._C._GLIBCXX_USE_CXX11_ABI)" "c10d = int(torch.distributed.is_available())"
+    "print(os.path.dirname(torch.__file__), torch.__version__, abi, c10d, sep=chr(59), end='')")
 list(JOIN tb_ask_torch "\n" tb_ask_torch)
 execute_process(
   COMMAND "${Python_EXECUTABLE}" -c "${tb_ask_torch}"
@@ -17,6 +18,7 @@ endif()
 list(GET tb_torch_info 0 TORCH_DIR)
 list(GET tb_torch_info 1 TORCH_VERSION)
 list(GET tb_torch_info 2 TORCH_CXX11_ABI)
+list(GET tb_torch_info 3 TORCH_HAS_DISTRIBUTED)
 string(REGEX MATCH "^[0-9]+\\.[0-9]+" TORCH_MAJOR_MINOR "${TORCH_VERSION}")
 if(TORCH_MAJOR_MINOR VERSION_LESS 2.11)
   message(FATAL_ERROR "torch_backend needs torch 2.11 or later; ${Python_EXECUTABLE} has ${TORCH_VERSION}.")

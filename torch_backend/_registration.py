@@ -5,7 +5,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from torch_backend import _repairs, compile
+from torch_backend import _repairs, compile, distributed
 
 if TYPE_CHECKING:
     from torch_backend._C import Plugin
@@ -62,6 +62,7 @@ def register(plugin: "Plugin") -> None:
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
     )
     _forget_cached_devices()
+    distributed.register(name)
     _repairs.repair_dlpack_device(name)
     _repairs.register_graphsafe_rng(name)
     _repairs.run_backward_where_it_is_called(plugin)

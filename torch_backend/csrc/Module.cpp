@@ -34,4 +34,5 @@ PYBIND11_MODULE(_C, m) {
   init_operators(m);
   init_customization(m);
   init_memory(m);
+  init_distributed(m);
 }

@@ -14,5 +14,6 @@ void init_fallback(pybind11::module_& m);
 void init_operators(pybind11::module_& m);
 void init_customization(pybind11::module_& m);
 void init_memory(pybind11::module_& m);
+void init_distributed(pybind11::module_& m);
 
 } // namespace torch_backend::python

@@ -1,0 +1,40 @@
+// Reduction operators that the host's transport does not know, from those it does.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+
+namespace torch_backend {
+
+/// One reduction over `num_ranks` ranks of tensors of `type`: AVG is a sum that is divided (integers towards zero),
+/// PREMUL_SUM a sum of values that are multiplied first, and a bool is a number that is 0 or 1.
+class HostReduction {
+ public:
+  /// Throws ValueError, naming both, if the operator has no meaning for the dtype. Reads a factor that is a tensor.
+  HostReduction(const char* what, const c10d::ReduceOp& op, c10::ScalarType type, int num_ranks);
+
+  /// What the transport does.
+  const c10d::ReduceOp& op() const {
+    return op_;
+  }
+  /// Whether the inputs' stand-ins are changed first.
+  bool multiplies() const {
+    return factor_.has_value();
+  }
+  void multiply(const std::vector<at::Tensor>& inputs) const;
+  bool divides() const {
+    return divides_;
+  }
+  void divide(const std::vector<at::Tensor>& outputs) const;
+
+ private:
+  c10d::ReduceOp op_;
+  std::optional<double> factor_;
+  bool divides_ = false;
+  int num_ranks_;
+};
+
+} // namespace torch_backend
