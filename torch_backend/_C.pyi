@@ -1,9 +1,11 @@
 """Native part of torch_backend. Import torch first."""
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any
 
 import torch
+from torch._C._distributed_c10d import Backend, Store
 
 # ---- Plugin.cpp: loading and activation ----
 
@@ -183,3 +185,21 @@ def host_memory_stats() -> dict[str, Any]: ...
 def reset_accumulated_host_memory_stats() -> None: ...
 def reset_peak_host_memory_stats() -> None: ...
 def empty_host_cache() -> None: ...
+
+# ---- Distributed.cpp: process groups ----
+
+has_distributed: bool  # whether torch was built with torch.distributed
+
+class HostBackendOptions(Backend.Options):
+    """Options of a HostBackend, as PyTorch has them of any backend."""
+
+class HostBackend(Backend):
+    """A process group's backend for the device's tensors, over one for CPU tensors."""
+
+    def __init__(
+        self,
+        name: str,
+        transport: Backend,
+        timeout: timedelta,
+        make_transport: Callable[[Store, int, int, timedelta], Backend],
+    ) -> None: ...

@@ -130,7 +130,12 @@ WorkPtr HostBackend::start(const c10::intrusive_ptr<HostWork>& work, const std::
 }
 
 WorkPtr HostBackend::run(OpType type, const char* what, std::shared_ptr<HostTensors> tensors, Issue issue) {
-  return start(c10::make_intrusive<HostCollectiveWork>(rank_, size_, type, what, tensors), tensors, std::move(issue));
+  auto work = c10::make_intrusive<HostCollectiveWork>(rank_, size_, type, what, tensors);
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    work->set_sequence_number(++num_collectives_);
+  }
+  return start(work, tensors, std::move(issue));
 }
 
 WorkPtr HostBackend::run_peer(OpType type, const char* what, std::shared_ptr<HostTensors> tensors, Issue issue) {
@@ -203,12 +208,9 @@ c10::intrusive_ptr<c10d::Backend> HostBackend::split(const c10::intrusive_ptr<c1
   return part;
 }
 
-void HostBackend::setSequenceNumberForGroup() {
-  transport_->setSequenceNumberForGroup();
-}
-
 uint64_t HostBackend::getSequenceNumberForGroup() {
-  return transport_->getSequenceNumberForGroup();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return num_collectives_;
 }
 
 // ---- collectives ----
@@ -346,22 +348,52 @@ WorkPtr HostBackend::scatter(std::vector<at::Tensor>& outputs, std::vector<std::
              [to, from, options](c10d::Backend& transport) mutable { return transport.scatter(to, from, options); });
 }
 
+// Every rank gets the parts that are meant for it and reduces them: half of what an all_reduce would move.
+WorkPtr HostBackend::scatter_and_combine(OpType type, const char* what, const at::Tensor& output,
+                                         const std::vector<at::Tensor>& inputs,
+                                         const c10d::ReduceScatterOptions& options) {
+  const HostReduction reduction(what, options.reduceOp, output.scalar_type(), size_);
+  auto host = tensors_for(what, Use::kReduce);
+  const auto to = host->write(output);
+  const auto from = read_for(reduction, *host, inputs);
+  if (reduction.multiplies()) {
+    host->before([reduction, from] { reduction.multiply(from); });
+  }
+  auto issue = [host, reduction, to, from, timeout = options.timeout](c10d::Backend& transport) {
+    std::vector<at::Tensor> flat;
+    std::vector<int64_t> sent;
+    for (const auto& tensor : from) {
+      flat.push_back(tensor.view({-1}));
+      sent.push_back(tensor.numel() / (from.size() == 1 ? transport.getSize() : 1));
+    }
+    sent.resize(static_cast<std::size_t>(transport.getSize()), sent.front());
+    at::Tensor all = flat.size() == 1 ? flat.front() : at::cat(flat);
+    std::vector<int64_t> received(sent.size(), to.numel());
+    at::Tensor parts = to.new_empty({to.numel() * transport.getSize()});
+    host->after([reduction, parts, to] {
+      reduction.combine(parts, to);
+      if (reduction.divides()) {
+        reduction.divide({to});
+      }
+    });
+    c10d::AllToAllOptions exchange;
+    exchange.timeout = timeout;
+    return transport.alltoall_base(parts, all, received, sent, exchange);
+  };
+  return run(type, what, host, std::move(issue));
+}
+
 WorkPtr HostBackend::reduce_scatter(std::vector<at::Tensor>& outputs, std::vector<std::vector<at::Tensor>>& inputs,
                                     const c10d::ReduceScatterOptions& options) {
   constexpr auto kWhat = "reduce_scatter";
   const auto& output = only(kWhat, outputs);
-  TORCH_CHECK_VALUE(inputs.size() == 1, kWhat, " takes one list of tensors per process, got ", inputs.size(), ".");
+  TORCH_CHECK_VALUE(inputs.size() == 1 && inputs.front().size() == static_cast<std::size_t>(size_), kWhat,
+                    " takes one list with a tensor for each of ", size_, " ranks.");
   check_same_dtype(kWhat, inputs.front(), output);
-  const HostReduction reduction(kWhat, options.reduceOp, output.scalar_type(), size_);
-  auto host = tensors_for(kWhat, Use::kReduce);
-  auto to = host->write(outputs);
-  std::vector<std::vector<at::Tensor>> from{read_for(reduction, *host, inputs.front())};
-  add_steps(reduction, *host, from.front(), to);
-  auto reduce = options;
-  reduce.reduceOp = reduction.op();
-  return run(OpType::REDUCE_SCATTER, kWhat, host, [to, from, reduce](c10d::Backend& transport) mutable {
-    return transport.reduce_scatter(to, from, reduce);
-  });
+  const auto& mine = inputs.front()[static_cast<std::size_t>(rank_)];
+  TORCH_CHECK_VALUE(mine.numel() == output.numel(), kWhat, ": the input for rank ", rank_, " has ", mine.numel(),
+                    " elements, its output ", output.numel(), ".");
+  return scatter_and_combine(OpType::REDUCE_SCATTER, kWhat, output, inputs.front(), options);
 }
 
 WorkPtr HostBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
@@ -369,16 +401,7 @@ WorkPtr HostBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
   constexpr auto kWhat = "reduce_scatter_tensor";
   check_same_dtype(kWhat, {input}, output);
   check_numel(kWhat, input, output, size_);
-  const HostReduction reduction(kWhat, options.reduceOp, output.scalar_type(), size_);
-  auto host = tensors_for(kWhat, Use::kReduce);
-  auto to = host->write(output);
-  auto from = read_for(reduction, *host, {input}).front();
-  add_steps(reduction, *host, {from}, {to});
-  auto reduce = options;
-  reduce.reduceOp = reduction.op();
-  return run(OpType::_REDUCE_SCATTER_BASE, kWhat, host, [to, from, reduce](c10d::Backend& transport) mutable {
-    return transport._reduce_scatter_base(to, from, reduce);
-  });
+  return scatter_and_combine(OpType::_REDUCE_SCATTER_BASE, kWhat, output, {input}, options);
 }
 
 WorkPtr HostBackend::reduce_scatter_tensor_coalesced(std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& inputs,

@@ -104,7 +104,9 @@ class HostBackend final : public c10d::Backend {
   c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions& options) override;
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
 
-  void setSequenceNumberForGroup() override;
+  /// Every rank counts from 0: there is nothing to agree on.
+  void setSequenceNumberForGroup() override {}
+  /// How many collectives were called; sends and receives do not count.
   uint64_t getSequenceNumberForGroup() override;
 
  private:
@@ -118,6 +120,9 @@ class HostBackend final : public c10d::Backend {
                                           Issue issue);
   c10::intrusive_ptr<c10d::Work> start(const c10::intrusive_ptr<HostWork>& work,
                                        const std::shared_ptr<HostTensors>& tensors, Issue issue);
+  c10::intrusive_ptr<c10d::Work> scatter_and_combine(c10d::OpType type, const char* what, const at::Tensor& output,
+                                                     const std::vector<at::Tensor>& inputs,
+                                                     const c10d::ReduceScatterOptions& options);
   void remember(const c10::intrusive_ptr<HostWork>& work);
 
   const std::string name_;
@@ -128,6 +133,7 @@ class HostBackend final : public c10d::Backend {
   std::mutex mutex_; // guards what follows
   bool aborted_ = false;
   bool failed_ = false;
+  uint64_t num_collectives_ = 0;
   std::vector<c10::weak_intrusive_ptr<HostWork>> running_; // and some that have ended
 
   IssueThread issuing_; // ends first: its tasks use the transport

@@ -1,5 +1,7 @@
 #include "csrc/distributed/HostReduction.h"
 
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/minimum.h>
 #include <c10/core/ScalarType.h>
 #include <c10/util/Exception.h>
 
@@ -94,6 +96,40 @@ HostReduction::HostReduction(const char* what, const ReduceOp& op, c10::ScalarTy
 void HostReduction::multiply(const std::vector<at::Tensor>& inputs) const {
   for (const auto& input : inputs) {
     input.mul_(*factor_);
+  }
+}
+
+void HostReduction::combine(const at::Tensor& parts, const at::Tensor& out) const {
+  const at::Tensor flat = parts.view({num_ranks_, -1});
+  const at::Tensor result = out.view({-1});
+  result.copy_(flat[0]);
+  for (int rank = 1; rank < num_ranks_; ++rank) {
+    const at::Tensor part = flat[rank];
+    switch (op_.op_) {
+      case ReduceOp::SUM:
+        result.add_(part);
+        break;
+      case ReduceOp::PRODUCT:
+        result.mul_(part);
+        break;
+      case ReduceOp::MIN:
+        at::minimum_out(const_cast<at::Tensor&>(result), result, part);
+        break;
+      case ReduceOp::MAX:
+        at::maximum_out(const_cast<at::Tensor&>(result), result, part);
+        break;
+      case ReduceOp::BAND:
+        result.bitwise_and_(part);
+        break;
+      case ReduceOp::BOR:
+        result.bitwise_or_(part);
+        break;
+      case ReduceOp::BXOR:
+        result.bitwise_xor_(part);
+        break;
+      default:
+        TORCH_INTERNAL_ASSERT(false, "not an operator of the transport");
+    }
   }
 }
 

@@ -29,6 +29,8 @@ class HostReduction {
     return divides_;
   }
   void divide(const std::vector<at::Tensor>& outputs) const;
+  /// out = parts[0] op parts[1] op ..., `parts` being contiguous.
+  void combine(const at::Tensor& parts, const at::Tensor& out) const;
 
  private:
   c10d::ReduceOp op_;

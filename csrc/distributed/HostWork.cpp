@@ -41,14 +41,6 @@ std::vector<at::Tensor> HostWork::result() {
   return tensors_->written();
 }
 
-uint64_t HostWork::getSequencenumber() const {
-  return sequence_number_.load(std::memory_order_relaxed);
-}
-
-void HostWork::note_sequence_number(const c10d::Work& inner) {
-  sequence_number_.store(inner.getSequencenumber(), std::memory_order_relaxed);
-}
-
 void HostWork::abort() {
   fail(aborted());
 }
@@ -90,7 +82,6 @@ void HostWork::succeed() {
 }
 
 void HostCollectiveWork::follow(c10::intrusive_ptr<c10d::Work> inner) {
-  note_sequence_number(*inner);
   auto self = c10::intrusive_ptr<HostCollectiveWork>::unsafe_reclaim_from_nonowning(this);
   inner->getFuture()->addCallback(
       [self](c10::ivalue::Future& future) {
@@ -120,7 +111,6 @@ void HostCollectiveWork::blockCurrentStream() {
 }
 
 void HostPeerWork::follow(c10::intrusive_ptr<c10d::Work> inner) {
-  note_sequence_number(*inner);
   {
     const std::lock_guard<std::mutex> lock(inner_mutex_);
     inner_ = std::move(inner);

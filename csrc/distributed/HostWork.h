@@ -22,7 +22,14 @@ class HostWork : public c10d::Work {
   /// Let the calling thread's current stream wait for the result. Pre: complete.
   void synchronize() override;
   std::vector<at::Tensor> result() override;
-  uint64_t getSequencenumber() const override;
+  /// The collective's number in its group, from 1 on; 0 for a send or receive.
+  uint64_t getSequencenumber() const override {
+    return sequence_number_;
+  }
+  /// Before anyone else has the work.
+  void set_sequence_number(uint64_t number) {
+    sequence_number_ = number;
+  }
   /// Fails with "aborted" unless it is complete. What the transport is doing ends with its time-out.
   void abort() override;
 
@@ -49,10 +56,7 @@ class HostWork : public c10d::Work {
   int size_;
   std::mutex end_mutex_; // guards ended_
   bool ended_ = false;
-  std::atomic<uint64_t> sequence_number_{0};
-
- protected:
-  void note_sequence_number(const c10d::Work& inner);
+  uint64_t sequence_number_ = 0;
 };
 
 /// A collective: the transport reports its end.

@@ -1,7 +1,7 @@
 """torch.distributed for every device: process groups that exchange the device's tensors.
 
-Nothing here has to be called. While a device is active, ``torch.distributed.init_process_group()`` uses the backend that
-:func:`backend_name` names for the device's tensors, and so does ``init_process_group("<name>ccl")``, or
+Nothing here has to be called. While a device is active, ``torch.distributed.init_process_group()`` uses the backend
+that :func:`backend_name` names for the device's tensors, and so does ``init_process_group("<name>ccl")``, or
 ``init_process_group("cpu:gloo,<name>:<name>ccl")`` in programs that exchange CPU tensors as well.
 
 A device library without collectives of its own is served by Gloo: without a copy where the host can use the device's

@@ -8,8 +8,7 @@ import torch.distributed as dist
 from torch_backend import _C
 
 if TYPE_CHECKING:
-    from torch._C._distributed_c10d import Backend
-    from torch.distributed import Store
+    from torch._C._distributed_c10d import Backend, Store
 
 
 def create(name: str, store: "Store", rank: int, size: int, timeout: timedelta) -> "Backend":

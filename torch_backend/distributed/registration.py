@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from torch._C._distributed_c10d import Backend
-    from torch.distributed import Store
+    from torch._C._distributed_c10d import Backend, Store
 
 
 def backend_name(device: str) -> str:
@@ -46,8 +45,8 @@ def _create(name: str, store: "Store", rank: int, size: int, timeout: "timedelta
 def _repair_default_backend(name: str) -> None:
     """Let groups that use the backend ``name`` know that it is their main one.
 
-    Up to torch 2.13 a group without an explicit backend takes Gloo for that, and one with several backends none, even if
-    it has none of that type: DistributedDataParallel then finds no backend.
+    Up to torch 2.13 a group without an explicit backend takes Gloo for that, and one with several backends none, even
+    if it has none of that type: DistributedDataParallel then finds no backend.
     """
     from torch.distributed import distributed_c10d as c10d
 
@@ -62,7 +61,7 @@ def _repair_default_backend(name: str) -> None:
         if type(group) is c10d.ProcessGroup:
             backends = c10d._world.pg_backend_config.get(group, "").split(",")
             if any(entry.endswith(f":{name}") for entry in backends):
-                group._set_default_backend(c10d.ProcessGroup.BackendType.CUSTOM)  # type: ignore[attr-defined]
+                group._set_default_backend(c10d.ProcessGroup.BackendType.CUSTOM)
         return result
 
     c10d._new_process_group_helper = new_process_group

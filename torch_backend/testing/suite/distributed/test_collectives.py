@@ -61,3 +61,71 @@ def test_order_with_streams(ranks: Ranks) -> None:
 def test_barrier_and_objects(ranks: Ranks) -> None:
     """barrier() returns in every rank, and Python objects are exchanged."""
     ranks.run(_work.barrier_and_objects)
+
+
+@pytest.mark.parametrize("dtype", [pytest.param(d, marks=needs.dtype(d)) for d in ("float32", "bfloat16", "int64")])
+def test_average(ranks: Ranks, dtype: str) -> None:
+    """ReduceOp.AVG divides the sum by the number of ranks."""
+    ranks.run(_work.average, dtype)
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        pytest.param(d, marks=needs.dtype(d))
+        for d in ("bool", "int8", "int16", "int32", "uint16", "uint32", "float64", "complex64", "float8_e5m2")
+    ],
+)
+def test_every_dtype_is_moved(ranks: Ranks, dtype: str) -> None:
+    """broadcast, all_gather and send keep every value of a dtype."""
+    ranks.run(_work.moved, dtype)
+
+
+def test_reduce(ranks: Ranks) -> None:
+    """reduce gives the sum to one rank, and leaves the tensors of the others as they are."""
+    ranks.run(_work.reduce_to_one)
+
+
+def test_gather_and_scatter(ranks: Ranks) -> None:
+    """gather brings the values of all ranks to one, scatter the other way."""
+    ranks.run(_work.gather_and_scatter)
+
+
+def test_all_to_all(ranks: Ranks) -> None:
+    """all_to_all exchanges a part with every rank."""
+    ranks.run(_work.all_to_all)
+
+
+def test_strided_tensors(ranks: Ranks) -> None:
+    """Tensors that are not contiguous are exchanged like others, and what lies between their elements stays."""
+    ranks.run(_work.strided_tensors)
+
+
+def test_batch_of_sends_and_receives(ranks: Ranks) -> None:
+    """Sends and receives of one batch go on together, and a receive from any rank says which it was."""
+    ranks.run(_work.batch)
+
+
+def test_coalesced(ranks: Ranks) -> None:
+    """Collectives between start and end of coalescing are one piece of work."""
+    ranks.run(_work.coalesced)
+
+
+def test_future(ranks: Ranks) -> None:
+    """A future of a collective has the tensors as its value, and what is done in its callback comes after it."""
+    ranks.run(_work.future)
+
+
+def test_block_current_stream(ranks: Ranks) -> None:
+    """Work.block_current_stream() lets work on the stream come after the collective."""
+    ranks.run(_work.stream_waits)
+
+
+def test_new_group(ranks: Ranks) -> None:
+    """A new group has the ranks it was made of, and its own collectives."""
+    ranks.run(_work.part_of_the_ranks)
+
+
+def test_functional_collectives(ranks: Ranks) -> None:
+    """The functional collectives, which torch.compile traces, return what the others write."""
+    ranks.run(_work.functional)
