@@ -1,5 +1,6 @@
 """``torch-backend doctor``: every mistake of a beginner ends in a message that names it and says what to do."""
 
+import ast
 import json
 import os
 import re
@@ -17,6 +18,8 @@ from torch_backend.__main__ import main
 from torch_backend.diagnosis import child, settings
 
 pytest.importorskip("typer")
+
+ROOT = Path(__file__).parents[2]
 
 Doctor = Callable[..., tuple[int, str]]
 
@@ -152,6 +155,33 @@ def test_a_mistake_is_named(switches: tuple[str, ...], doctor: Doctor, build_plu
     for words in MISTAKES[switches]:
         assert words in said, said
     assert "tensors work" not in said
+
+
+def test_check_names_a_mistake_that_keeps_the_device_from_working(
+    build_plugin: BuildPlugin, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", str(build_plugin("UNSET_COPY")), "--level", "abi", "--quick"]) == 1
+    _, findings = capsys.readouterr().out.split("What `torch-backend doctor` finds:")
+    (finding,) = problems(findings)
+    assert "required and not set: memory_copy" in finding
+
+
+# ---- the page about mistakes ----
+
+PAGE = ROOT / "docs" / "guides" / "troubleshooting.md"
+LISTED = re.findall(r"^\|[^|]+\| `([^`]+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+@pytest.mark.parametrize("switches", MISTAKES, ids=lambda switches: re.sub(r"\W+", "_", switches[0]))
+def test_a_mistake_is_on_the_page(switches: tuple[str, ...]) -> None:
+    assert any(message in words or words in message for words in MISTAKES[switches] for message in LISTED)
+
+
+@pytest.mark.parametrize("message", LISTED)
+def test_a_message_of_the_page_is_tested(message: str) -> None:
+    tests = [Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("test_doctor.py", "test_new.py")]
+    strings = [node.value for test in tests for node in ast.walk(ast.parse(test)) if isinstance(node, ast.Constant)]
+    assert any(message in text for text in strings if isinstance(text, str))
 
 
 def test_a_file_has_the_name_of_another_device(doctor: Doctor, build_plugin: BuildPlugin) -> None:

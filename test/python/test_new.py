@@ -190,6 +190,19 @@ print(sources["aten::relu"], sources["aten::add.Tensor"])
 
 
 @needs_tools
+@pytest.mark.parametrize(("language", "words"), [("c", "incompatible pointer type"), ("c++", "invalid conversion")])
+def test_a_function_that_differs_from_its_slot_does_not_compile(language: str, words: str, tmp_path: Path) -> None:
+    assert main(["new", "acme", "--lang", language, "--directory", str(tmp_path / "acme")]) == 0
+    (plugin,) = (tmp_path / "acme" / "csrc").glob("plugin.*")
+    source = plugin.read_text().replace("device_count(int32_t* out_count)", "device_count(int64_t* out_count)")
+    plugin.write_text(source)
+    run("cmake", "-S", "acme", "-B", "build", f"-DPython_EXECUTABLE={sys.executable}", cwd=tmp_path)
+    build = subprocess.run(["cmake", "--build", "build"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert build.returncode != 0
+    assert words in build.stderr + build.stdout
+
+
+@needs_tools
 def test_a_project_that_was_not_installed_says_so(tmp_path: Path) -> None:
     project = tmp_path / "acme"
     assert main(["new", "acme", "--directory", str(project)]) == 0

@@ -36,7 +36,7 @@ def doctor(
     for finding in diagnose(device, step_seconds=timeout):
         findings.append(finding)
         if not as_json:
-            _show(console, finding)
+            show(console, finding)
     problems = sum(finding.severity is Severity.PROBLEM for finding in findings)
     if as_json:
         _output.print_json([{**asdict(finding), "severity": finding.severity.value} for finding in findings])
@@ -45,7 +45,8 @@ def doctor(
     raise typer.Exit(1 if problems else 0)
 
 
-def _show(console: Console, finding: Finding) -> None:
+def show(console: Console, finding: Finding) -> None:
+    """Print one finding, with what to do."""
     line = Text(finding.severity.value.ljust(_MARGIN), style=_STYLES[finding.severity])
     line.append(f"{finding.subject}: {finding.text}", style="default")
     console.print(line, soft_wrap=True)
