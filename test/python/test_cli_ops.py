@@ -43,7 +43,9 @@ def test_ops_for_people(capsys: Captured, name: str) -> None:
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["aten::softmax.int", "composite"] in lines
     assert ["on", f"{name}:"] in lines
-    assert ["composite", "2"] in lines
+    overloads = sum(line[0].startswith("aten::softmax.") and line[1] == "composite" for line in lines if len(line) == 2)
+    assert overloads >= 2  # softmax.int, its out= form, and in torch 2.11 softmax.Dimname
+    assert ["composite", str(overloads)] in lines
     assert ["total", "2"] in lines
 
 

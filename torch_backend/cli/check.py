@@ -91,11 +91,12 @@ def _name_mistakes(report: "Report | UpstreamReport", device: str, timeout: floa
     """Where hardly anything works, print what `torch-backend doctor` finds: one mistake fails many tests."""
     from torch_backend.cli import doctor
     from torch_backend.diagnosis import Severity, diagnose
+    from torch_backend.diagnosis.diagnosis import STEP_SECONDS
     from torch_backend.testing import UpstreamReport
 
     if isinstance(report, UpstreamReport) or report.reached is not None:
         return
-    seconds = min(timeout, doctor.STEP_SECONDS)
+    seconds = min(timeout, STEP_SECONDS)
     problems = [finding for finding in diagnose(device, step_seconds=seconds) if finding.severity is Severity.PROBLEM]
     if problems:
         console.print("\nWhat `torch-backend doctor` finds:", highlight=False)
