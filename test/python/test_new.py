@@ -5,9 +5,12 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
+import venv
 from pathlib import Path
 
 import pytest
+import yaml
 from conftest import clean_environment
 
 from torch_backend.__main__ import main
@@ -165,6 +168,50 @@ def test_a_new_device_passes_before_its_first_edit(tmp_path: Path) -> None:
     assert run(sys.executable, "-c", use, cwd=tmp_path, PYTHONPATH=str(site)) == "1 [2.0, 2.0, 2.0]\n"
     kit = [sys.executable, "-m", "torch_backend", "check", "acme", "--level", "2", "--quick"]
     assert "Level reached: 2" in run(*kit, cwd=project, PYTHONPATH=str(site))
+
+
+@pytest.fixture
+def environment_of_its_own(tmp_path: Path) -> dict[str, str]:
+    """Variables for a virtual environment that has all of this one's packages, and is to be changed."""
+    place = tmp_path / "venv"
+    venv.create(place, with_pip=False)
+    packages = sysconfig.get_path("purelib", vars={"base": str(place), "platbase": str(place)})
+    # Not only on the path: editable packages are found by what lies in their .pth files.
+    here = sysconfig.get_path("purelib")
+    (Path(packages) / "these_too.pth").write_text(f"import site; site.addsitedir({here!r})\n")
+    bin_directory = place / "bin"
+    for program, module in {"pip": "pip", "torch-backend": "torch_backend"}.items():
+        (bin_directory / program).write_text(f'#!/bin/sh\nexec "{bin_directory}/python" -m {module} "$@"\n')
+        (bin_directory / program).chmod(0o755)
+    path = os.pathsep.join([str(bin_directory), str(Path(sys.executable).parent), os.environ["PATH"]])
+    return {"PATH": path, "PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "VIRTUAL_ENV": str(place)}
+
+
+@needs_tools
+def test_the_steps_of_its_ci_pass(tmp_path: Path, environment_of_its_own: dict[str, str]) -> None:
+    """What a forge would run after every push, in its order; what is to be installed first is there already."""
+    assert main(["new", "acme", "--directory", str(tmp_path / "acme")]) == 0
+    workflow = yaml.safe_load((tmp_path / "acme" / ".github" / "workflows" / "test.yml").read_text())
+    (job,) = workflow["jobs"].values()
+    commands = [step["run"] for step in job["steps"] if "run" in step]
+    assert len(commands) >= 5
+    for command in commands:
+        command = command.replace("python -m pytest", "python -m pytest -k nothing_but_collected || test $? = 5")
+        said = run("bash", "-c", command, cwd=tmp_path / "acme", **environment_of_its_own)
+    assert "1 deselected" in said  # run by test_a_new_device_in_cxx_with_kernels
+
+
+@needs_tools
+def test_an_editable_install(tmp_path: Path, environment_of_its_own: dict[str, str]) -> None:
+    project = tmp_path / "acme"
+    assert main(["new", "acme", "--lang", "c++", "--directory", str(project)]) == 0
+    install_it = "pip install --quiet --no-build-isolation --no-deps -e ."
+    run("bash", "-c", install_it, cwd=project, **environment_of_its_own)
+    module = project / "python" / "torch_acme" / "__init__.py"
+    module.write_text(module.read_text() + "EDITED = True\n")
+    use = "import torch, torch_acme; print(torch.ones(2, device='acme').tolist(), torch_acme.EDITED)"
+    python = str(Path(environment_of_its_own["VIRTUAL_ENV"]) / "bin" / "python")
+    assert run(python, "-c", use, cwd=tmp_path, **environment_of_its_own) == "[1.0, 1.0] True\n"
 
 
 @needs_tools
