@@ -8,7 +8,7 @@ A block is a fence whose first line is ```` ```{run} LANGUAGE ````:
 - ``python``: a program, run in a process of its own. Blocks with ``:continue:`` are parts of the program before them,
   which is run as a whole where it starts.
 - ``output``: what the Python block before it prints, with ``...`` for any text.
-- ``diff`` without ``:file:``: an edit of files that are there.
+- ``diff`` with ``:edit:``: is applied to the files that it names.
 - any other language: a file, written to the name in ``:file:``. A Python program with ``:file:`` is written, not run.
 """
 

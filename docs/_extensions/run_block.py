@@ -27,6 +27,7 @@ class RunBlock(CodeBlock):
         **CodeBlock.option_spec,
         "file": directives.unchanged_required,
         "continue": directives.flag,
+        "edit": directives.flag,
     }
 
     def run(self) -> list[nodes.Node]:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import clean_environment
 
 from torch_backend import _paths
@@ -73,7 +74,7 @@ class Reader:
                 self._printed = self._outputs.pop(0)
             elif block.language == "output":
                 self._compare(self._printed, block.text, block)
-            elif block.language == "diff":
+            elif "edit" in block.options:
                 self._run(["patch", "--strip=0", "--fuzz=0", "--no-backup-if-mismatch"], block, block.text)
             else:
                 pytest.fail(f"{self._where(block)}: a {block.language} block to be run has no :file: to be written to.")
@@ -180,3 +181,44 @@ def test_slots_keep_their_comments() -> None:
     comments = {match[1]: slot.comment for slot in core.members if (match := re.search(r"\(\*(\w+)\)", slot.code))}
     assert "Allocate raw memory of `kind`" in comments["memory_allocate"]
     assert "Since 1.0" in comments["event_query"]
+
+
+LINK = re.compile(r"\[[^]\n]*\]\((?!https?:|mailto:)(?P<path>[^)#\s]+)[^)]*\)")
+TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
+
+
+@pytest.mark.parametrize("text", [text for text in TEXTS if "_build" not in text.parts], ids=lambda text: text.stem)
+def test_links_lead_somewhere(text: Path) -> None:
+    prose = re.sub(r"^(`{3,}).*?^\1$", "", text.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    broken = [link["path"] for link in LINK.finditer(prose) if not (text.parent / link["path"]).exists()]
+    assert broken == []
+
+
+def test_the_porting_guide_names_what_there_is() -> None:
+    """What PyTorch asks for is in PyTorch's headers, and what it becomes is in device.h."""
+    include = Path(torch.__file__).parent / "include"
+    headers = [
+        "c10/core/impl/DeviceGuardImplInterface.h",
+        "c10/core/Allocator.h",
+        "c10/core/CachingDeviceAllocator.h",
+        "ATen/core/CachingHostAllocator.h",
+        "ATen/detail/AcceleratorHooksInterface.h",
+        "ATen/detail/PrivateUse1HooksInterface.h",
+        "ATen/RegistrationDeclarations.h",
+        "ATen/native/CPUFallback.h",
+    ]
+    asked = "".join((include / header).read_text(encoding="utf-8") for header in headers)
+    asked += " ".join(dir(torch.cuda)) + " get_amp_supported_dtype "
+    offered = (_paths.include_dir() / "torch_backend" / "device.h").read_text(encoding="utf-8")
+    offered += "torch_backend.backend kernels.1 device.h"
+    guide = (DOCS / "guides" / "port_a_backend.md").read_text(encoding="utf-8")
+    rows = [line.strip("|").split("|") for line in guide.splitlines() if line.startswith("| ") and "---" not in line]
+    assert len(rows) > 25
+    unknown = [
+        name
+        for cells in rows
+        for cell, text in zip(cells, (asked, offered), strict=True)
+        for name in re.findall(r"(?<!\})`([^`]+)`", cell)
+        if not re.search(rf"\b{re.escape(name)}\b", text)
+    ]
+    assert unknown == []
