@@ -44,10 +44,11 @@ def only(monkeypatch: pytest.MonkeyPatch) -> Isolate:
 
 def test_reference_devices_are_found_unloaded(only: Isolate) -> None:
     found = {candidate.name: candidate for candidate in discover(only()) if candidate.origin is Origin.REFERENCE}
-    assert set(found) == {"fake", "xcpu"}
+    assert set(found) == {"fake", "xcpu", "openreg"}
     assert found["fake"].is_reference
     assert found["fake"].error is None
     assert found["fake"].load().name == "fake"
+    assert found["openreg"].load().name == "openreg"
 
 
 def test_path_lists_files_and_directories(only: Isolate, build_plugin: BuildPlugin) -> None:

@@ -1,13 +1,16 @@
 """Where a call of the core enters Python: whatever happens there becomes a status, and nothing passes."""
 
-import _thread
+import signal
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
 from torch_backend.abi.statuses import Status
 from torch_backend.python_device.errors import HandedOn, status_of, text_of
 from torch_backend.python_device.host import Host
+
+_INTERRUPT_SECONDS = 0.05
 
 _GIVES_BACK = ("memory_free", "stream_destroy", "event_destroy", "ipc_close", "memory_unmap", "host_unregister")
 
@@ -30,17 +33,28 @@ def guarded(name: str, function: Callable[..., int | None], host: Host) -> Calla
         except BaseException as error:
             try:
                 return _failed(name, error, host)
-            except BaseException:  # no memory, or no stack, to say it with
+            except BaseException as second:  # no memory, or no stack, to say it with
+                if isinstance(second, KeyboardInterrupt):
+                    _interrupt_later()
                 return internal
 
     return call
+
+
+def _interrupt_later() -> None:
+    """Let Ctrl-C be raised again once the call is over: at once it would be raised in here."""
+    main = threading.main_thread().ident
+    assert main is not None
+    timer = threading.Timer(_INTERRUPT_SECONDS, signal.pthread_kill, (main, signal.SIGINT))
+    timer.daemon = True
+    timer.start()
 
 
 def _failed(name: str, error: BaseException, host: Host) -> int:
     if isinstance(error, HandedOn):
         return error.status
     if isinstance(error, KeyboardInterrupt):
-        _thread.interrupt_main()  # raised again as soon as the call is over
+        _interrupt_later()
         return host.fail(Status.INTERNAL, f"{name} was interrupted")
     status = status_of(error)
     if status == Status.NOT_READY:
