@@ -7,6 +7,8 @@ from typing import Any
 import torch
 
 _OVERRIDEABLE = ("aten::convolution_overrideable", "aten::convolution_backward_overrideable")
+# It updates the running statistics, which its schema does not say: no other form is derived from it.
+_WRITES_UNSAID = ("aten::native_batch_norm",)
 _FORESEES = ("Meta", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
 _CARRIED = ("Tensor", "int", "float", "bool", "number", "Scalar", "ScalarType", "Device", "str", "complex")
 _NOT_ON_BYTES = (torch.Tag.inplace_view, torch.Tag.nondeterministic_seeded)
@@ -57,7 +59,8 @@ def way_of(op: str) -> Way | None:
         return Way.WRITES if _has_functional_form(op) and not is_dynamic else None
     if any(a.alias_info is not None for a in arguments):
         return None if _inplace_has_better_form(op) else Way.WRITES
-    if not any("Tensor" in str(a.type) for a in arguments) or (not is_dynamic and _out_form(op) is not None):
+    has_out_form = not is_dynamic and op not in _WRITES_UNSAID and _out_form(op) is not None
+    if has_out_form or not any("Tensor" in str(a.type) for a in arguments):
         return None
     is_foreseen = any(torch._C._dispatch_has_kernel_for_dispatch_key(op, key) for key in _FORESEES)
     return Way.FILLS if is_foreseen and not is_dynamic else Way.RETURNS

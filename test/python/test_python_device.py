@@ -539,7 +539,17 @@ def test_the_example_trains(run: RunPython) -> None:
 
 def test_the_example_conforms() -> None:
     """What the kit says of all of levels 1 and 2 is a matter of make test-kit; here a part of each."""
-    command = [sys.executable, "-m", "torch_backend", "check", "numpy_device:NumpyDevice", "--level", "2", "--quick", "-j1"]
+    command = [
+        sys.executable,
+        "-m",
+        "torch_backend",
+        "check",
+        "numpy_device:NumpyDevice",
+        "--level",
+        "2",
+        "--quick",
+        "-j1",
+    ]
     only = ["abi/test_kernel_table.py", "tensor/test_out.py"]
     done = subprocess.run(
         [*command, *(f"--only={pattern}" for pattern in only)],

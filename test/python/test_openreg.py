@@ -1,0 +1,310 @@
+"""The device openreg: nothing of it is in this process, its daemons live and die as they should."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import RunPython, clean_environment
+from torch_backend.backends.openreg.allocator import RangeAllocator
+from torch_backend.backends.openreg.options import Options
+
+from torch_backend.abi import DeviceLibrary, LibraryError
+
+USE = {"TORCH_BACKEND": "openreg"}
+
+DRIVERS = """
+    import gc, torch
+    from torch_backend.backends.openreg import OpenReg
+    (device,) = (found for found in gc.get_objects() if isinstance(found, OpenReg))
+"""
+
+
+def ended(pid: int, seconds: float = 20.0) -> bool:
+    """Whether the process is gone, or a zombie, within the time."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.02)
+    return False
+
+
+# ---- the parts ----
+
+
+def test_ranges_are_distinct_and_joined_again() -> None:
+    allocator = RangeAllocator(1024)
+    first, second, third = (allocator.allocate(size) for size in (100, 1, 200))
+    assert (first, second, third) == (0, 128, 192)
+    assert allocator.free_bytes == 1024 - 128 - 64 - 256
+    assert allocator.find(first + 99) == (first, 100)
+    assert allocator.find(first + 100) is None
+    with pytest.raises(MemoryError, match="no room for 700 bytes: 576 of 1024 are free, the largest piece has 576"):
+        allocator.allocate(700)
+    allocator.release(first, 100)
+    allocator.release(third, 200)
+    assert allocator.allocate(100) == first, "the smallest piece that fits"
+    allocator.release(first, 100)
+    allocator.release(second, 1)
+    assert allocator.allocate(1024) == 0, "free neighbours are one piece"
+    with pytest.raises(ValueError, match="there is no allocation of 1000 bytes at offset 0x0"):
+        allocator.release(0, 1000)
+
+
+def test_options_are_checked() -> None:
+    given = {"devices": "3", "memory": "64MiB"}
+    assert Options.read(given.get) == Options(3, 64 << 20)
+    assert Options.read({}.get) == Options()
+    for key, value in (("devices", "0"), ("devices", "65"), ("devices", "two"), ("memory", "1GB"), ("memory", "1B")):
+        with pytest.raises(ValueError, match=f'openreg.{key} is "{value}"; expected'):
+            Options.read({key: value}.get)
+
+
+def test_a_wrong_option_stops_the_device(run_python: RunPython) -> None:
+    done = run_python("import torch", env={**USE, "TORCH_BACKEND_OPENREG_MEMORY": "lots"})
+    assert 'openreg.memory is "lots"; expected a size' in done.stderr
+
+
+# ---- memory ----
+
+
+def test_the_host_cannot_touch_device_memory(run_python: RunPython) -> None:
+    """A load from an address of the device, and a store to it, each ends the process at once."""
+    for access in ("ctypes.string_at(x.data_ptr(), 1)", "ctypes.memset(x.data_ptr(), 1, 1)"):
+        run_python(
+            f"import ctypes, torch; x = torch.ones(4, device='openreg'); assert x.sum() == 4; {access}",
+            env=USE,
+            expect=-signal.SIGSEGV,
+        )
+
+
+def test_bytes_are_in_the_daemon_alone(run_python: RunPython) -> None:
+    """What is written to the device is found in the daemon's memory, and not at any address of this process."""
+    run_python(
+        DRIVERS
+        + """
+    import re
+    mark = bytes((number * 37 + 11) % 256 for number in range(64))  # never in one piece in this process
+
+    def holds(pid):
+        found = 0
+        with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb", 0) as memory:
+            for line in maps:
+                start, end = (int(part, 16) for part in line.split()[0].split("-"))
+                if line.split()[1].startswith("rw") and end - start < 1 << 31:
+                    try:
+                        memory.seek(start)
+                        data = memory.read(end - start)
+                    except OSError:
+                        continue
+                    found += data.count(needle)
+        return found
+
+    x = torch.arange(64, dtype=torch.int64, device="openreg").mul(37).add(11).remainder(256).to(torch.uint8)
+    needle = bytes((number * 37 + 11) % 256 for number in range(64))
+    del mark
+    before = needle
+    assert holds(device.drivers[0].pid) >= 1, "the daemon does not have the bytes"
+    info = next(line for line in open("/proc/self/maps")
+                if int(line.split("-")[0], 16) <= x.data_ptr() < int(line.split("-")[1].split()[0], 16))
+    assert info.split()[1] == "---p", f"device memory is accessible: {info}"
+    """,
+        env=USE,
+    )
+
+
+def test_memory_runs_out_and_comes_back(run_python: RunPython) -> None:
+    run_python(
+        """
+    import torch
+    x = torch.empty(40 << 20, dtype=torch.uint8, device="openreg")
+    try:
+        torch.empty(40 << 20, dtype=torch.uint8, device="openreg")
+    except torch.OutOfMemoryError as error:
+        assert "openreg:0: no room for" in str(error), error
+    else:
+        raise AssertionError("64 MiB hold 80")
+    del x
+    assert torch.zeros(60 << 20, dtype=torch.uint8, device="openreg")[-1].item() == 0
+    """,
+        env={**USE, "TORCH_BACKEND_OPENREG_MEMORY": "64MiB"},
+    )
+
+
+def test_two_devices_are_two_processes(run_python: RunPython) -> None:
+    run_python(
+        DRIVERS
+        + """
+    assert [driver.pid for driver in device.drivers] == [None, None], "a daemon was started before its device was used"
+    a, b = torch.ones(3, device="openreg:0"), torch.full((3,), 2.0, device="openreg:1")
+    pids = {driver.pid for driver in device.drivers}
+    assert len(pids) == 2 and None not in pids
+    assert (a.to("openreg:1") + b).tolist() == [3, 3, 3]
+    """,
+        env=USE,
+    )
+
+
+# ---- operators ----
+
+
+def test_training_needs_no_operator_of_this_process(run_python: RunPython) -> None:
+    """A network with convolutions, norms and an optimizer trains with nothing on the CPU, and as on the CPU."""
+    run_python(
+        """
+    import torch, torch_backend
+    from torch import nn
+    from torch.nn import functional as F
+    torch_backend.fallback.set_policy(None, "error")
+
+    def train(device):
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+                            nn.LayerNorm(36), nn.Linear(36, 3))
+        images, labels = torch.randn(16, 1, 8, 8), torch.arange(16) % 3
+        net, images, labels = net.to(device), images.to(device), labels.to(device)
+        optimizer = torch.optim.AdamW(net.parameters(), lr=1e-2)
+        losses = []
+        for _ in range(4):
+            loss = F.cross_entropy(net(images), labels)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        return losses
+
+    found, expected = train("openreg"), train("cpu")
+    assert all(abs(a - b) < 1e-5 for a, b in zip(found, expected)), (found, expected)
+    assert found[-1] < found[0]
+    assert torch_backend.fallback.report().calls == 0, torch_backend.fallback.report()
+    """,
+        env=USE,
+    )
+
+
+def test_what_the_operator_refuses_is_told_in_pytorchs_words(run_python: RunPython) -> None:
+    run_python(
+        """
+    import torch
+    for device in ("cpu", "openreg"):
+        x = torch.eye(2).sub(1).to(device) * 0
+        try:
+            torch.linalg.cholesky(x)
+        except torch.linalg.LinAlgError as error:
+            assert "not positive-definite" in str(error), error
+        else:
+            raise AssertionError(device)
+        try:
+            torch.gather(x, 0, torch.full((2, 2), 5, device=device))
+        except RuntimeError as error:
+            assert "out of bounds" in str(error), error
+        else:
+            raise AssertionError(device)
+    """,
+        env=USE,
+    )
+
+
+# ---- processes ----
+
+
+def test_a_killed_daemon_is_a_lost_device(run_python: RunPython) -> None:
+    run_python(
+        DRIVERS
+        + """
+    import os, signal
+    a, b = torch.ones(3, device="openreg:0"), torch.ones(3, device="openreg:1")
+    pid = device.drivers[1].pid
+    os.kill(pid, signal.SIGKILL)
+    for _ in range(2):
+        try:
+            b + 1
+        except torch.AcceleratorError as error:
+            assert "openreg:1" in str(error), error
+        else:
+            raise AssertionError("a dead process computes")
+    try:
+        device.drivers[1].request("info")
+    except Exception as error:
+        assert str(error) == f"openreg:1: its daemon (process {pid}) was ended by SIGKILL", error
+    assert (a + 1).tolist() == [2, 2, 2], "the other device went as well"
+    """,
+        env=USE,
+    )
+
+
+WAITS = (
+    DRIVERS
+    + """
+    import time
+    x = torch.ones(3, device="openreg:0") + torch.ones(3, device="openreg:1").to("openreg:0")
+    print(*(driver.pid for driver in device.drivers), flush=True)
+    {then}
+"""
+)
+
+
+@pytest.mark.parametrize("ending", ["killed", "killed while it computes", "exit", "forked"])
+def test_daemons_end_with_the_process(ending: str) -> None:
+    """Whatever ends it, and though a process that it has forked lives on."""
+    then = {
+        "killed": "time.sleep(600)",
+        "killed while it computes": "y = torch.ones(1200, 1200, device='openreg:0')\n    while True: y = y @ y",
+        "exit": "pass",
+        "forked": "import os\n    if os.fork() == 0: os.close(1), os.close(2), time.sleep(40)\n    time.sleep(600)",
+    }[ending]
+    import textwrap
+
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(WAITS.format(then=then))],
+        env=clean_environment() | USE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    with process:
+        try:
+            pids = [int(text) for text in process.stdout.readline().split()]
+            assert len(pids) == 2, "the process did not get as far as to use its devices"
+            if ending != "exit":
+                time.sleep(0.2)
+                process.kill()
+                process.wait()
+            else:
+                assert process.wait(60) == 0
+            assert all(ended(pid) for pid in pids), "a daemon has outlived its parent"
+        finally:
+            process.kill()
+
+
+def test_it_is_opened_without_torch(run_python: RunPython) -> None:
+    run_python("""
+    import sys
+    from torch_backend.abi import DeviceLibrary
+    library = DeviceLibrary.open("torch_backend.backends.openreg:OpenReg")
+    library.initialize()
+    device = library.devices[1]
+    with device.allocation(1 << 20) as address:
+        device.write(address, bytes(range(256)) * 4096)
+        device.fill(address + 512, b"ab", 256)
+        assert device.read(address, 1024) == bytes(range(256)) * 2 + b"ab" * 128 + bytes(range(256))
+        assert device.query_pointer(address + 5).base == address
+    free, total = device.memory_info()
+    assert free == total == 1 << 30
+    assert "torch" not in sys.modules
+    """)
+
+
+def test_what_is_no_address_of_the_device_is_refused() -> None:
+    library = DeviceLibrary.open("torch_backend.backends.openreg:OpenReg")
+    library.initialize()
+    with pytest.raises((RuntimeError, LibraryError), match="INVALID_ARGUMENT: 0x40 is no address of openreg:0"):
+        library.devices[0].fill(0x40, b"a", 64)
