@@ -115,8 +115,7 @@ def test_bad_names_are_refused(
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["--lang", "rust"], "--lang rust: a device library is written in c or c++."),
-        (["--lang", "python"], "Devices in Python are not there yet. Choose the language c or c++."),
+        (["--lang", "rust"], "--lang rust: a device is written in c, c++ or python."),
     ],
 )
 def test_other_languages_are_refused(
@@ -232,6 +231,31 @@ print(sources["aten::relu"], sources["aten::add.Tensor"])
     # The project's own test, on one test of the kit.
     test = project / "test" / "test_conformance.py"
     test.write_text(test.read_text().replace("quick=True", 'quick=True, only=["test_handshake.py"]'))
+    said = run(sys.executable, "-m", "pytest", "-q", cwd=project, PYTHONPATH=str(site), PATH=os.environ["PATH"])
+    assert "1 passed" in said
+
+
+@pytest.mark.parametrize("kernels", [False, True])
+def test_a_new_device_in_python(tmp_path: Path, kernels: bool) -> None:
+    """Written, installed and found by `import torch`, without a compiler."""
+    project, site = tmp_path / "yara", tmp_path / "site"
+    more = ["--kernels"] if kernels else []
+    assert main(["new", "yara", "--lang", "python", *more, "--directory", str(project)]) == 0
+    device = (project / "python" / "torch_yara" / "device.py").read_text()
+    assert max(map(len, device.splitlines())) <= 120
+    install(project, site)
+    use = """
+import torch, torch_backend.operators as operators
+x = torch.tensor([[-1.0, 2.0], [0.0, -0.5]])
+y = torch.relu(x.to("yara")) + 1
+print(torch.yara.device_count(), y.tolist(), operators.operator_sources()["aten::relu"])
+"""
+    said = run(sys.executable, "-c", use, cwd=tmp_path, PYTHONPATH=str(site))
+    assert said == f"1 [[1.0, 3.0], [1.0, 1.0]] {'plugin' if kernels else 'fallback'}\n"
+    if kernels:
+        return
+    test = project / "test" / "test_conformance.py"
+    test.write_text(test.read_text().replace("quick=True", 'quick=True, only=["test_handshake.py", "test_out.py"]'))
     said = run(sys.executable, "-m", "pytest", "-q", cwd=project, PYTHONPATH=str(site), PATH=os.environ["PATH"])
     assert "1 passed" in said
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def new(
     name: Annotated[str, typer.Argument(help="The torch device name: torch.device('<name>'), torch.<name>.")],
-    lang: Annotated[str, typer.Option("--lang", help="What the device library is written in: c or c++.")] = "c",
+    lang: Annotated[str, typer.Option("--lang", help="What the device is written in: c, c++ or python.")] = "c",
     kernels: Annotated[bool, typer.Option("--kernels", help="Add two kernels of the device's own.")] = False,
     directory: Annotated[
         Path | None, typer.Option("--directory", help="Where to write it, a directory that is not there yet: NAME.")
@@ -51,4 +51,4 @@ def _language(text: str) -> "Language":
     try:
         return Language(text)
     except ValueError:
-        raise ValueError(f"--lang {text}: a device library is written in c or c++.") from None
+        raise ValueError(f"--lang {text}: a device is written in c, c++ or python.") from None

@@ -31,7 +31,7 @@ class Project:
 
     Attributes:
         name: the torch device name; see :func:`check_name`.
-        language: C or C++.
+        language: C, C++ or Python.
         kernels: whether the device comes with two kernels of its own.
         vendor: who makes the device; its name, as a title, by default.
     """
@@ -40,11 +40,6 @@ class Project:
     language: Language = Language.C
     kernels: bool = False
     vendor: str | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be written yet."""
-        if self.language is Language.PYTHON:
-            raise ValueError("Devices in Python are not there yet. Choose the language c or c++.")
 
     def files(self) -> Mapping[str, str]:
         """The text of every file, by its path in the project."""
@@ -87,21 +82,40 @@ class Project:
 
     def _templates(self) -> dict[str, str]:
         suffix, package = self.language.suffix, f"python/torch_{self.name}"
+        if self.language is Language.PYTHON:
+            return self._python_templates(package)
         templates = {
             f"csrc/plugin.{suffix}": f"plugin.{suffix}",
             "CMakeLists.txt": "CMakeLists.txt",
             "pyproject.toml": "pyproject.toml",
             f"{package}/__init__.py": "__init__.py",
-            "test/test_conformance.py": "test_conformance.py",
-            ".github/workflows/test.yml": "test.yml",
-            ".gitignore": "gitignore",
             "README.md": "README.md",
+            **_COMMON,
         }
         if self.language is Language.CXX:
             templates |= {f"csrc/{header}": header for header in ("boundary.h", "memory.h")}
         if self.kernels:
             templates[f"csrc/kernels.{suffix}"] = f"kernels.{suffix}"
         return templates
+
+    def _python_templates(self, package: str) -> dict[str, str]:
+        templates = {
+            f"{package}/device.py": "python/device.py",
+            f"{package}/__init__.py": "python/__init__.py",
+            "pyproject.toml": "python/pyproject.toml",
+            "README.md": "python/README.md",
+            **_COMMON,
+        }
+        if self.kernels:
+            templates[f"{package}/kernels.py"] = "python/kernels.py"
+        return templates
+
+
+_COMMON = {
+    "test/test_conformance.py": "test_conformance.py",
+    ".github/workflows/test.yml": "test.yml",
+    ".gitignore": "gitignore",
+}
 
 
 @cache
