@@ -101,7 +101,7 @@ void HostCollectiveWork::blockCurrentStream() {
     return;
   }
   auto self = c10::intrusive_ptr<HostCollectiveWork>::unsafe_reclaim_from_nonowning(this);
-  enqueue_host_work(current_stream(tensors_->device().index()), [self] {
+  enqueue_host_work(current_stream(tensors_->device().index()), "c10d::wait", [self] {
     std::unique_lock<std::mutex> lock(self->mutex_);
     self->cv_.wait(lock, [&] { return self->completed_; });
     if (self->exception_) {
