@@ -5,7 +5,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from torch_backend import _repairs, compile, distributed
+from torch_backend import _processes, _repairs, compile, distributed
 
 if TYPE_CHECKING:
     from torch_backend._C import Plugin
@@ -67,6 +67,7 @@ def register(plugin: "Plugin") -> None:
     _repairs.register_graphsafe_rng(name)
     _repairs.run_backward_where_it_is_called(plugin)
     _repairs.end_autograd_with_process()
+    _processes.refuse_to_send(name)
     compile.register(name)
 
 

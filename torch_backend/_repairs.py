@@ -10,6 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    import torch
+
     from torch_backend._C import Plugin
 
 
@@ -55,6 +59,19 @@ def register_graphsafe_rng(name: str) -> None:
     register = getattr(utils, "register_graphsafe_rng_device_type", None)
     if register is not None:
         register(name)
+
+
+def choose_autocast_dtype(name: str, dtypes: "Collection[torch.dtype]") -> None:
+    """Let ``torch.autocast`` of the device ``name`` cast to bfloat16 by default if the device lacks float16.
+
+    PyTorch's default for out-of-tree devices is float16, and autocast to a dtype that is not supported does nothing but
+    warn. The default belongs to a thread: this is for the one that starts the driver, the others say ``dtype=``.
+    """
+    import torch
+
+    chosen = torch.get_autocast_dtype(name)
+    if chosen is torch.float16 and chosen not in dtypes and torch.bfloat16 in dtypes:
+        torch.set_autocast_dtype(name, torch.bfloat16)
 
 
 def run_backward_where_it_is_called(plugin: "Plugin") -> None:

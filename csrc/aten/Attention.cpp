@@ -1,5 +1,6 @@
 // Scaled dot product attention: ATen's fused CPU kernel where it takes the input, else PyTorch's math path.
 
+#include <ATen/Context.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/SDPBackend.h>
 #include <ATen/core/Tensor.h>
@@ -23,6 +24,47 @@
 namespace torch_backend {
 namespace {
 
+// While it lives, ATen's choice for the CPU is between the fused kernel, first, and math. The settings are the process's,
+// so it is made only where the user has changed them.
+class CpuSettings {
+ public:
+  CpuSettings() : order_(context_.sDPPriorityOrder()), flash_(context_.userEnabledFlashSDP()) {
+    if (is_needed()) {
+      context_.setSDPUseFlash(true);
+      context_.setSDPPriorityOrder({static_cast<int64_t>(at::SDPBackend::flash_attention)});
+    }
+  }
+  ~CpuSettings() {
+    if (is_needed()) {
+      context_.setSDPUseFlash(flash_);
+      std::vector<int64_t> order(order_.size());
+      std::transform(order_.begin(), order_.end(), order.begin(),
+                     [](at::SDPBackend b) { return static_cast<int64_t>(b); });
+      context_.setSDPPriorityOrder(order);
+    }
+  }
+  CpuSettings(const CpuSettings&) = delete;
+  CpuSettings& operator=(const CpuSettings&) = delete;
+
+ private:
+  bool is_needed() const {
+    return !flash_ || order_[0] != at::SDPBackend::flash_attention;
+  }
+
+  at::Context& context_ = at::globalContext();
+  decltype(context_.sDPPriorityOrder()) order_;
+  bool flash_;
+};
+
+// Whether the user lets a fused kernel run: as "overrideable", which is what PyTorch calls those of other devices, or as
+// "flash", which it is on the CPU. torch.nn.attention.sdpa_kernel switches both.
+bool fused_is_enabled() {
+  const at::Context& context = at::globalContext();
+  const bool prefers_math =
+      context.userEnabledMathSDP() && at::globalContext().sDPPriorityOrder()[0] == at::SDPBackend::math;
+  return (context.userEnabledFlashSDP() || context.userEnabledOverrideableSDP()) && !prefers_math;
+}
+
 int64_t fused_sdp_choice(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                          const std::optional<at::Tensor>& attn_mask, double dropout_p, bool is_causal,
                          std::optional<double> scale, bool enable_gqa) {
@@ -30,12 +72,18 @@ int64_t fused_sdp_choice(const at::Tensor& query, const at::Tensor& key, const a
   // be those of tracing, which have no memory.
   const bool mask_has_gradient =
       attn_mask.has_value() && attn_mask->defined() && attn_mask->requires_grad() && c10::GradMode::is_enabled();
-  if (mask_has_gradient || !runs_on_aliased_memory() ||
-      at::native::_fused_sdp_choice_cpp(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa) !=
-          static_cast<int64_t>(at::SDPBackend::flash_attention)) {
-    return static_cast<int64_t>(at::SDPBackend::math);
+  if (!mask_has_gradient && runs_on_aliased_memory() && fused_is_enabled()) {
+    const CpuSettings settings;
+    if (at::native::_fused_sdp_choice_cpp(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa) ==
+        static_cast<int64_t>(at::SDPBackend::flash_attention)) {
+      return static_cast<int64_t>(at::SDPBackend::overrideable);
+    }
   }
-  return static_cast<int64_t>(at::SDPBackend::overrideable);
+  TORCH_CHECK(at::globalContext().userEnabledMathSDP(),
+              "No enabled backend of scaled_dot_product_attention can run this on ", query.device(),
+              ". Besides MATH there is ", runs_on_aliased_memory() ? "OVERRIDEABLE" : "none",
+              "; enable MATH with torch.nn.attention.sdpa_kernel.");
+  return static_cast<int64_t>(at::SDPBackend::math);
 }
 
 // The strides that PyTorch promises for a result that belongs to `like`: what is compiled or exported relies on them. The

@@ -93,6 +93,10 @@ static tb_status device_properties(int32_t device, tb_device_properties* out_pro
   properties.multiprocessor_count = 4;
   properties.warp_size = 1;
   properties.numa_node = -1;
+#ifdef NO_FLOAT16
+  properties.dtype_mask[TB_DTYPE_MASK_WORD(TB_DTYPE_FLOAT, 32)] |= TB_DTYPE_MASK_FLAG(TB_DTYPE_FLOAT, 32);
+  properties.dtype_mask[TB_DTYPE_MASK_WORD(TB_DTYPE_BFLOAT, 16)] |= TB_DTYPE_MASK_FLAG(TB_DTYPE_BFLOAT, 16);
+#endif
 #ifdef GARBAGE_PROPERTIES
   memset(&properties, 0xab, sizeof properties);
 #endif

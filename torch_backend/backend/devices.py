@@ -58,6 +58,7 @@ def _lazy_init() -> None:
     if not _C.is_initialized():
         _C.initialize()
         _repairs.register_graphsafe_rng(_device_type())
+        _repairs.choose_autocast_dtype(_device_type(), _properties_of(0).dtypes)
 
 
 def _is_in_bad_fork() -> bool:

@@ -1,0 +1,92 @@
+"""Which backend of scaled_dot_product_attention runs, and what the result looks like. Math runs everywhere."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+import torch_backend
+
+
+@pytest.fixture(autouse=True)
+def _settings() -> Iterator[None]:
+    """Fails a test that leaves PyTorch's settings changed."""
+    order, flash = torch._C._get_sdp_priority_order(), torch._C._get_flash_sdp_enabled()
+    yield
+    assert (torch._C._get_sdp_priority_order(), torch._C._get_flash_sdp_enabled()) == (order, flash)
+
+
+@pytest.fixture
+def fused(name: str) -> None:
+    """Skips on devices whose memory the host cannot access: they have no fused kernel."""
+    plugin = torch_backend.active()
+    assert plugin is not None
+    if "HOST_ACCESS" not in plugin.device_properties(0).capabilities:
+        pytest.skip(f"{name} does not let the host access its memory")
+
+
+def backend_of(query: Tensor, **options: object) -> str:
+    """Which kind of kernel computes the attention of ``query`` with itself."""
+    result = F.scaled_dot_product_attention(query, query, query, **options)  # type: ignore[arg-type]
+    assert result.grad_fn is not None
+    return "fused" if "FusedAttentionOverrideable" in result.grad_fn.name() else "math"
+
+
+@pytest.fixture
+def query(name: str) -> Tensor:
+    return torch.linspace(-1, 1, 128, device=name).reshape(1, 2, 8, 8).requires_grad_()
+
+
+def test_math_on_demand(query: Tensor) -> None:
+    with sdpa_kernel(SDPBackend.MATH):
+        assert backend_of(query) == "math"
+    with sdpa_kernel([SDPBackend.MATH, SDPBackend.OVERRIDEABLE], set_priority=True):
+        assert backend_of(query) == "math"
+
+
+@pytest.mark.usefixtures("fused")
+@pytest.mark.parametrize(
+    "allowed", [SDPBackend.OVERRIDEABLE, SDPBackend.FLASH_ATTENTION, [SDPBackend.MATH, SDPBackend.OVERRIDEABLE]]
+)
+def test_fused_by_both_of_its_names(query: Tensor, allowed: SDPBackend | list[SDPBackend]) -> None:
+    assert backend_of(query) == "fused"
+    with sdpa_kernel(allowed):
+        assert backend_of(query) == "fused"
+
+
+@pytest.mark.usefixtures("fused")
+def test_fused_first(query: Tensor) -> None:
+    with sdpa_kernel([SDPBackend.OVERRIDEABLE, SDPBackend.MATH], set_priority=True):
+        assert backend_of(query) == "fused"
+        assert backend_of(query, dropout_p=0.5) == "math"
+
+
+def test_nothing_that_is_enabled_fits(query: Tensor, name: str) -> None:
+    for allowed, options in ((SDPBackend.EFFICIENT_ATTENTION, {}), (SDPBackend.OVERRIDEABLE, {"dropout_p": 0.5})):
+        with (
+            sdpa_kernel(allowed),
+            pytest.raises(RuntimeError, match=r"(?i)no (enabled|viable|available) (backend|kernel)"),
+        ):
+            backend_of(query, **options)
+
+
+@pytest.mark.parametrize("layout", [(0, 1, 2, 3), (0, 2, 1, 3), (2, 0, 1, 3)])
+@pytest.mark.parametrize("value_width", [8, 16])
+def test_strides_are_those_that_tracing_promises(name: str, layout: tuple[int, ...], value_width: int) -> None:
+    def tensor(width: int) -> Tensor:
+        sizes = [2, 3, 5, width]
+        dense = torch.linspace(-1, 1, 30 * width).reshape([sizes[dim] for dim in layout])
+        return dense.to(name).permute([layout.index(dim) for dim in range(4)]).requires_grad_()
+
+    query, key, value = tensor(8), tensor(8), tensor(value_width)
+    inputs = (query, key, value)
+    result = F.scaled_dot_product_attention(*inputs)
+    gradients = torch.autograd.grad(result.square().sum(), inputs)
+    expected = F.scaled_dot_product_attention(*(x.detach().cpu() for x in inputs))
+    torch.testing.assert_close(result.cpu(), expected)
+    if backend_of(query.detach().requires_grad_()) == "fused" and value_width == 8:
+        assert result.stride() == query.stride()
+        assert [gradient.stride() for gradient in gradients] == [x.stride() for x in inputs]
