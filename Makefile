@@ -42,7 +42,7 @@ SOURCES := CMakeLists.txt pyproject.toml $(shell find include csrc backends torc
 TEST_SOURCES := $(shell find test/cpp -type f)
 
 .DELETE_ON_ERROR:
-.PHONY: help demo check build test test-cpp test-python test-kit test-torch same-devices \
+.PHONY: help demo check build test test-cpp test-python test-kit test-ecosystem test-torch same-devices \
 	lint lint-ruff lint-format lint-mypy lint-clang-format lint-cmake lint-codespell bench docs clean distclean
 
 help:
@@ -148,6 +148,10 @@ test-python: $(STAMPS)/built $(STAMPS)/for-test
 	echo "Python tests on fake"; TORCH_BACKEND=fake TORCH_BACKEND_FAKE_DEVICES=2 $(PYTEST) $(FAKE_TESTS) || failed=1; \
 	echo "Python tests on $(DEVICE)"; TORCH_BACKEND=$(DEVICE) $(PYTEST) || failed=1; \
 	exit $$failed
+
+# Not part of "test": the libraries are large.
+test-ecosystem: $(STAMPS)/built $(STAMPS)/for-ecosystem
+	@TORCH_BACKEND=$(DEVICE) $(PYTEST) test/python/test_ecosystem.py
 
 # The conformance kit on the smallest device, the complete one, and that with streams.
 KIT = $(PY) -m torch_backend check --jobs $(JOBS)
