@@ -13,7 +13,7 @@ from benchmarks import targets
 from benchmarks.facts import facts
 from benchmarks.result import Row, table
 
-BENCHMARKS = ("small_ops", "training", "copies", "allocator")
+BENCHMARKS = ("small_ops", "training", "copies", "allocator", "distributed")
 
 
 def main() -> int:

@@ -40,6 +40,8 @@ TARGETS = (
     Target("copies", "device to host", at_least=0.9),
     Target("copies", "device to device", at_least=0.9),
     Target("allocator", "empty 1 MiB", at_most=1.0),
+    Target("distributed", "all_reduce 64 MiB", at_most=1.1),
+    Target("distributed", "DDP step", at_most=1.1),
 )
 
 

@@ -31,6 +31,7 @@ __all__ = [
     "declarations",
     "define_operator",
     "discover",
+    "distributed",
     "explain",
     "fallback",
     "kernel",
@@ -44,7 +45,17 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from torch_backend import autocast, backend, custom_ops, declarations, fallback, operators, ops, python_device
+    from torch_backend import (
+        autocast,
+        backend,
+        custom_ops,
+        declarations,
+        distributed,
+        fallback,
+        operators,
+        ops,
+        python_device,
+    )
     from torch_backend._activation import activate, active
     from torch_backend._C import Plugin
     from torch_backend._discovery import Candidate, discover

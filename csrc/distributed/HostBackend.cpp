@@ -288,8 +288,8 @@ WorkPtr HostBackend::_allgather_base(at::Tensor& output, at::Tensor& input, cons
   check_same_dtype(kWhat, {output}, input);
   check_numel(kWhat, output, input, size_);
   auto host = tensors_for(kWhat, Use::kMove);
-  auto from = host->read(input);
-  auto to = host->write(output);
+  auto from = host->read(input).view({-1}); // whatever shapes hold the elements
+  auto to = host->write(output).view({-1});
   return run(OpType::_ALLGATHER_BASE, kWhat, host, [to, from, options](c10d::Backend& transport) mutable {
     return transport._allgather_base(to, from, options);
   });

@@ -170,10 +170,17 @@ def saved_in_parts() -> None:
 
 
 def batch_norm() -> None:
-    """SyncBatchNorm, where PyTorch offers it to the device, normalizes over the batches of all ranks."""
+    """SyncBatchNorm normalizes over the batches of all ranks, and so do its gradients."""
     count, rank = distributed.get_world_size(), distributed.get_rank()
     model = nn.SyncBatchNorm.convert_sync_batchnorm(nn.BatchNorm1d(4)).to(_here())
-    x = torch.randn(8, 4, generator=torch.Generator().manual_seed(5))
-    y = model(x[rank::count].to(_here()))
-    expected = nn.BatchNorm1d(4)(x)[rank::count]
-    torch.testing.assert_close(y.cpu(), expected, rtol=1e-4, atol=1e-5)
+    whole = torch.randn(8, 4, generator=torch.Generator().manual_seed(5)).requires_grad_()
+    part = whole.detach()[rank::count].to(_here()).requires_grad_()
+    weights = torch.randn(8, 4, generator=torch.Generator().manual_seed(6))
+    y = model(part)
+    expected = nn.BatchNorm1d(4)(whole)
+    torch.testing.assert_close(y.cpu(), expected[rank::count], rtol=1e-4, atol=1e-5)
+    (y * weights[rank::count].to(_here())).sum().backward()
+    (expected * weights).sum().backward()
+    assert part.grad is not None
+    assert whole.grad is not None
+    torch.testing.assert_close(part.grad.cpu(), whole.grad[rank::count], rtol=1e-4, atol=1e-5)
