@@ -5,10 +5,13 @@
 
 #include <ATen/ops/cat.h>
 #include <c10/core/DeviceGuard.h>
+#include <c10/util/StringUtil.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "csrc/core/Runtime.h"
 #include "csrc/distributed/Failure.h"
 #include "csrc/distributed/HostReduction.h"
+#include "csrc/distributed/StepTimer.h"
 #include "csrc/distributed/WorkGroup.h"
 
 namespace torch_backend {
@@ -86,6 +89,7 @@ HostBackend::HostBackend(std::string name, c10::intrusive_ptr<c10d::Backend> tra
       options_(c10::make_intrusive<Options>(name_, timeout)),
       make_transport_(std::move(make_transport)) {
   init();
+  register_step_timer();
 }
 
 HostBackend::~HostBackend() = default;
@@ -193,8 +197,11 @@ c10::intrusive_ptr<c10d::Backend> HostBackend::split(const c10::intrusive_ptr<c1
     return nullptr;
   }
   const auto timeout = options ? options->timeout : options_->timeout;
+  // The store is that of all parts.
+  const auto own = c10::make_intrusive<c10d::PrefixStore>(
+      c10::str(options ? options->group_name : "", "/", c10::Join(",", ranks), "/"), store);
   auto transport =
-      make_transport_(store, static_cast<int>(place - ranks.begin()), static_cast<int>(ranks.size()), timeout);
+      make_transport_(own, static_cast<int>(place - ranks.begin()), static_cast<int>(ranks.size()), timeout);
   auto part = c10::make_intrusive<HostBackend>(name_, std::move(transport), timeout, make_transport_);
   if (options) {
     part->options_->group_name = options->group_name;

@@ -62,6 +62,10 @@ void init_distributed(py::module_& m) {
                  c10::make_intrusive<HostBackend>(std::move(name), transport, timeout, std::move(make_transport)));
            }),
            py::arg("name"), py::arg("transport"), py::arg("timeout"), py::arg("make_transport"))
+      .def_property_readonly(
+          "options",
+          [](HostBackend& self) { return c10::static_intrusive_pointer_cast<Options>(self.getBackendOptions()); })
+      .def("get_error", &HostBackend::getError)
       // What PyTorch asks of ranks that are in no part of a split.
       .def("perform_nocolor_split", [](const HostBackend&, const py::object& /*device*/) {});
 }

@@ -1,0 +1,114 @@
+"""Process groups: names, failures, time-outs, groups of groups, and what torch.distributed's tools expect of a backend.
+
+What collectives compute is tested by the conformance kit, for every device. All scenarios of a mode run in one set of
+processes, because starting those takes most of the time.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import RunPython, clean_environment
+
+ROOT = Path(__file__).parents[2]
+ASYNC = {"TORCH_BACKEND_XCPU_ASYNC": "1", "TORCH_BACKEND_XCPU_DELAY_US": "300"}
+PAIR = {
+    "sync": ("names", "bad_arguments", "rare_dtypes", "split", "unawaited", "detail", "time_out", "abort", "killed"),
+    "async": ("names", "rare_dtypes", "unawaited", "issued_at_once", "time_out", "abort", "killed"),
+}
+
+_results: dict[str, list[dict[str, str]]] = {}
+
+
+def run_ranks(scenarios: tuple[str, ...], place: Path, count: int, env: dict[str, str]) -> list[dict[str, str]]:
+    """What each rank says of each scenario that it came to."""
+    processes = []
+    for rank in range(count):
+        own = {"RANK": str(rank), "WORLD_SIZE": str(count), "PLACE": os.fspath(place / "store"), "OMP_NUM_THREADS": "1"}
+        processes.append(
+            subprocess.Popen(
+                [sys.executable, Path(__file__).with_name("distributed_scenarios.py"), *scenarios],
+                env=clean_environment() | {"TORCH_BACKEND": "xcpu", "TORCH_BACKEND_XCPU_DEVICES": "2", **own, **env},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+    said = []
+    try:
+        for process in processes:
+            out, err = process.communicate(timeout=150)
+            said.append(dict(json.loads(line) for line in out.splitlines()) | {"stderr": err})
+    finally:
+        for process in processes:
+            process.kill()
+    return said
+
+
+def expect_good(scenario: str, said: list[dict[str, str]]) -> None:
+    for rank, results in enumerate(said):
+        how = results.get(scenario, "was not reached")
+        assert how == "good", f"rank {rank}, {scenario}: {how}\n{results['stderr']}"
+
+
+@pytest.mark.parametrize(("mode", "scenario"), [(mode, name) for mode, scenarios in PAIR.items() for name in scenarios])
+def test_two_ranks(tmp_path_factory: pytest.TempPathFactory, mode: str, scenario: str) -> None:
+    """What the scenario's docstring in distributed_scenarios.py says."""
+    if mode not in _results:
+        env = ASYNC if mode == "async" else {}
+        _results[mode] = run_ranks(PAIR[mode], tmp_path_factory.mktemp(mode), 2, env)
+    said = _results[mode]
+    expect_good(scenario, said[:1] if scenario == "killed" else said)
+
+
+def test_four_ranks(tmp_path: Path) -> None:
+    expect_good("kit", run_ranks(("kit",), tmp_path, 4, ASYNC | {"TORCH_BACKEND_XCPU_PROTECT": "1"}))
+
+
+def test_activation_loads_nothing_and_takes_no_place(run_python: RunPython) -> None:
+    """Nothing of a process group is loaded, and a backend that others have registered for the device stays."""
+    run_python(
+        """
+        import sys, torch, torch_backend
+        Backend = torch.distributed.Backend
+        Backend.register_backend("other", lambda *_: None, devices=["fake"])
+        torch_backend.activate("fake")
+        assert Backend.default_device_backend_map["fake"] == "other"
+        assert Backend.backend_capability["fakeccl"] == ["fake"]
+        assert "torch_backend.distributed.creation" not in sys.modules
+        """
+    )
+
+
+def test_a_torch_without_distributed(run_python: RunPython) -> None:
+    """is_available() is asked at activation: whatever else torch.distributed has may be missing."""
+    run_python(
+        """
+        import torch, torch_backend
+        torch.distributed.is_available = lambda: False
+        del torch.distributed.Backend
+        torch_backend.activate("xcpu")
+        assert torch.ones(3, device="xcpu").sum().item() == 3
+        """
+    )
+
+
+def test_the_example(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn", reason="the digits come with scikit-learn: pip install 'torch_backend[demo]'")
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "xcpu", "--standalone"]
+    process = subprocess.run(
+        [*command, ROOT / "examples" / "ddp" / "train.py", "--epochs", "3"],
+        env=clean_environment() | {"TORCH_BACKEND": "xcpu", "OMP_NUM_THREADS": "1", "TMPDIR": os.fspath(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr
+    found = re.fullmatch(r"2 processes over xcpuccl: ([0-9.]+)% right", process.stdout.strip())
+    assert found, process.stdout
+    assert float(found[1]) > 90
