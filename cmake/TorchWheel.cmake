@@ -4,8 +4,9 @@ set(tb_ask_torch
     "import torch, os" "abi = int(torch._C._GLIBCXX_USE_CXX11_ABI)" "c10d = int(torch.distributed.is_available())"
     "print(os.path.dirname(torch.__file__), torch.__version__, abi, c10d, sep=chr(59), end='')")
 list(JOIN tb_ask_torch "\n" tb_ask_torch)
+# Without device packages: the one that is being built may be installed, and in no state to be imported.
 execute_process(
-  COMMAND "${Python_EXECUTABLE}" -c "${tb_ask_torch}"
+  COMMAND "${CMAKE_COMMAND}" -E env TORCH_DEVICE_BACKEND_AUTOLOAD=0 "${Python_EXECUTABLE}" -c "${tb_ask_torch}"
   OUTPUT_VARIABLE tb_torch_info
   OUTPUT_STRIP_TRAILING_WHITESPACE
   RESULT_VARIABLE tb_torch_result
