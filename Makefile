@@ -10,8 +10,8 @@
 #   make docs     the documentation, as HTML (docs/_build/html/index.html)
 #   make clean    remove what was built; make distclean: the virtual environment too
 #
-# Variables: DEVICE, TORCH_VERSION, PYTHON, VENV, BUILD, JOBS, and TORCH_INDEX, a package index to take torch from: PyTorch's
-# own for CPU has a much smaller torch than the default one.
+# Variables: DEVICE, TORCH_VERSION, PYTHON, VENV, BUILD, JOBS, and TORCH_INDEX, a package index to take torch from:
+# PyTorch's own for CPU has a much smaller torch than the default one. TEST is what test-torch makes: test, test-kit, ...
 
 PYTHON ?= python3
 TORCH_VERSION ?= 2.13.0
@@ -20,6 +20,7 @@ VENV ?= .venv
 DEVICE ?= xcpu
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 BUILD ?= build/make
+TEST ?= test
 # Where the reference devices lie, if they are not to be built with the rest.
 PLUGIN_DIR ?=
 
@@ -153,19 +154,20 @@ test-python: $(STAMPS)/built $(STAMPS)/for-test
 test-ecosystem: $(STAMPS)/built $(STAMPS)/for-ecosystem
 	@TORCH_BACKEND=$(DEVICE) $(PYTEST) test/python/test_ecosystem.py
 
-# The conformance kit on the smallest device, the complete one, and that with streams.
+# The conformance kit on the smallest device, the complete one, and that with streams. Its reports are what
+# .ci/compatibility.py writes into the documentation.
 KIT = $(PY) -m torch_backend check --jobs $(JOBS)
 
 test-kit: $(STAMPS)/built $(STAMPS)/for-test
 	@failed=0; \
-	echo "Conformance of fake"; $(KIT) fake --quick --option devices=2 || failed=1; \
-	echo "Conformance of xcpu, asynchronous"; $(KIT) xcpu --quick --option async=1 || failed=1; \
-	echo "Conformance of $(DEVICE)"; $(KIT) $(DEVICE) || failed=1; \
+	echo "Conformance of fake"; $(KIT) --json $(BUILD)/conformance-fake.json fake --quick --option devices=2 || failed=1; \
+	echo "Conformance of xcpu, asynchronous"; $(KIT) --json $(BUILD)/conformance-async.json xcpu --quick --option async=1 || failed=1; \
+	echo "Conformance of $(DEVICE)"; $(KIT) --json $(BUILD)/conformance-$(DEVICE).json $(DEVICE) || failed=1; \
 	exit $$failed
 
 # Another version of torch in an environment of its own, with the device libraries that all versions share.
 test-torch:
-	@$(MAKE) --no-print-directory same-devices test \
+	@$(MAKE) --no-print-directory same-devices $(TEST) \
 	VENV=build/torch-$(TORCH_VERSION)/venv BUILD=build/torch-$(TORCH_VERSION)/make PLUGIN_DIR=build/plugins
 
 same-devices: $(STAMPS)/built $(PLUGIN_SUMS)

@@ -3,6 +3,7 @@
 The chapters of ``docs/tutorial`` are one text: each goes on in the folder where the one before stopped.
 """
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -222,3 +223,30 @@ def test_the_porting_guide_names_what_there_is() -> None:
         if not re.search(rf"\b{re.escape(name)}\b", text)
     ]
     assert unknown == []
+
+
+def test_the_compatibility_table_takes_reports() -> None:
+    spec = importlib.util.spec_from_file_location("compatibility", ROOT / ".ci" / "compatibility.py")
+    assert spec is not None
+    assert spec.loader is not None
+    compatibility = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(compatibility)
+    none = dict.fromkeys(("passed", "failed", "crashed", "hung", "known", "not offered", "not run"), 0)
+    report = {
+        "device": {"name": "acme", "torch": "2.12.1"},
+        "level_reached": 1,
+        "levels": [
+            {"number": 1, "name": "abi", "counts": none | {"passed": 1200, "not offered": 3}},
+            {"number": 2, "name": "tensor", "counts": none | {"passed": 5, "failed": 1, "crashed": 1}},
+        ],
+        "quick": True,
+        "only": [],
+        "options": {"async": "1"},
+    }
+    line = "| 2.12.1 | `acme` with `async=1` | quick | 1 `abi` | 1,205 | 2 | 3 |\n"
+    assert compatibility.row(report) == line
+    other = "| 2.11.0 | `acme` | all | 1 `abi` | 1 | 0 | 0 |\n"
+    old = line.replace("1,205", "7")
+    page = f"Before.\n\n{compatibility.HEAD}{old}\nAfter.\n"
+    assert compatibility.update(page, [line, other]) == f"Before.\n\n{compatibility.HEAD}{other}{line}\nAfter.\n"
+    assert compatibility.HEAD in compatibility.PAGE.read_text(encoding="utf-8")
