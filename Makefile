@@ -39,7 +39,7 @@ CMAKE_FILES = $(shell find . -path ./build -prune -o -path './.*' -prune -o \
 	\( -name CMakeLists.txt -o -name '*.cmake' \) -print)
 # What a build depends on. Python modules are used where they lie.
 SOURCES := CMakeLists.txt pyproject.toml $(shell find include csrc backends torch_backend/csrc codegen cmake -type f \
-	-not -path '*/__pycache__/*' -not -name '*.md')
+	-not -path '*/__pycache__/*' -not -name '*.md' -not -path 'backends/*.py')
 TEST_SOURCES := $(shell find test/cpp -type f)
 
 .DELETE_ON_ERROR:

@@ -7,13 +7,14 @@ from typing import Any
 import torch
 
 _OVERRIDEABLE = ("aten::convolution_overrideable", "aten::convolution_backward_overrideable")
-# It updates the running statistics, which its schema does not say: no other form is derived from it.
+# It updates the running statistics, which its schema does not say.
 _WRITES_UNSAID = ("aten::native_batch_norm",)
 _FORESEES = ("Meta", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
 _CARRIED = ("Tensor", "int", "float", "bool", "number", "Scalar", "ScalarType", "Device", "str", "complex")
 _NOT_ON_BYTES = (torch.Tag.inplace_view, torch.Tag.nondeterministic_seeded)
-# Besides these nonzero: its result is transposed in memory, ATen counts on that, and KernelContext.alloc_output has no
-# strides.
+# Their results are not laid out as PyTorch foresees, or not contiguous as memory of KernelContext.alloc_output is, and
+# some of ATen counts on how they are.
+_OTHER_STRIDES = ("aten::nonzero", "aten::_fft_r2c", "aten::_fft_r2c.out", "aten::linalg_eig", "aten::linalg_eig.out")
 _RETURNED = ("Tensor", "List[Tensor]")
 
 
@@ -47,7 +48,7 @@ def way_of(op: str) -> Way | None:
     if not _has_cpu_kernel(op):
         return None
     function = overload(op)
-    if op == "aten::nonzero" or any(tag in function.tags for tag in _NOT_ON_BYTES):
+    if op in _OTHER_STRIDES or any(tag in function.tags for tag in _NOT_ON_BYTES):
         return None
     arguments, returns = function._schema.arguments, function._schema.returns
     if not all(_is_carried(str(a.type)) for a in arguments) or not all(str(r.type) in _RETURNED for r in returns):
@@ -57,13 +58,18 @@ def way_of(op: str) -> Way | None:
     is_dynamic = torch.Tag.dynamic_output_shape in function.tags
     if any(a.is_out for a in arguments):
         return Way.WRITES if _has_functional_form(op) and not is_dynamic else None
-    if any(a.alias_info is not None for a in arguments):
+    is_new = [r.alias_info is None for r in returns]
+    if any(a.alias_info is not None for a in arguments) and not any(is_new):
         return None if _inplace_has_better_form(op) else Way.WRITES
-    has_out_form = not is_dynamic and op not in _WRITES_UNSAID and _out_form(op) is not None
-    if has_out_form or not any("Tensor" in str(a.type) for a in arguments):
+    writes = op in _WRITES_UNSAID or any(a.alias_info is not None for a in arguments)
+    if not any("Tensor" in str(a.type) for a in arguments) or not all(is_new):
         return None
-    is_foreseen = any(torch._C._dispatch_has_kernel_for_dispatch_key(op, key) for key in _FORESEES)
-    return Way.FILLS if is_foreseen and not is_dynamic else Way.RETURNS
+    if not is_dynamic and not writes:
+        if _out_form(op) is not None:
+            return None
+        if any(torch._C._dispatch_has_kernel_for_dispatch_key(op, key) for key in _FORESEES):
+            return Way.FILLS
+    return Way.RETURNS if all(str(r.type) == "Tensor" for r in returns) else None
 
 
 def _has_cpu_kernel(op: str) -> bool:
@@ -109,8 +115,5 @@ def _count(op: str) -> int:
 
 
 def _is_carried(kind: str) -> bool:
-    inner = kind
-    for wrapper in ("Optional[", "List["):
-        while inner.startswith(wrapper):
-            inner = inner.removeprefix(wrapper).removesuffix("]")
+    inner = kind.rpartition("[")[2].rstrip("]")
     return inner in _CARRIED and not ("List[" in kind and inner in ("number", "Scalar", "str"))

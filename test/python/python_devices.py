@@ -15,6 +15,7 @@ from torch_backend.python_device import (
     Kernel,
     KernelContext,
     MemoryKind,
+    NotReady,
     OutOfMemory,
     PythonDevice,
     TensorView,
@@ -174,7 +175,8 @@ class ForkSafe(Plain):
 class Event:
     """Set when the work before its last record is done."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: int) -> None:
+        self.device = device
         self.done = threading.Event()
         self.done.set()
         self.time_ns = 0
@@ -240,7 +242,7 @@ class Threaded(Plain):
         self._enqueue(device, stream, event.done.wait)
 
     def event_create(self, device: int, flags: int) -> Event:
-        return Event()
+        return Event(device)
 
     def event_destroy(self, device: int, event: Event) -> None:
         pass
@@ -258,6 +260,10 @@ class Threaded(Plain):
         return event.done.is_set()
 
     def event_elapsed(self, device: int, start: Event, end: Event) -> int:
+        if {start.device, end.device} != {device}:
+            raise ValueError("an event of another device")
+        if not start.done.is_set() or not end.done.is_set():
+            raise NotReady
         if not start.time_ns or not end.time_ns:
             raise ValueError("an event was never recorded")
         return end.time_ns - start.time_ns

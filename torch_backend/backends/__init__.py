@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch_backend
 
-__path__ = [
-    *(str(Path(root).parent / "backends") for root in torch_backend.__path__),
-    *(str(Path(root) / "backends") for root in torch_backend.__path__),
-]
+_roots = [Path(root) for root in torch_backend.__path__]
+_checkouts = [root.parent for root in _roots if (root.parent / "include" / "torch_backend" / "device.h").is_file()]
+
+__path__ = [str(folder / "backends") for folder in (*_checkouts, *_roots)]
