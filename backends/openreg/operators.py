@@ -10,7 +10,10 @@ _OVERRIDEABLE = ("aten::convolution_overrideable", "aten::convolution_backward_o
 # It updates the running statistics, which its schema does not say.
 _WRITES_UNSAID = ("aten::native_batch_norm",)
 _FORESEES = ("Meta", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
-_CARRIED = ("Tensor", "int", "float", "bool", "number", "Scalar", "ScalarType", "Device", "str", "complex")
+_CARRIED = (
+    *("Tensor", "int", "SymInt", "float", "bool", "number", "Scalar", "ScalarType"),
+    *("Device", "str", "complex"),
+)
 _NOT_ON_BYTES = (torch.Tag.inplace_view, torch.Tag.nondeterministic_seeded)
 # Their results are not laid out as PyTorch foresees, or not contiguous as memory of KernelContext.alloc_output is, and
 # some of ATen counts on how they are.

@@ -11,6 +11,7 @@ from conftest import RunPython, VendorPackage, clean_environment
 from python_devices import Failing
 
 import torch_backend
+from torch_backend import _places
 from torch_backend.abi import Device, DeviceError, DeviceLibrary, LibraryError, Status
 from torch_backend.python_device import (
     DeviceLost,
@@ -280,6 +281,15 @@ def test_the_command_line_takes_a_class() -> None:
             timeout=120,
         )
         assert said in done.stdout, done.stdout + done.stderr
+
+
+def test_places_are_told_from_names() -> None:
+    assert all(map(_places.is_place, ("./a.so", "/lib/a.so", "acme.device:Device", "acme:Outer.Inner")))
+    assert not any(map(_places.is_place, ("acme", "acme:0", "acme:", ":Device", "a b:C")))
+    assert _places.folder("python_devices:Plain") == HERE, "expectations.toml lies beside the module"
+    assert _places.folder("nosuchmodule:Device") is None
+    assert _places.name_in("python_devices:Plain") == "plain"
+    assert _places.name_in("nosuchmodule:Device") is None
 
 
 # ---- in torch ----
