@@ -374,18 +374,19 @@ def test_threads_start_the_device_together(run: RunPython) -> None:
     """Each may hold the interpreter's lock while it waits for the one that starts the driver."""
     run(
         """
-        import threading
+        import faulthandler, threading
         import torch, torch_backend
-        torch_backend.activate("python_devices:SlowStart")
+        faulthandler.dump_traceback_later(60, exit=True)  # a deadlock would hold that lock
+        plugin = torch_backend.activate("python_devices:SlowStart")
         results = []
         uses = (lambda: torch.ones(4, device="slowstart").sum().item(), lambda: torch.slowstart.mem_get_info(),
-                lambda: torch.slowstart.get_device_properties(0), lambda: torch.slowstart.synchronize())
+                lambda: torch.slowstart.get_device_properties(0), plugin.device_count,
+                lambda: plugin.device_properties(0).name)  # holds the interpreter's lock
         threads = [threading.Thread(target=lambda use=use: results.append(use())) for use in uses * 4]
         [thread.start() for thread in threads]
         [thread.join(30) for thread in threads]
         assert len(results) == len(threads), f"{len(results)} of {len(threads)} threads came back"
         """,
-        flags=["-X", "faulthandler"],
     )
 
 
