@@ -7,6 +7,7 @@ from types import ModuleType
 import pytest
 import torch
 from conftest import RunPython
+from torch._dynamo.variables import TensorVariable
 
 from torch_backend._after_import import after_import
 
@@ -133,6 +134,27 @@ def test_functions_that_end_a_graph_say_why(backend: ModuleType, recwarn: pytest
     torch.compiler.reset()
     with pytest.raises(Exception, match="not in the graph"):
         torch.compile(lambda x: (backend.set_device(0), x + 1)[1], backend="aot_eager", fullgraph=True)(x)
+
+
+@pytest.mark.skipif(
+    not hasattr(TensorVariable, "method_record_stream"),
+    reason="this version of torch follows no class that makes objects of another one",
+)
+def test_events_are_made_in_the_graph(name: str, backend: ModuleType) -> None:
+    def run(x: torch.Tensor) -> torch.Tensor:
+        done = backend.Event()
+        side = backend.Stream()
+        x = x + 1
+        done.record(backend.current_stream())
+        side.wait_event(done)
+        with backend.stream(side):
+            x = x * 2
+        backend.current_stream().wait_event(side.record_event())
+        return x + 1
+
+    torch.compiler.reset()
+    x = torch.ones(1000, device=name)
+    assert torch.compile(run, backend="aot_eager", fullgraph=True)(x).unique().tolist() == [5]
 
 
 def test_after_import_calls_at_once_what_is_late() -> None:

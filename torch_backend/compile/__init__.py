@@ -26,6 +26,11 @@ def register(name: str) -> None:
 
         tracing.mark_functions()
 
+    def register_rng_state() -> None:
+        from torch_backend.compile import rng_state
+
+        rng_state.register(name)
+
     def refuse_inductor() -> None:
         from torch_backend.compile import inductor
 
@@ -33,6 +38,7 @@ def register(name: str) -> None:
 
     after_import("torch._dynamo.device_interface", _warn_if_it_fails(name, register_interface))
     after_import("torch._dynamo", _warn_if_it_fails(name, mark_functions))
+    after_import("torch._dynamo", _warn_if_it_fails(name, register_rng_state))
     after_import("torch._inductor.codegen.common", _warn_if_it_fails(name, refuse_inductor))
 
 
