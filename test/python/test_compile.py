@@ -101,6 +101,7 @@ def test_every_member_of_the_interface_answers(name: str, backend: ModuleType) -
         "set_device": (0,),
         "maybe_exchange_device": (0,),
         "exchange_device": (0,),
+        "get_cpp_device_options": (False, False),
         "stream": (stream,),
         "set_stream": (stream,),
         "_set_stream_by_id": (stream.stream_id, stream.device_index, stream.device_type),
