@@ -74,7 +74,7 @@ def register(plugin: "Plugin") -> None:
 def _alias_submodules(name: str) -> None:
     # `import torch.<name>.memory` would otherwise find the file through the package's __path__ and run it twice.
     package = "torch_backend.backend"
-    for submodule in ("_utils", "amp", "devices", "memory", "random", "streams", "sync_debug"):
+    for submodule in ("_utils", "amp", "devices", "graphs", "memory", "random", "streams", "sync_debug"):
         module: ModuleType = importlib.import_module(f"{package}.{submodule}")
         sys.modules[f"torch.{name}.{submodule}"] = module
     importlib.import_module(package).__name__ = f"torch.{name}"  # where torch.get_device_module's tracer looks it up

@@ -13,10 +13,13 @@
 #include "csrc/aten/Alias.h"
 #include "csrc/aten/Foresee.h"
 #include "csrc/aten/HostCall.h"
+#include "csrc/aten/HostGenerator.h"
 #include "csrc/aten/HostLaunch.h"
 #include "csrc/aten/Resize.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/Stream.h"
+#include "csrc/core/generator/PhiloxGenerator.h"
+#include "csrc/core/graph/Capture.h"
 
 namespace torch_backend {
 namespace {
@@ -54,11 +57,13 @@ bool is_foreseeable(const OperatorTraits& traits) {
          std::find(std::begin(kUnforeseeable), std::end(kUnforeseeable), traits.name) == std::end(kUnforeseeable);
 }
 
+bool memory_is_coherent() {
+  static const bool yes = device_api().host_access() && device_api().host_coherent();
+  return yes;
+}
+
 bool device_runs_async_kernels() {
-  static const bool yes = [] {
-    auto& api = device_api();
-    return api.async() && api.host_access() && api.host_coherent() && api.has_stream_host_function();
-  }();
+  static const bool yes = memory_is_coherent() && device_api().async() && device_api().has_stream_host_function();
   return yes;
 }
 
@@ -93,13 +98,14 @@ bool writes_shared_memory(const OperatorTraits& traits, const Call& call) {
   return false;
 }
 
-/// Nothing if the arguments are not all plain tensors of one device (and CPU scalars).
-std::optional<Call> examine(const OperatorTraits& traits, const Stack& stack) {
+/// Nothing if the arguments are not all plain tensors of one device (and CPU scalars). A generator is one of the device,
+/// and only welcome if `random`.
+std::optional<Call> examine(const OperatorTraits& traits, const Stack& stack, bool random) {
   Call call;
   call.arguments.assign(stack.end() - static_cast<std::ptrdiff_t>(traits.written.size()), stack.end());
   bool plain = true;
   for (std::size_t i = 0; i < call.arguments.size(); ++i) {
-    plain = plain && !call.arguments[i].isDevice() && !call.arguments[i].isGenerator();
+    plain = plain && !call.arguments[i].isDevice() && (random || !call.arguments[i].isGenerator());
     for_each_tensor(call.arguments[i], [&](const at::Tensor& tensor) {
       if (!tensor.defined()) {
         return;
@@ -113,9 +119,30 @@ std::optional<Call> examine(const OperatorTraits& traits, const Stack& stack) {
       }
     });
   }
-  return plain && call.device.has_index() && !writes_shared_memory(traits, call) ? std::optional<Call>(std::move(call))
-                                                                                 : std::nullopt;
+  return plain && call.device.has_index() ? std::optional<Call>(std::move(call)) : std::nullopt;
 }
+
+/// CPU tensors on the memory of a call's tensors, which share it where those do: so that the kernels see an operation in
+/// place, and overlap.
+class Aliases {
+ public:
+  at::Tensor of(const at::Tensor& tensor) {
+    for (const auto& [original, alias] : known_) {
+      if (original.is_same(tensor)) {
+        return alias;
+      }
+    }
+    for (const auto& [original, alias] : known_) {
+      if (original.storage().is_alias_of(tensor.storage())) {
+        return known_.emplace_back(tensor, make_cpu_alias(tensor, alias.storage())).second;
+      }
+    }
+    return known_.emplace_back(tensor, make_cpu_alias(tensor)).second;
+  }
+
+ private:
+  std::vector<std::pair<at::Tensor, at::Tensor>> known_;
+};
 
 /// What runs on the stream: the kernel on aliases, then its results into the outputs' memory.
 struct Kernel {
@@ -146,26 +173,72 @@ struct Kernel {
   }
 };
 
+/// In a capture: a trial run shows what the operator returns.
+bool can_be_tried(const OperatorTraits& traits) {
+  return !traits.data_dependent && traits.returns_tensors && traits.has_cpu_kernel;
+}
+
+/// The device's generators that the call draws from, by the argument's index.
+std::vector<std::pair<std::size_t, at::Generator>> generators_of(const c10::OperatorHandle& op, const Call& call) {
+  std::vector<std::pair<std::size_t, at::Generator>> found;
+  const auto& arguments = op.schema().arguments();
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (is_generator(*arguments[i].type())) {
+      const auto& value = call.arguments[i];
+      auto* generator = resolve_generator(
+          value.isNone() ? std::nullopt : std::optional<at::Generator>(value.toGenerator()), call.device.index());
+      found.emplace_back(i, at::Generator(c10::intrusive_ptr<c10::GeneratorImpl>::reclaim_copy(generator)));
+    }
+  }
+  return found;
+}
+
+/// Each replay draws new numbers, and the device's generator moves on.
+void capture_random(const Stream& stream, const std::string& name, Kernel kernel,
+                    std::vector<std::pair<std::size_t, at::Generator>> generators) {
+  const auto capture = graph::capture_of(stream);
+  if (capture->native()) {
+    graph::refuse_in_capture(stream, name.c_str()); // the plugin would replay the same numbers
+  }
+  capture->add(name, [name, kernel = std::move(kernel), generators = std::move(generators)](const Stream& on) {
+    Kernel drawn = kernel;
+    for (const auto& [index, generator] : generators) {
+      drawn.arguments[index] = draw_cpu_generator(*generator.get<PhiloxGenerator>());
+    }
+    enqueue_host_work(on, name, std::move(drawn));
+  });
+}
+
 } // namespace
 
 bool try_async_call(const c10::OperatorHandle& op, const OperatorTraits& traits, Stack* stack) {
-  if (!device_runs_async_kernels() || !is_foreseeable(traits)) {
+  const bool may_be_captured = graph::any_capture() && memory_is_coherent() && can_be_tried(traits);
+  if (!may_be_captured && (!device_runs_async_kernels() || !is_foreseeable(traits))) {
     return false;
   }
-  const auto call = examine(traits, *stack);
+  const auto call = examine(traits, *stack, /*random=*/may_be_captured);
   if (!call) {
     return false;
   }
+  const auto stream = current_stream(call->device.index());
+  const bool captured = may_be_captured && graph::is_capturing(stream);
+  if (!captured && (!device_runs_async_kernels() || !is_foreseeable(traits) || writes_shared_memory(traits, *call))) {
+    return false;
+  }
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  const auto foreseen = foresee(op, traits, call->arguments);
+  auto foreseen = is_foreseeable(traits) ? foresee(op, traits, call->arguments) : std::nullopt;
+  if (!foreseen && captured) {
+    foreseen = foresee_by_trial(op, traits, call->arguments);
+  }
   if (!foreseen) {
     return false;
   }
   const c10::DeviceGuard guard(call->device);
   Kernel kernel{op, traits.returned_arg, {}, {}};
+  Aliases aliases;
   for (const auto& argument : call->arguments) {
-    kernel.arguments.push_back(map_tensors(argument, [](const at::Tensor& tensor) {
-      return on_device(tensor) ? make_cpu_alias(tensor) : tensor.defined() ? tensor.clone() : tensor;
+    kernel.arguments.push_back(map_tensors(argument, [&](const at::Tensor& tensor) {
+      return on_device(tensor) ? aliases.of(tensor) : tensor.defined() ? tensor.clone() : tensor;
     }));
   }
   Stack results;
@@ -180,7 +253,11 @@ bool try_async_call(const c10::OperatorHandle& op, const OperatorTraits& traits,
       return output;
     }));
   }
-  enqueue_host_work(current_stream(), traits.overload, std::move(kernel));
+  if (captured && traits.random) {
+    capture_random(stream, traits.overload, std::move(kernel), generators_of(op, *call));
+  } else {
+    enqueue_host_work(stream, traits.overload, std::move(kernel));
+  }
   stack->resize(stack->size() - traits.written.size());
   for (auto& result : results) {
     stack->push_back(std::move(result));

@@ -6,6 +6,7 @@
 #include <ATen/core/ivalue.h>
 
 #include "csrc/aten/AsyncCall.h"
+#include "csrc/aten/Foresee.h"
 #include "csrc/layouts/LayoutCall.h"
 
 namespace torch_backend {
@@ -42,13 +43,6 @@ bool is_write(const c10::Argument& argument) {
 bool is_running_statistic(const std::string& name, const c10::Argument& argument) {
   return (argument.name() == "running_mean" || argument.name() == "running_var") &&
          name.find("backward") == std::string::npos;
-}
-
-bool is_generator(const c10::Type& type) {
-  if (type.kind() == c10::TypeKind::OptionalType) {
-    return is_generator(*type.castRaw<c10::OptionalType>()->getElementType());
-  }
-  return type.kind() == c10::TypeKind::GeneratorType;
 }
 
 bool is_tensor_or_list(const c10::Type& type) {
@@ -150,6 +144,13 @@ void convert_result(LayoutCall& call, c10::IValue& value) {
 }
 
 } // namespace
+
+bool is_generator(const c10::Type& type) {
+  if (type.kind() == c10::TypeKind::OptionalType) {
+    return is_generator(*type.castRaw<c10::OptionalType>()->getElementType());
+  }
+  return type.kind() == c10::TypeKind::GeneratorType;
+}
 
 OperatorTraits::OperatorTraits(const c10::OperatorHandle& op) {
   const auto& schema = op.schema();

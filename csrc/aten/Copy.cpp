@@ -22,6 +22,7 @@
 #include "csrc/core/Runtime.h"
 #include "csrc/core/Stream.h"
 #include "csrc/core/SyncDebug.h"
+#include "csrc/core/graph/Capture.h"
 #include "csrc/core/allocator/HostAllocator.h"
 #include "csrc/profiler/Recording.h"
 
@@ -225,6 +226,8 @@ void order_after(const Stream& waiting, const Stream& stream) {
 void copy_between_devices(const at::Tensor& dst, const at::Tensor& src) {
   const Stream src_stream = current_stream(src.device().index());
   const Stream dst_stream = current_stream(dst.device().index());
+  graph::refuse_in_capture(src_stream, "A copy between devices");
+  graph::refuse_in_capture(dst_stream, "A copy between devices");
   // The source side converts and packs, so that one plain copy crosses.
   at::Tensor packed = src;
   if (!is_plain_copy(dst, src)) {
@@ -264,6 +267,12 @@ bool record_host_use(const at::Tensor& host, const Stream& stream) {
 /// Before a copy is enqueued: whether the host must wait for it. Reported here, because once the copy is under way an
 /// error would free the memory it uses.
 bool must_wait(const at::Tensor& host, bool non_blocking, const char* what) {
+  if (graph::is_capturing(current_stream())) {
+    if (!non_blocking || !is_pinned_ptr(host.storage().data())) {
+      graph::refuse_in_capture(current_stream(), what);
+    }
+    return false; // the memory is the user's to keep, as for every input of a graph
+  }
   if (!device_api().async() || (non_blocking && is_pinned_ptr(host.storage().data()))) {
     return false;
   }
@@ -273,6 +282,9 @@ bool must_wait(const at::Tensor& host, bool non_blocking, const char* what) {
 
 void finish_host_copy(const at::Tensor& host, const Stream& stream, bool wait) {
   // Memory that was pinned by someone else's allocator cannot be recorded, so it is waited for.
+  if (graph::is_capturing(stream)) {
+    return;
+  }
   if (wait || !record_host_use(host, stream)) {
     wait_for_copy(stream, host);
   }
@@ -336,6 +348,7 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
     device_api().check_usable(index_of(self), "item");
     return at::native::_local_scalar_dense_cpu(self); // reads wherever the tensor points
   }
+  graph::refuse_in_capture(current_stream(self.device().index()), "aten::item");
   warn_or_error_on_sync("aten::item");
   return copy_to_host(self).item();
 }

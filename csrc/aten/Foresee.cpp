@@ -3,7 +3,9 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
+#include <ATen/ops/empty.h>
 
 namespace torch_backend {
 
@@ -22,10 +24,85 @@ at::Tensor as_meta(const at::Tensor& tensor) {
   return meta;
 }
 
+namespace {
+
+/// A CPU tensor of the same layout: zeros, which are indices and masks that exist, or ones, which are probabilities.
+at::Tensor as_trial(const at::Tensor& tensor) {
+  if (!tensor.defined()) {
+    return tensor;
+  }
+  int64_t length = tensor.numel() == 0 ? 0 : 1;
+  for (int64_t dim = 0; length > 0 && dim < tensor.dim(); ++dim) {
+    length += (tensor.size(dim) - 1) * tensor.stride(dim);
+  }
+  const bool ones = tensor.is_floating_point() || tensor.is_complex();
+  auto memory = at::empty({length}, at::TensorOptions(at::kCPU).dtype(tensor.scalar_type()));
+  memory.fill_(ones ? 1 : 0);
+  auto trial = memory.as_strided(tensor.sizes(), tensor.strides());
+  trial._set_conj(tensor.is_conj());
+  trial._set_neg(tensor.is_neg());
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+    trial.unsafeGetTensorImpl()->set_wrapped_number(true);
+  }
+  return trial;
+}
+
+using Pairs = std::vector<std::pair<at::Tensor, at::Tensor>>; // argument, what stands for it
+
+/// Whether the call left its arguments' shapes alone and returned tensors of their own memory.
+bool returns_fresh(const OperatorTraits& traits, const Pairs& pairs, const Stack& results) {
+  for (const auto& [tensor, its_stand_in] : pairs) {
+    if (tensor.defined() && (tensor.sizes() != its_stand_in.sizes() || tensor.strides() != its_stand_in.strides())) {
+      return false;
+    }
+  }
+  bool fresh = true;
+  for (std::size_t i = 0; i < traits.returned_arg.size(); ++i) {
+    if (traits.returned_arg[i] >= 0) {
+      continue;
+    }
+    for_each_tensor(results[i], [&](const at::Tensor& result) {
+      if (!result.defined()) {
+        return;
+      }
+      fresh = fresh && result.layout() == c10::kStrided;
+      for (const auto& [tensor, its_stand_in] : pairs) {
+        fresh = fresh && !(its_stand_in.defined() && its_stand_in.storage().is_alias_of(result.storage()));
+      }
+    });
+  }
+  return fresh;
+}
+
+} // namespace
+
+std::optional<Stack> foresee_by_trial(const c10::OperatorHandle& op, const OperatorTraits& traits,
+                                      c10::ArrayRef<c10::IValue> arguments) {
+  Stack trial;
+  Pairs pairs;
+  const auto& schema = op.schema().arguments();
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (is_generator(*schema[i].type())) {
+      trial.emplace_back(at::make_generator<at::CPUGeneratorImpl>(uint64_t{0}));
+      continue;
+    }
+    trial.push_back(map_tensors(arguments[i], [&](const at::Tensor& tensor) {
+      pairs.emplace_back(tensor, as_trial(tensor));
+      return pairs.back().second;
+    }));
+  }
+  try {
+    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &trial);
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+  return returns_fresh(traits, pairs, trial) ? std::optional<Stack>(std::move(trial)) : std::nullopt;
+}
+
 std::optional<Stack> foresee(const c10::OperatorHandle& op, const OperatorTraits& traits,
                              c10::ArrayRef<c10::IValue> arguments) {
   Stack meta;
-  std::vector<std::pair<at::Tensor, at::Tensor>> pairs; // argument, its meta
+  Pairs pairs;
   for (const auto& argument : arguments) {
     meta.push_back(map_tensors(argument, [&](const at::Tensor& tensor) {
       pairs.emplace_back(tensor, as_meta(tensor));
@@ -37,27 +114,7 @@ std::optional<Stack> foresee(const c10::OperatorHandle& op, const OperatorTraits
   } catch (const std::exception&) {
     return std::nullopt;
   }
-  for (const auto& [tensor, its_meta] : pairs) {
-    if (tensor.defined() && (tensor.sizes() != its_meta.sizes() || tensor.strides() != its_meta.strides())) {
-      return std::nullopt;
-    }
-  }
-  bool fresh = true;
-  for (std::size_t i = 0; i < traits.returned_arg.size(); ++i) {
-    if (traits.returned_arg[i] >= 0) {
-      continue;
-    }
-    for_each_tensor(meta[i], [&](const at::Tensor& result) {
-      if (!result.defined()) {
-        return;
-      }
-      fresh = fresh && result.device().is_meta() && result.layout() == c10::kStrided;
-      for (const auto& [tensor, its_meta] : pairs) {
-        fresh = fresh && !(its_meta.defined() && its_meta.storage().is_alias_of(result.storage()));
-      }
-    });
-  }
-  return fresh ? std::optional<Stack>(std::move(meta)) : std::nullopt;
+  return returns_fresh(traits, pairs, meta) ? std::optional<Stack>(std::move(meta)) : std::nullopt;
 }
 
 } // namespace torch_backend

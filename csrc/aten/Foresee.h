@@ -50,6 +50,9 @@ void for_each_tensor(const c10::IValue& value, const Visit& visit) {
   }
 }
 
+/// Generator, or Generator?.
+bool is_generator(const c10::Type& type);
+
 /// A meta tensor with the same sizes, strides, dtype and conj/neg bits. Undefined tensors stand for themselves.
 at::Tensor as_meta(const at::Tensor& tensor);
 
@@ -57,5 +60,10 @@ at::Tensor as_meta(const at::Tensor& tensor);
 /// its arguments' memory. Needs a meta kernel. The caller runs below autograd.
 std::optional<torch::jit::Stack> foresee(const c10::OperatorHandle& op, const OperatorTraits& traits,
                                          c10::ArrayRef<c10::IValue> arguments);
+
+/// The same by running the CPU kernel on tensors of zeros and ones, where the meta kernel does not do: nothing if it
+/// fails, or would resize or return one of its arguments' memory. Draws no numbers of the device.
+std::optional<torch::jit::Stack> foresee_by_trial(const c10::OperatorHandle& op, const OperatorTraits& traits,
+                                                  c10::ArrayRef<c10::IValue> arguments);
 
 } // namespace torch_backend

@@ -1,16 +1,17 @@
 #include "csrc/aten/HostCall.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/MemoryOverlap.h>
 #include <c10/util/Exception.h>
 
 #include "csrc/aten/Copy.h"
+#include "csrc/aten/HostGenerator.h"
 #include "csrc/aten/Resize.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/Stream.h"
 #include "csrc/core/allocator/DeviceAllocator.h"
 #include "csrc/core/generator/PhiloxGenerator.h"
+#include "csrc/core/graph/Capture.h"
 #include "csrc/profiler/Recording.h"
 
 namespace torch_backend {
@@ -28,14 +29,6 @@ const Mode& mode() {
     return Mode{api.host_access(), api.host_access() && api.host_coherent() && !api.async()};
   }();
   return instance;
-}
-
-/// Finalizer of SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
-uint64_t mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15ULL;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
 }
 
 at::Tensor borrow(const c10::TensorImpl* impl) {
@@ -72,7 +65,7 @@ bool runs_on_aliased_memory() {
 }
 
 bool runs_inline() {
-  return mode().coherent;
+  return mode().coherent && !graph::any_capture();
 }
 
 HostCall::HostCall(const char* op, unsigned flags)
@@ -138,6 +131,7 @@ const at::Tensor& HostCall::stand_in(const at::Tensor& tensor, bool written) {
   if (aliased_) {
     arguments_.push_back({make_alias(tensor), impl, written});
   } else {
+    graph::refuse_in_capture(current_stream(device.index()), op_);
     arguments_.push_back({copy_to_host(tensor), impl, written});
     bytes_copied_ += static_cast<uint64_t>(arguments_.back().stand_in.nbytes());
   }
@@ -159,12 +153,7 @@ at::Generator HostCall::stand_in(const std::optional<at::Generator>& generator) 
   TORCH_CHECK(device_.has_index() || !takes_host_, "Expected a 'cpu' device type for generator but found '",
               device_api().name(), "'");
   auto* device_generator = resolve_generator(generator, device_.has_index() ? device_.index() : current_device());
-  std::pair<uint64_t, uint64_t> inputs;
-  {
-    const std::lock_guard<std::mutex> lock(device_generator->mutex_);
-    inputs = device_generator->philox_engine_inputs(4);
-  }
-  return at::make_generator<at::CPUGeneratorImpl>(mix(inputs.first ^ mix(inputs.second)));
+  return draw_cpu_generator(*device_generator);
 }
 
 void HostCall::enter() {
@@ -189,6 +178,7 @@ void HostCall::enter() {
       }
     }
   }
+  graph::refuse_in_capture(current_stream(), op_);
   if (!coherent_) {
     current_stream().synchronize();
     if (aliased_) {

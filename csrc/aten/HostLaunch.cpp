@@ -7,6 +7,7 @@
 
 #include "csrc/core/AsyncError.h"
 #include "csrc/core/Runtime.h"
+#include "csrc/core/graph/Capture.h"
 #include "csrc/profiler/Recording.h"
 
 namespace torch_backend {
@@ -47,9 +48,42 @@ void run(void* arg) {
   }
 }
 
+struct KeptWork {
+  std::function<void()> function;
+  int device;
+};
+
+/// Of a graph that the plugin replays: called once per launch.
+void run_again(void* arg) {
+  const auto* work = static_cast<KeptWork*>(arg);
+  try {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    work->function();
+  } catch (...) {
+    record_async_error(work->device, std::current_exception());
+  }
+}
+
+void capture_host_work(graph::Capture& capture, const Stream& stream, std::string_view name,
+                       std::function<void()> function) {
+  if (!capture.native()) {
+    capture.add(std::string(name), [name = std::string(name), function = std::move(function)](const Stream& on) {
+      enqueue_host_work(on, name, function);
+    });
+    return;
+  }
+  auto work = std::make_shared<KeptWork>(KeptWork{std::move(function), stream.device_index()});
+  device_api().stream_host_function(stream.device_index(), stream.handle(), run_again, work.get());
+  capture.keep(std::move(work));
+}
+
 } // namespace
 
 void enqueue_host_work(const Stream& stream, std::string_view name, std::function<void()> function) {
+  if (const auto capture = graph::capture_of(stream)) {
+    capture_host_work(*capture, stream, name, std::move(function));
+    return;
+  }
   auto work =
       std::make_unique<Work>(Work{std::move(function), stream.device_index(), profiler::expect_host_kernel(name)});
   device_api().stream_host_function(stream.device_index(), stream.handle(), run, work.get());

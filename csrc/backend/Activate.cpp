@@ -8,6 +8,7 @@
 #include "csrc/aten/Register.h"
 #include "csrc/backend/Hooks.h"
 #include "csrc/core/Runtime.h"
+#include "csrc/core/graph/Graph.h"
 #include "csrc/core/allocator/DeviceAllocator.h"
 #include "csrc/core/allocator/HostAllocator.h"
 #include "csrc/core/guard/DeviceGuard.h"
@@ -36,6 +37,7 @@ void activate(Plugin& plugin) {
   register_host_allocator();
   register_operators();
   register_profilers();
+  register_graphs();
 }
 
 } // namespace torch_backend

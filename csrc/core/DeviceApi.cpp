@@ -11,6 +11,7 @@
 
 #include "csrc/core/InterpreterLock.h"
 #include "csrc/core/Status.h"
+#include "csrc/core/graph/Capture.h"
 #include "csrc/profiler/Recording.h"
 
 namespace torch_backend {
@@ -251,6 +252,12 @@ void DeviceApi::memory_copy(int dst_device, void* dst, int src_device, const voi
   if (kind == TB_COPY_PEER) {
     enter(dst_device, "memory_copy");
   }
+  if (const auto capture = graph::recorder_of(device, stream)) {
+    capture->add("memory_copy", [=, this](const Stream& on) {
+      memory_copy(dst_device, dst, src_device, src, size_bytes, kind, on.handle());
+    });
+    return;
+  }
   CallSpan span("memory_copy", device);
   span.copy(stream, kind, dst, src, size_bytes);
   check(table_.memory_copy(dst_device, dst, src_device, src, size_bytes, kind, stream), "memory_copy", device);
@@ -260,6 +267,13 @@ void DeviceApi::memory_copy(int dst_device, void* dst, int src_device, const voi
 void DeviceApi::memory_fill(int device, void* dst, const void* pattern, uint32_t pattern_bytes, uint64_t size_bytes,
                             tb_stream* stream) {
   enter(device, "memory_fill");
+  if (const auto capture = graph::recorder_of(device, stream)) {
+    const std::string bytes(static_cast<const char*>(pattern), pattern_bytes);
+    capture->add("memory_fill", [=, this](const Stream& on) {
+      memory_fill(device, dst, bytes.data(), pattern_bytes, size_bytes, on.handle());
+    });
+    return;
+  }
   if (table_.memory_fill) {
     CallSpan span("memory_fill", device);
     span.fill(stream, size_bytes);
@@ -295,6 +309,12 @@ void DeviceApi::memory_copy_2d(int device, void* dst, uint64_t dst_pitch_bytes, 
                                uint64_t src_pitch_bytes, uint64_t width_bytes, uint64_t height, uint32_t kind,
                                tb_stream* stream) {
   enter(device, "memory_copy_2d");
+  if (const auto capture = graph::recorder_of(device, stream)) {
+    capture->add("memory_copy_2d", [=, this](const Stream& on) {
+      memory_copy_2d(device, dst, dst_pitch_bytes, src, src_pitch_bytes, width_bytes, height, kind, on.handle());
+    });
+    return;
+  }
   if (table_.memory_copy_2d) {
     CallSpan span("memory_copy_2d", device);
     span.copy(stream, kind, dst, src, width_bytes * height);

@@ -7,6 +7,7 @@
 
 #include "csrc/core/AsyncError.h"
 #include "csrc/core/Runtime.h"
+#include "csrc/core/graph/Capture.h"
 
 namespace torch_backend {
 namespace {
@@ -25,6 +26,7 @@ Event::~Event() {
 Event::Event(Event&& other) noexcept
     : enable_timing_(other.enable_timing_),
       device_(std::exchange(other.device_, -1)),
+      capture_(other.capture_),
       handle_(std::exchange(other.handle_, nullptr)),
       host_time_(std::move(other.host_time_)) {}
 
@@ -33,6 +35,7 @@ Event& Event::operator=(Event&& other) noexcept {
     release();
     enable_timing_ = other.enable_timing_;
     device_ = std::exchange(other.device_, -1);
+    capture_ = other.capture_;
     handle_ = std::exchange(other.handle_, nullptr);
     host_time_ = std::move(other.host_time_);
   }
@@ -54,6 +57,12 @@ void Event::record(const Stream& stream) {
   TORCH_CHECK(!recorded() || device_ == stream.device_index(), "An event of ", api.name(), ":",
               static_cast<int>(device_), " cannot be recorded on a stream of ", stream.device(), ".");
   const auto device = stream.device_index();
+  const auto capture = graph::capture_of(stream);
+  capture_ = capture ? capture->id() : 0;
+  if (capture && !capture->native()) {
+    device_ = device; // its place is that among the capture's steps
+    return;
+  }
   if (handle_ && !api.has_capability(device, TB_CAP_EVENT_RERECORD)) {
     release();
   }
@@ -80,17 +89,35 @@ void Event::record(const Stream& stream) {
   api.event_record(device, handle_, stream.handle());
 }
 
+void Event::refuse_captured(const char* what) const {
+  if (const auto capture = capture_ != 0 ? graph::find_capture(capture_) : nullptr) {
+    graph::refuse_in_capture(capture->origin(), what);
+  }
+}
+
 void Event::block(const Stream& stream) const {
+  if (capture_ != 0) {
+    if (const auto capture = graph::find_capture(capture_)) {
+      capture->join(stream);
+      if (!capture->native()) {
+        return;
+      }
+    }
+  } else if (recorded() && graph::recorder_of(stream.device_index(), stream.handle())) {
+    graph::refuse_in_capture(stream, "Waiting for an event that was recorded outside of the capture");
+  }
   if (handle_) {
     device_api().stream_wait_event(stream.device_index(), stream.handle(), handle_);
   }
 }
 
 bool Event::query() const {
+  refuse_captured("Event.query");
   return !handle_ || device_api().event_query(device_, handle_);
 }
 
 void Event::synchronize() const {
+  refuse_captured("Event.synchronize");
   if (handle_) {
     device_api().event_synchronize(device_, handle_);
     raise_async_error(device_);
@@ -102,6 +129,8 @@ double Event::elapsed_ms(const Event& end) const {
                     "Both events must be created with enable_timing=True to measure the time between them.");
   TORCH_CHECK_VALUE(recorded() && end.recorded(),
                     "Both events must be recorded before the time between them can be measured.");
+  TORCH_CHECK(capture_ == 0 && end.capture_ == 0,
+              "Events that are recorded in a graph's capture cannot measure time: record events around its replay.");
   TORCH_CHECK_VALUE(device_ == end.device_, "The time between events of different devices cannot be measured.");
   TORCH_CHECK(query() && end.query(), "Both events must be completed before the time between them can be measured.");
   int64_t elapsed_ns = 0;

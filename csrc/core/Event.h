@@ -51,10 +51,12 @@ class Event {
     std::atomic<int64_t> ns{0};
   };
   void release() noexcept;
+  void refuse_captured(const char* what) const;
   bool device_times_events() const;
 
   bool enable_timing_;
   c10::DeviceIndex device_ = -1;
+  uint64_t capture_ = 0; // id of the graph capture that the last record belongs to
   tb_event* handle_ = nullptr;
   std::shared_ptr<HostTime> host_time_;
 };

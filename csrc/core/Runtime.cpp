@@ -8,6 +8,7 @@
 
 #include "csrc/core/AsyncError.h"
 #include "csrc/core/Stream.h"
+#include "csrc/core/graph/Capture.h"
 
 namespace torch_backend {
 namespace {
@@ -84,6 +85,7 @@ c10::DeviceIndex exchange_device(c10::DeviceIndex device) {
 void synchronize_device(c10::DeviceIndex device) {
   const auto index = resolve_device(device);
   auto& api = device_api();
+  graph::refuse_in_capture(current_stream(index), "synchronize");
   if (api.device_synchronize(index) == TB_STATUS_UNSUPPORTED) {
     for (const auto& stream : all_streams(index)) {
       stream.synchronize();

@@ -10,6 +10,7 @@
 #include "csrc/core/AsyncError.h"
 #include "csrc/core/InterpreterLock.h"
 #include "csrc/core/Runtime.h"
+#include "csrc/core/graph/Capture.h"
 
 namespace torch_backend {
 namespace {
@@ -99,10 +100,12 @@ int Stream::priority() const {
 }
 
 bool Stream::query() const {
+  graph::refuse_in_capture(*this, "Stream.query");
   return device_api().stream_query(device_index(), handle());
 }
 
 void Stream::synchronize() const {
+  graph::refuse_in_capture(*this, "Stream.synchronize");
   device_api().stream_synchronize(device_index(), handle());
   raise_async_error(device_index());
 }

@@ -13,6 +13,8 @@
 #include "csrc/core/Status.h"
 #include "csrc/core/Stream.h"
 #include "csrc/core/allocator/DeviceAllocator.h"
+#include "csrc/core/graph/Capture.h"
+#include "csrc/kernels/KernelStep.h"
 #include "csrc/profiler/Recording.h"
 
 namespace torch_backend {
@@ -242,17 +244,22 @@ std::byte* KernelCall::take_more(std::size_t bytes) {
 
 tb_status KernelCall::run(const tb_kernel_context& context) {
   outputs_.assign(given_.size(), at::Tensor());
-  const RunningKernel running(context);
   if (profiler::recording()) {
     profiler::forget_host_kernel(); // what the caller began, in case that it is ATen's kernel that runs
   }
-  profiler::CallSpan span("kernel_launch", device_);
-  span.kernel(context.stream, kernel_.op());
-  const auto status = device_api().note_status(kernel_.function()(&context, arguments_, num_arguments_), device_);
-  if (status == TB_STATUS_OK) {
-    span.enqueued();
+  if (const auto capture = graph::recorder_of(device_, context.stream)) {
+    const auto stream = current_stream(device_);
+    if (kernel_.allocates_output()) {
+      graph::refuse_in_capture(stream, kernel_.op().c_str());
+    }
+    auto step = std::make_shared<KernelStep>(kernel_, device_, arguments_, num_arguments_);
+    const auto status = step->try_on_scratch(stream);
+    if (status == TB_STATUS_OK) {
+      capture->add(kernel_.op(), [step = std::move(step)](const Stream& on) { step->enqueue(on); });
+    }
+    return status;
   }
-  return status;
+  return call_kernel(kernel_, context, arguments_, num_arguments_);
 }
 
 tb_status KernelCall::launch() {

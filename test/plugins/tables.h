@@ -11,7 +11,7 @@ static tb_status finish(int32_t device, tb_stream* stream) {
   return original.stream_synchronize ? original.stream_synchronize(device, stream) : TB_STATUS_OK;
 }
 
-/* ---- graph.1: copies are recorded ---- */
+/* ---- graph.1: copies and host functions are recorded ---- */
 
 typedef struct recorded_copy {
   int32_t dst_device, src_device;
@@ -19,6 +19,8 @@ typedef struct recorded_copy {
   const void* src;
   uint64_t size;
   uint32_t kind;
+  tb_host_function function; /* not NULL: this is called, with arg, in place of a copy */
+  void* arg;
 } recorded_copy;
 
 #define MAX_RECORDED 64
@@ -75,10 +77,12 @@ static tb_status graph_instantiate(int32_t device, tb_graph* graph) {
 static tb_status graph_launch(int32_t device, tb_graph* graph, tb_stream* stream) {
   tb_status status = TB_STATUS_OK;
   int i;
-  (void)device;
   for (i = 0; i < graph->count && status == TB_STATUS_OK; ++i) {
     const recorded_copy* c = &graph->copies[i];
-    status = original.memory_copy(c->dst_device, c->dst, c->src_device, c->src, c->size, c->kind, stream);
+    if (c->function)
+      status = original.stream_host_function(device, stream, c->function, c->arg);
+    else
+      status = original.memory_copy(c->dst_device, c->dst, c->src_device, c->src, c->size, c->kind, stream);
   }
   return status;
 }
@@ -284,10 +288,17 @@ static tb_status recorded_and_traced_copy(int32_t dst_device, void* dst, int32_t
   const int32_t device = kind == TB_COPY_DEVICE_TO_HOST || kind == TB_COPY_PEER ? src_device : dst_device;
   int64_t start_ns;
   tb_status status;
-  if (record_copy((recorded_copy){dst_device, src_device, dst, src, size, kind}, stream)) return TB_STATUS_OK;
+  if (record_copy((recorded_copy){dst_device, src_device, dst, src, size, kind, NULL, NULL}, stream)) return TB_STATUS_OK;
   start_ns = now_ns();
   status = original.memory_copy(dst_device, dst, src_device, src, size, kind, stream);
   return traced_kinds & TB_TRACE_COPY ? trace_copy(status, device, stream, size, start_ns) : status;
+}
+
+static tb_status recorded_host_function(int32_t device, tb_stream* stream, tb_host_function fn, void* arg) {
+  recorded_copy call = {0};
+  call.function = fn;
+  call.arg = arg;
+  return record_copy(call, stream) ? TB_STATUS_OK : original.stream_host_function(device, stream, fn, arg);
 }
 
 static tb_status properties_with_graphs(int32_t device, tb_device_properties* out_properties) {
@@ -303,6 +314,7 @@ static void add_tables(tb_core_table* core) {
   original = *core;
   core->memory_copy = recorded_and_traced_copy;
   if (original.stream_create) core->device_properties = properties_with_graphs;
+  if (original.stream_host_function) core->stream_host_function = recorded_host_function;
 }
 
 static const void* added_table(const char* name) {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch  # before anything else, see Note [Import order] in torch_backend/_autoload.py
 
 from torch_backend import ops
-from torch_backend.backend import _utils, amp, devices, memory, random, streams, sync_debug
+from torch_backend.backend import _utils, amp, devices, graphs, memory, random, streams, sync_debug
 from torch_backend.backend._utils import _get_device_index
 from torch_backend.backend.amp import get_amp_supported_dtype
 from torch_backend.backend.devices import (
@@ -34,6 +34,13 @@ from torch_backend.backend.devices import (
     is_initialized,
     set_device,
     synchronize,
+)
+from torch_backend.backend.graphs import (
+    Graph,
+    graph,
+    graph_pool_handle,
+    is_current_stream_capturing,
+    make_graphed_callables,
 )
 from torch_backend.backend.memory import *  # noqa: F403
 from torch_backend.backend.random import (
@@ -76,6 +83,7 @@ if not TYPE_CHECKING:
 __all__ = [
     "Event",
     "ExternalStream",
+    "Graph",
     "Stream",
     "StreamContext",
     "amp",
@@ -96,11 +104,16 @@ __all__ = [
     "get_rng_state_all",
     "get_stream_from_external",
     "get_sync_debug_mode",
+    "graph",
+    "graph_pool_handle",
+    "graphs",
     "init",
     "initial_seed",
     "is_available",
+    "is_current_stream_capturing",
     "is_bf16_supported",
     "is_initialized",
+    "make_graphed_callables",
     "manual_seed",
     "manual_seed_all",
     "memory",

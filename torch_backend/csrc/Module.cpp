@@ -35,4 +35,5 @@ PYBIND11_MODULE(_C, m) {
   init_customization(m);
   init_memory(m);
   init_distributed(m);
+  init_graph(m);
 }

@@ -17,6 +17,7 @@
 #include "csrc/core/AsyncError.h"
 #include "csrc/core/Event.h"
 #include "csrc/core/Runtime.h"
+#include "csrc/core/graph/Capture.h"
 #include "csrc/core/Status.h"
 
 namespace torch_backend {
@@ -68,6 +69,9 @@ HostRegistry& registry() {
 }
 
 bool is_capturing(const Stream& stream) {
+  if (graph::is_capturing(stream)) {
+    return true;
+  }
   const auto* graphs = static_cast<const tb_graph_table*>(active_plugin()->table("graph.1"));
   int32_t capturing = 0;
   return graphs && graphs->stream_is_capturing(stream.device_index(), stream.handle(), &capturing) == TB_STATUS_OK &&

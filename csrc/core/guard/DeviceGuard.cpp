@@ -6,6 +6,7 @@
 #include "csrc/core/DType.h"
 #include "csrc/core/Event.h"
 #include "csrc/core/Runtime.h"
+#include "csrc/core/graph/Capture.h"
 #include "csrc/core/Stream.h"
 #include "csrc/core/allocator/DeviceAllocator.h"
 
@@ -108,7 +109,7 @@ void DeviceGuardImpl::synchronizeStream(const c10::Stream& stream) const {
 }
 
 bool DeviceGuardImpl::isStreamCapturing(const c10::Stream& stream) const {
-  return false;
+  return graph::is_capturing(Stream(stream));
 }
 
 void DeviceGuardImpl::record(void** event, const c10::Stream& stream, const c10::DeviceIndex /*device_index*/,

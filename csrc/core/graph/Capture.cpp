@@ -1,0 +1,151 @@
+#include "csrc/core/graph/Capture.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <c10/util/Exception.h>
+
+#include "csrc/core/Runtime.h"
+
+namespace torch_backend::graph {
+namespace detail {
+
+std::atomic<int> num_captures{0};
+
+} // namespace detail
+
+namespace {
+
+std::atomic<uint64_t> next_id{1};
+thread_local int suspended = 0;
+
+struct Registry {
+  std::mutex mutex; // guards captures
+  std::vector<std::shared_ptr<Capture>> captures;
+};
+
+Registry& registry() {
+  static auto* instance = new Registry;
+  return *instance;
+}
+
+template <class Accepts>
+std::shared_ptr<Capture> find_if(const Accepts& accepts) {
+  auto& all = registry();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  const auto found = std::find_if(all.captures.begin(), all.captures.end(), accepts);
+  return found == all.captures.end() ? nullptr : *found;
+}
+
+} // namespace
+
+Capture::Capture(const Stream& stream, bool native)
+    : id_(next_id.fetch_add(1)), origin_(stream), native_(native), streams_{stream.id()} {}
+
+bool Capture::includes(c10::DeviceIndex device, c10::StreamId stream) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return device == origin_.device_index() && streams_.count(stream) != 0;
+}
+
+bool Capture::includes_handle(int device, tb_stream* handle) const {
+  const auto index = static_cast<c10::DeviceIndex>(device);
+  if (index != origin_.device_index()) {
+    return false;
+  }
+  if (!device_api().async()) {
+    return includes(index, current_stream(index).id());
+  }
+  std::set<c10::StreamId> streams;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    streams = streams_;
+  }
+  return std::any_of(streams.begin(), streams.end(), [&](c10::StreamId id) {
+    return Stream(c10::Stream(c10::Stream::UNSAFE, origin_.device(), id)).handle() == handle;
+  });
+}
+
+void Capture::join(const Stream& stream) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  streams_.insert(stream.id());
+}
+
+void Capture::add(std::string name, Step step) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  steps_.push_back({std::move(name), std::move(step)});
+}
+
+void Capture::keep(std::shared_ptr<void> value) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  kept_.push_back(std::move(value));
+}
+
+void Capture::invalidate(std::string reason) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (failure_.empty()) {
+    failure_ = std::move(reason);
+  }
+}
+
+std::string Capture::failure() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return failure_;
+}
+
+std::vector<NamedStep> Capture::take_steps() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return std::move(steps_);
+}
+
+std::vector<std::shared_ptr<void>> Capture::take_kept() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return std::move(kept_);
+}
+
+std::shared_ptr<Capture> detail::find(int device, tb_stream* handle) {
+  return suspended ? nullptr : find_if([&](const auto& capture) { return capture->includes_handle(device, handle); });
+}
+
+std::shared_ptr<Capture> detail::find(const Stream& stream) {
+  return suspended
+             ? nullptr
+             : find_if([&](const auto& capture) { return capture->includes(stream.device_index(), stream.id()); });
+}
+
+void detail::refuse(Capture& capture, const std::string& what) {
+  capture.invalidate(what);
+  TORCH_CHECK(false, what, " cannot be captured in a graph: the host would have to wait for the device, or the work ",
+              "depends on the device's data. Move it out of the capture of ", capture.origin().device(), ".");
+}
+
+std::shared_ptr<Capture> find_capture(uint64_t id) {
+  return find_if([&](const auto& capture) { return capture->id() == id; });
+}
+
+void begin(const std::shared_ptr<Capture>& capture) {
+  auto& all = registry();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  all.captures.push_back(capture);
+  detail::num_captures.fetch_add(1);
+}
+
+void end(const Capture& capture) noexcept {
+  auto& all = registry();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  const auto found =
+      std::find_if(all.captures.begin(), all.captures.end(), [&](const auto& each) { return each.get() == &capture; });
+  if (found != all.captures.end()) {
+    all.captures.erase(found);
+    detail::num_captures.fetch_sub(1);
+  }
+}
+
+Suspend::Suspend() {
+  ++suspended;
+}
+
+Suspend::~Suspend() {
+  --suspended;
+}
+
+} // namespace torch_backend::graph

@@ -1,0 +1,346 @@
+"""Graphs of the device: captured by the core, or by a device library with graph.1."""
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from conftest import BuildPlugin, RunPython
+from torch import nn
+
+from torch_backend import _paths
+
+
+@pytest.fixture(autouse=True)
+def captures(name: str, backend: ModuleType) -> None:
+    """Without access to the device's memory CPU kernels cannot be captured, and `fake` has no others."""
+    if "HOST_ACCESS" not in backend.get_device_properties(0).capabilities:
+        pytest.skip("the device has no kernels to capture")
+
+
+def test_work_runs_when_it_is_replayed(name: str, backend: ModuleType) -> None:
+    x, y = torch.ones(4, device=name), torch.zeros(4, device=name)
+    g = backend.Graph()
+    with backend.graph(g):
+        assert backend.is_current_stream_capturing()
+        z = x * 2 + 1
+        y.add_(z.sum())
+    assert not backend.is_current_stream_capturing()
+    assert y.tolist() == [0] * 4, "captured work has run"
+    for value in (1, 5):
+        x.fill_(value)
+        y.zero_()
+        g.replay()
+        assert z.tolist() == [2 * value + 1] * 4
+        assert y.tolist() == [4.0 * (2 * value + 1)] * 4
+
+
+def test_the_memory_is_the_graphs(name: str, backend: ModuleType) -> None:
+    """What was freed in the capture is not handed out after it, and comes back when the graph goes."""
+    x = torch.ones(1 << 18, device=name)
+    before = backend.memory_reserved()
+    g = backend.Graph()
+    with backend.graph(g):
+        z = (x + 1).mul(2).add(3)
+    others = [torch.full((1 << 18,), -1.0, device=name) for _ in range(4)]
+    g.replay()
+    backend.synchronize()
+    assert z[0].item() == 7
+    assert all(other.eq(-1).all().item() for other in others)
+    del z, others
+    g.reset()
+    backend.empty_cache()
+    assert backend.memory_reserved() <= before
+
+
+def test_random_numbers_are_new(name: str, backend: ModuleType) -> None:
+    """Each replay draws what the same calls draw without a graph, and the generator moves on."""
+    x = torch.empty(1000, device=name)
+    ones = torch.ones(1000, device=name)
+    g = backend.Graph()
+    offset = backend._get_rng_state_offset() if hasattr(backend, "_get_rng_state_offset") else None
+    with backend.graph(g):
+        x.normal_()
+        dropped = nn.functional.dropout(ones, 0.5)
+    assert offset is None or backend._get_rng_state_offset() == offset, "the capture has drawn numbers"
+    backend.manual_seed(7)
+    drawn = []
+    for _ in range(2):
+        g.replay()
+        drawn.append((x.clone(), dropped.clone()))
+    assert not torch.equal(drawn[0][0], drawn[1][0])
+    backend.manual_seed(7)
+    for numbers, kept in drawn:
+        x.normal_()
+        assert torch.equal(x, numbers)
+        assert torch.equal(nn.functional.dropout(ones, 0.5), kept)
+
+
+def test_a_training_step(name: str, backend: ModuleType) -> None:
+    """Forward, backward and optimizer step in one graph train as without one; convolutions and norms are in it."""
+
+    def make() -> tuple[nn.Module, torch.optim.Optimizer]:
+        torch.manual_seed(0)
+        layers = [nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 8), nn.LayerNorm(8)]
+        model = nn.Sequential(*layers).to(name)
+        return model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+    data = torch.randn(5, 2, 1, 8, 8, generator=torch.Generator().manual_seed(1)).to(name)
+    losses = []
+    for graphed in (False, True):
+        model, optimizer = make()
+
+        def step(
+            x: torch.Tensor, model: nn.Module = model, optimizer: torch.optim.Optimizer = optimizer
+        ) -> torch.Tensor:
+            optimizer.zero_grad(set_to_none=False)
+            loss: torch.Tensor = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        static = data[0].clone()
+        with backend.stream(backend.Stream()):
+            step(static)
+            backend.synchronize()
+        if graphed:
+            g = backend.Graph()
+            with backend.graph(g):
+                out = step(static)
+        values = []
+        for batch in data[1:]:
+            static.copy_(batch)
+            if graphed:
+                g.replay()
+            else:
+                out = step(static)
+            values.append(out.item())
+        losses.append(values)
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+
+
+REFUSED = {
+    "aten::item": lambda x, _: x.sum().item(),
+    "aten::nonzero": lambda x, _: x.nonzero(),
+    "synchronize": lambda x, backend: backend.synchronize(),
+    "Stream.synchronize": lambda x, backend: backend.current_stream().synchronize(),
+    "copy to pageable host memory": lambda x, _: x.cpu(),
+    "copy from pageable host memory": lambda x, _: x.copy_(torch.ones(8)),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_cannot_be_captured_is_named(what: str, name: str, backend: ModuleType) -> None:
+    """The error says what it was, comes from the call, and after it the device and the graph work on."""
+    x = torch.ones(8, device=name)
+    g = backend.Graph()
+
+    def capture(body: Any) -> torch.Tensor:
+        with backend.graph(g):
+            y = x + 1
+            body(y, backend)
+            return y
+
+    with pytest.raises(RuntimeError, match=f"{what}.* cannot be captured"):
+        capture(REFUSED[what])
+    assert not backend.is_current_stream_capturing()
+    assert (x + 1).tolist() == [2] * 8
+    with pytest.raises(RuntimeError, match="nothing to replay"):
+        g.replay()
+    y = capture(lambda *_: None)
+    g.replay()
+    assert y.tolist() == [2] * 8
+
+
+def test_a_failure_that_was_swallowed_fails_the_capture(name: str, backend: ModuleType) -> None:
+    x = torch.ones(8, device=name)
+    g = backend.Graph()
+    stream = backend.Stream()
+    with backend.stream(stream):
+        g.capture_begin()
+        with pytest.raises(RuntimeError):
+            x.sum().item()
+        with pytest.raises(RuntimeError, match="The capture has failed: aten::item"):
+            g.capture_end()
+    assert x.sum().item() == 8
+
+
+def test_calls_in_a_wrong_order(backend: ModuleType) -> None:
+    g = backend.Graph()
+    with pytest.raises(RuntimeError, match="not the default one"):
+        g.capture_begin()
+    for call, message in ((g.capture_end, "without capture_begin"), (g.replay, "nothing to replay"), (g.pool, "pool")):
+        with pytest.raises(RuntimeError, match=message):
+            call()
+    with backend.graph(g):
+        pass
+    with pytest.raises(RuntimeError, match="call reset"), backend.graph(g):
+        pass
+    with pytest.raises(ValueError, match="capture_error_mode"), backend.graph(backend.Graph(), capture_error_mode="x"):
+        pass
+
+
+def test_streams_that_join(name: str, backend: ModuleType) -> None:
+    """Work of a stream that waits for the capturing one, and is waited for, is in the graph."""
+    x = torch.ones(100, device=name)
+    g, side = backend.Graph(), backend.Stream()
+    with backend.graph(g):
+        y = x * 2
+        side.wait_stream(backend.current_stream())
+        with backend.stream(side):
+            z = y + 1
+        backend.current_stream().wait_stream(side)
+        w = z * 10
+    x.fill_(3)
+    g.replay()
+    assert w[0].item() == 70
+
+
+def test_pools_are_shared(name: str, backend: ModuleType) -> None:
+    x = torch.ones(10, device=name)
+    first, second = backend.Graph(), backend.Graph(keep_graph=True)
+    with backend.graph(first, pool=backend.graph_pool_handle()):
+        y = x + 1
+    with backend.graph(second, pool=first.pool()):
+        z = y * 2
+    assert first.pool() == second.pool()
+    second.instantiate()
+    first.replay()
+    second.replay()
+    assert z.tolist() == [4] * 10
+
+
+def test_the_steps_can_be_dumped(name: str, backend: ModuleType, tmp_path: Path) -> None:
+    x = torch.ones(10, device=name)
+    g = backend.Graph()
+    g.enable_debug_mode()
+    with backend.graph(g):
+        x.mm(x.T) if x.dim() > 1 else x.add_(1)
+    g.debug_dump(str(tmp_path / "graph.dot"))
+    assert "aten::add_.Tensor" in (tmp_path / "graph.dot").read_text()
+
+
+@pytest.mark.skipif(not hasattr(torch.accelerator, "Graph"), reason="torch.accelerator.Graph is of torch 2.12")
+def test_the_generic_front_end(name: str, backend: ModuleType) -> None:
+    x = torch.ones(10, device=name)
+    g = torch.accelerator.Graph()
+    with torch.Stream(device=name), g:
+        y = x + 1
+    x.fill_(5)
+    g.replay()
+    assert y.tolist() == [6] * 10
+
+
+def test_graphed_callables(name: str, backend: ModuleType) -> None:
+    """A graphed module gives the results and the gradients of the module."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3)).to(name)
+    x = torch.randn(4, 6, device=name, requires_grad=True)
+    expected = model(x)
+    expected.sum().backward()
+    expected = expected.detach()  # or the gradients of the graph would be added up on the default stream
+    gradients = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+    assert x.grad is not None
+    of_x = x.grad.clone()
+    model.zero_grad()
+    graphed = backend.make_graphed_callables(model, (torch.randn(4, 6, device=name, requires_grad=True),))
+    x.grad = None
+    result = graphed(x)
+    torch.testing.assert_close(result, expected)
+    result.sum().backward()
+    torch.testing.assert_close([p.grad for p in model.parameters()], gradients)
+    torch.testing.assert_close(x.grad, of_x)
+
+
+def test_kernels_of_the_device_library(build_plugin: BuildPlugin, run_python: RunPython) -> None:
+    """They are recorded with their arguments; one that refuses the call, or fails, does so in the capture."""
+    library = build_plugin("KERNELS", name="acme")
+    run_python(
+        f"""
+import torch, torch_backend
+torch_backend.activate(torch_backend.load({str(library)!r}))
+x = torch.zeros(1, device="acme")
+g = torch.acme.Graph()
+with torch.acme.graph(g):
+    y = torch.exp(x)  # writes 7
+    y2 = torch.zeros(1, device="acme")
+    y2.copy_(y)
+y.zero_()
+g.replay()
+assert (y.item(), y2.item(), x.item()) == (7, 7, 0)
+try:
+    with torch.acme.graph(torch.acme.Graph()):
+        x * x
+except RuntimeError as error:
+    assert "on fire" in str(error), error
+else:
+    raise AssertionError
+assert x.cpu().tolist() == [0]
+"""
+    )
+
+
+def test_a_device_without_kernels(run_python: RunPython) -> None:
+    """What runs on the CPU through copies is refused by its name; copies and fills are captured."""
+    run_python(
+        """
+import torch
+x, y = torch.ones(4, device="fake"), torch.zeros(4, device="fake")
+g = torch.fake.Graph()
+with torch.fake.graph(g):
+    y.copy_(x)
+    x.fill_(3)
+assert (x.tolist(), y.tolist()) == ([1] * 4, [0] * 4)
+g.replay()
+assert (x.tolist(), y.tolist()) == ([3] * 4, [1] * 4)
+try:
+    with torch.fake.graph(torch.fake.Graph()):
+        x + 1
+except RuntimeError as error:
+    assert "aten::add.Tensor cannot be captured" in str(error), error
+else:
+    raise AssertionError
+assert (x + 1).tolist() == [4] * 4
+""",
+        env={"TORCH_BACKEND": "fake"},
+    )
+
+
+def test_a_device_that_captures_itself(build_plugin: BuildPlugin, run_python: RunPython) -> None:
+    """graph.1 is used where it is offered: copies and CPU kernels are recorded by the device library."""
+    library = build_plugin(source="faulty.c", name="faulty", file="libtorch_backend_faulty.so")
+    run_python(
+        f"""
+import torch, torch_backend
+torch_backend.activate(torch_backend.load({str(library)!r}))
+x, y = torch.ones(100, device="xcpu"), torch.zeros(100, device="xcpu")
+torch.xcpu.synchronize()
+g = torch.xcpu.Graph()
+with torch.xcpu.graph(g):
+    assert torch.xcpu.is_current_stream_capturing()
+    z = x + 1
+    y.copy_(z)
+torch.xcpu.synchronize()
+assert y.tolist() == [0] * 100, "captured work has run"
+for value in (2, 3):
+    x.fill_(value)
+    g.replay()
+    assert y.tolist() == [value + 1] * 100, y
+g.enable_debug_mode()
+g.debug_dump("/dev/stdout")
+try:
+    with torch.xcpu.graph(torch.xcpu.Graph()):
+        x.normal_()
+except RuntimeError as error:
+    assert "aten::normal_ cannot be captured" in str(error), error
+else:
+    raise AssertionError
+assert (x + 1).tolist() == [4] * 100
+del g
+""",
+        env={
+            "TORCH_BACKEND_FAULTY_OVER": _paths.reference_library("xcpu"),
+            "TORCH_BACKEND_XCPU_ASYNC": "1",
+        },
+    )
