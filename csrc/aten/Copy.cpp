@@ -22,8 +22,8 @@
 #include "csrc/core/Runtime.h"
 #include "csrc/core/Stream.h"
 #include "csrc/core/SyncDebug.h"
-#include "csrc/core/graph/Capture.h"
 #include "csrc/core/allocator/HostAllocator.h"
+#include "csrc/core/graph/Capture.h"
 #include "csrc/profiler/Recording.h"
 
 namespace torch_backend {

@@ -458,7 +458,10 @@ void DeviceApi::stream_host_function(int device, tb_stream* stream, tb_host_func
     take_error_text();
   }
   stream_synchronize(device, stream);
+  CallSpan span("stream_host_function", device);
+  span.host_function(stream);
   fn(arg);
+  span.enqueued();
 }
 
 tb_event* DeviceApi::event_create(int device, uint32_t flags) {

@@ -20,6 +20,7 @@
 #include "csrc/core/AsyncError.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/allocator/HostAllocator.h"
+#include "csrc/core/graph/Capture.h"
 #include "csrc/profiler/PluginTrace.h"
 #include "csrc/profiler/StreamClock.h"
 
@@ -193,6 +194,9 @@ std::string CallSpan::copy_name(uint32_t kind, const void* dst, const void* src)
 }
 
 void CallSpan::begin_work(tb_stream* stream, WorkKind kind, std::string name, uint64_t size_bytes) {
+  if (graph::any_capture()) {
+    return; // what is captured does not run now, and no event may be recorded beside it
+  }
   auto& call = *call_;
   auto& thread = this_thread();
   call.work = work_record(thread, call.runtime, kind, std::move(name), stream, size_bytes, Clock::kHost);

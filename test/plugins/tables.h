@@ -288,7 +288,8 @@ static tb_status recorded_and_traced_copy(int32_t dst_device, void* dst, int32_t
   const int32_t device = kind == TB_COPY_DEVICE_TO_HOST || kind == TB_COPY_PEER ? src_device : dst_device;
   int64_t start_ns;
   tb_status status;
-  if (record_copy((recorded_copy){dst_device, src_device, dst, src, size, kind, NULL, NULL}, stream)) return TB_STATUS_OK;
+  if (record_copy((recorded_copy){dst_device, src_device, dst, src, size, kind, NULL, NULL}, stream))
+    return TB_STATUS_OK;
   start_ns = now_ns();
   status = original.memory_copy(dst_device, dst, src_device, src, size, kind, stream);
   return traced_kinds & TB_TRACE_COPY ? trace_copy(status, device, stream, size, start_ns) : status;

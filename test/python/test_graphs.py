@@ -232,6 +232,22 @@ def test_the_generic_front_end(name: str, backend: ModuleType) -> None:
     assert y.tolist() == [6] * 10
 
 
+def test_a_profiler_shows_replays(name: str, backend: ModuleType) -> None:
+    """A profiler may run during the capture, and shows the work of each replay."""
+    x = torch.ones(10, device=name)
+    g = backend.Graph()
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.PrivateUse1]
+    with torch.profiler.profile(activities=activities) as prof:
+        with backend.graph(g):
+            x.mul_(2)
+        for _ in range(3):
+            g.replay()
+        backend.synchronize()
+    (kernel,) = (event for event in prof.key_averages() if event.key == "aten::mul_.Tensor [CPU kernel]")
+    assert kernel.count == 3
+    assert x.tolist() == [8] * 10
+
+
 def test_graphed_callables(name: str, backend: ModuleType) -> None:
     """A graphed module gives the results and the gradients of the module."""
     torch.manual_seed(0)

@@ -17,8 +17,8 @@
 #include "csrc/core/AsyncError.h"
 #include "csrc/core/Event.h"
 #include "csrc/core/Runtime.h"
-#include "csrc/core/graph/Capture.h"
 #include "csrc/core/Status.h"
+#include "csrc/core/graph/Capture.h"
 
 namespace torch_backend {
 namespace {

@@ -9,6 +9,7 @@
 #include "csrc/core/Runtime.h"
 #include "csrc/core/Status.h"
 #include "csrc/core/allocator/DeviceAllocator.h"
+#include "csrc/profiler/Recording.h"
 
 namespace torch_backend {
 namespace {
@@ -126,7 +127,10 @@ void Graph::replay() {
   try {
     if (native_) {
       device_api().check_usable(device_, "graph_launch");
+      profiler::CallSpan span("graph_launch", device_);
+      span.kernel(stream.handle(), "graph");
       check(table_of(device_)->graph_launch(device_, native_, stream.handle()), "graph_launch", device_);
+      span.enqueued();
     } else {
       for (const auto& step : steps_) {
         step.run(stream);

@@ -6,9 +6,9 @@
 #include "csrc/core/DType.h"
 #include "csrc/core/Event.h"
 #include "csrc/core/Runtime.h"
-#include "csrc/core/graph/Capture.h"
 #include "csrc/core/Stream.h"
 #include "csrc/core/allocator/DeviceAllocator.h"
+#include "csrc/core/graph/Capture.h"
 
 namespace torch_backend {
 namespace {
