@@ -94,5 +94,5 @@ def test_the_viewer_shows_our_snapshots(name: str, backend: ModuleType) -> None:
     del keep
     for page in (_memory_viz.trace_plot(snapshot), _memory_viz.segment_plot(snapshot)):
         assert "MemoryViz.js" in page
-    assert "seg_0" in _memory_viz.trace(snapshot)
+    assert "a = seg_" in _memory_viz.trace(snapshot)
     assert _memory_viz.segsum(snapshot)
