@@ -366,7 +366,7 @@ typedef struct tb_core_table {
 /* Record what is enqueued on a stream and replay it. All slots required with the table. */
 typedef struct tb_graph_table {
   uint64_t struct_size;
-  /* From here on work on `stream` (and on streams that wait for it) is recorded, not run. Since 1.0. */
+  /* Record work on `stream` and streams that wait for it from here on; host functions run once a launch. Since 1.0. */
   tb_status (*capture_begin)(int32_t device, tb_stream* stream, uint32_t mode);
   /* End the capture. Owned by the core until graph_destroy. Since 1.0. */
   tb_status (*capture_end)(int32_t device, tb_stream* stream, tb_graph** out_graph);
