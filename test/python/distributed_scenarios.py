@@ -160,7 +160,7 @@ def issued_at_once() -> None:
     x, other = torch.zeros(100, device=DEVICE), torch.zeros(100, device=DEVICE)
     dist.all_reduce(x)
     torch.accelerator.synchronize()
-    for _ in range(1000):  # each takes the time of xcpu's option delay_us
+    for _ in range(3000):  # each takes the time of xcpu's option delay_us
         x.copy_(other)
     work = dist.all_reduce(x, async_op=True)
     assert not work.is_completed()
@@ -174,7 +174,7 @@ def detail() -> None:
     """With TORCH_DISTRIBUTED_DEBUG=DETAIL calls that differ between ranks are named, as on the CPU."""
     dist.set_debug_level(dist.DebugLevel.DETAIL)
     try:
-        join("detail", seconds=20)
+        join("detail")
         x = torch.ones(4, device=DEVICE)
         dist.all_reduce(x)
         assert x.tolist() == [2.0] * 4
@@ -187,12 +187,13 @@ def detail() -> None:
 
 def time_out() -> None:
     """A rank does not come: the other one is told so after the group's time-out."""
-    join("time_out", seconds=2)
+    join("time_out")
     x = torch.ones(1000, device=DEVICE)
     dist.all_reduce(x)
     backend = dist.group.WORLD._get_backend(DEVICE)
     assert str(backend.get_error()) == "ErrorType.SUCCESS"
     if RANK == 0:
+        dist.group.WORLD.set_timeout(timedelta(seconds=1))
         error = raised_by(dist.all_reduce, x)
         assert isinstance(error, dist.DistBackendError), error
         assert str(error).startswith("all_reduce failed on rank 0 of 2: "), error
@@ -204,10 +205,11 @@ def time_out() -> None:
 
 def abort() -> None:
     """abort() in another thread ends a wait for a rank that does not come; later calls are refused."""
-    join("abort", seconds=15)
+    join("abort")
     x = torch.ones(10, device=DEVICE)
     dist.all_reduce(x)
     if RANK == 0:
+        dist.group.WORLD.set_timeout(timedelta(seconds=15))  # what the transport still does ends with it
         threading.Timer(0.3, dist.group.WORLD.abort).start()
         start = time.monotonic()
         refused(dist.DistBackendError, "rank 0 of 2: the process group was aborted", dist.all_reduce, x)
@@ -219,7 +221,7 @@ def abort() -> None:
 
 def killed() -> None:
     """A rank dies: the other one is told so within the group's time-out."""
-    join("killed", seconds=30)
+    join("killed", seconds=40)
     x = torch.ones(1000, device=DEVICE)
     dist.all_reduce(x)
     if RANK == 1:
@@ -229,7 +231,7 @@ def killed() -> None:
     assert isinstance(error, dist.DistBackendError), error
     assert str(error).startswith("all_reduce failed on rank 0 of 2: "), error
     assert "Another rank may have ended" in str(error)
-    assert time.monotonic() - start < 40
+    assert time.monotonic() - start < 60
 
 
 def kit() -> None:
