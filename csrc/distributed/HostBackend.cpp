@@ -28,6 +28,8 @@ struct Coalescing {
 };
 thread_local Coalescing coalescing;
 
+HostBackend::RunUnlocked run_unlocked = nullptr;
+
 const at::Tensor& first(const char* what, const std::vector<at::Tensor>& tensors) {
   TORCH_CHECK_VALUE(!tensors.empty(), what, " needs a tensor.");
   return tensors.front();
@@ -92,7 +94,23 @@ HostBackend::HostBackend(std::string name, c10::intrusive_ptr<c10d::Backend> tra
   register_step_timer();
 }
 
-HostBackend::~HostBackend() = default;
+HostBackend::~HostBackend() {
+  const auto close = [](void* self) { static_cast<HostBackend*>(self)->close(); };
+  if (run_unlocked) {
+    run_unlocked(close, this);
+  } else {
+    close(this);
+  }
+}
+
+void HostBackend::set_run_unlocked(RunUnlocked run) {
+  run_unlocked = run;
+}
+
+void HostBackend::close() {
+  issuing_.end(); // its tasks use the transport
+  transport_.reset();
+}
 
 // ---- how a collective runs ----
 

@@ -36,8 +36,14 @@ class HostBackend final : public c10d::Backend {
   /// `name` is what the backend is registered as; `transport` does the collectives on CPU tensors.
   HostBackend(std::string name, c10::intrusive_ptr<c10d::Backend> transport, std::chrono::milliseconds timeout,
               MakeTransport make_transport);
-  /// Waits until what was issued has ended. Without the GIL.
+  /// Waits until what was issued has ended, without Python's lock: the threads that end it may need that to let go of
+  /// tensors, and whoever has the last reference (a model, say) may hold it.
   ~HostBackend() override;
+
+  /// Calls `action(self)` without Python's lock, if the calling thread holds it.
+  using RunUnlocked = void (*)(void (*action)(void* self), void* self);
+  /// Once, before the first group. The bindings know Python; this library does not.
+  static void set_run_unlocked(RunUnlocked run);
 
   const std::string getBackendName() const override {
     return name_;
@@ -123,10 +129,11 @@ class HostBackend final : public c10d::Backend {
   c10::intrusive_ptr<c10d::Work> scatter_and_combine(c10d::OpType type, const char* what, const at::Tensor& output,
                                                      const std::vector<at::Tensor>& inputs,
                                                      const c10d::ReduceScatterOptions& options);
+  void close();
   void remember(const c10::intrusive_ptr<HostWork>& work);
 
   const std::string name_;
-  const c10::intrusive_ptr<c10d::Backend> transport_;
+  c10::intrusive_ptr<c10d::Backend> transport_;
   const c10::intrusive_ptr<Options> options_;
   const MakeTransport make_transport_;
 

@@ -6,7 +6,7 @@
 
 namespace torch_backend {
 
-IssueThread::~IssueThread() {
+void IssueThread::end() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     ending_ = true;

@@ -14,12 +14,16 @@ namespace torch_backend {
 class IssueThread {
  public:
   IssueThread() = default;
-  /// Runs what is left, then ends the thread. Not from the thread itself.
-  ~IssueThread();
+  ~IssueThread() {
+    end();
+  }
   IssueThread(const IssueThread&) = delete;
   IssueThread& operator=(const IssueThread&) = delete;
 
-  /// `task` does not throw.
+  /// Runs what is left, then ends the thread. Not from the thread itself.
+  void end();
+
+  /// `task` does not throw. Not after end().
   void add(std::function<void()> task);
 
  private:
