@@ -20,13 +20,15 @@ file(WRITE "${CMAKE_CURRENT_BINARY_DIR}/torch_version.txt" "${TORCH_VERSION}\n")
 install(FILES "${CMAKE_CURRENT_BINARY_DIR}/torch_version.txt" DESTINATION ${tb_package}/lib)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/" DESTINATION ${tb_package}/include)
 
-# Devices written in Python. In an editable install the checkout's are used.
-install(
-  DIRECTORY "${PROJECT_SOURCE_DIR}/backends/openreg"
-  DESTINATION ${tb_package}/backends
-  FILES_MATCHING
-  PATTERN "*.py"
-  PATTERN "__pycache__" EXCLUDE)
+# Devices written in Python. An editable install uses those of the checkout (torch_backend/backends/__init__.py).
+if(NOT SKBUILD_STATE STREQUAL "editable")
+  install(
+    DIRECTORY "${PROJECT_SOURCE_DIR}/backends/openreg"
+    DESTINATION ${tb_package}/backends
+    FILES_MATCHING
+    PATTERN "*.py"
+    PATTERN "__pycache__" EXCLUDE)
+endif()
 
 # find_package(torch_backend) gives a plugin the target torch_backend::device. It is found with
 # -DCMAKE_PREFIX_PATH=$(python -m torch_backend --cmake-dir).
