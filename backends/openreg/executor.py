@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from .memory import Memory
-from .operators import overload
+from .operators import WRITES_UNSAID, overload
 from .wire import TensorAt
 
 Metadata = tuple[tuple[int, ...], str]
@@ -49,7 +49,12 @@ class Executor:
         None stands for one that is undefined.
         """
         with torch.inference_mode():
-            results = _computed(_call_of(op), self._values(arguments[: len(overload(op)._schema.arguments)]))
+            values = self._values(arguments[: len(overload(op)._schema.arguments)])
+            if (
+                op in WRITES_UNSAID and not values[0].is_contiguous()
+            ):  # before it writes: the results would not be either
+                raise NotImplementedError("the memory of the results is contiguous, and that of ATen's would not be")
+            results = _computed(_call_of(op), values)
         number = next(self._numbers)
         self._results[number] = results
         return number, [None if tensor is None else (tuple(tensor.shape), _name(tensor.dtype)) for tensor in results]

@@ -8,7 +8,7 @@ import torch
 
 _OVERRIDEABLE = ("aten::convolution_overrideable", "aten::convolution_backward_overrideable")
 # It updates the running statistics, which its schema does not say.
-_WRITES_UNSAID = ("aten::native_batch_norm",)
+WRITES_UNSAID = ("aten::native_batch_norm",)
 _FORESEES = ("Meta", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
 _CARRIED = (
     *("Tensor", "int", "SymInt", "float", "bool", "number", "Scalar", "ScalarType"),
@@ -64,7 +64,7 @@ def way_of(op: str) -> Way | None:
     is_new = [r.alias_info is None for r in returns]
     if any(a.alias_info is not None for a in arguments) and not any(is_new):
         return None if _inplace_has_better_form(op) else Way.WRITES
-    writes = op in _WRITES_UNSAID or any(a.alias_info is not None for a in arguments)
+    writes = op in WRITES_UNSAID or any(a.alias_info is not None for a in arguments)
     if not any("Tensor" in str(a.type) for a in arguments) or not all(is_new):
         return None
     if not is_dynamic and not writes:
