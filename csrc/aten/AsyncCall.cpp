@@ -122,6 +122,13 @@ std::optional<Call> examine(const OperatorTraits& traits, const Stack& stack, bo
   return plain && call.device.has_index() ? std::optional<Call>(std::move(call)) : std::nullopt;
 }
 
+/// A CPU scalar as it is now. A number stays one: it does not take part in the choice of the result's dtype.
+at::Tensor copy_scalar(const at::Tensor& scalar) {
+  at::Tensor copy = scalar.clone();
+  copy.unsafeGetTensorImpl()->set_wrapped_number(scalar.unsafeGetTensorImpl()->is_wrapped_number());
+  return copy;
+}
+
 /// CPU tensors on the memory of a call's tensors, which share it where those do: so that the kernels see an operation in
 /// place, and overlap.
 class Aliases {
@@ -238,7 +245,7 @@ bool try_async_call(const c10::OperatorHandle& op, const OperatorTraits& traits,
   Aliases aliases;
   for (const auto& argument : call->arguments) {
     kernel.arguments.push_back(map_tensors(argument, [&](const at::Tensor& tensor) {
-      return on_device(tensor) ? aliases.of(tensor) : tensor.defined() ? tensor.clone() : tensor;
+      return on_device(tensor) ? aliases.of(tensor) : tensor.defined() ? copy_scalar(tensor) : tensor;
     }));
   }
   Stack results;

@@ -11,20 +11,19 @@ namespace torch_backend {
 
 using torch::jit::Stack;
 
+namespace {
+
+/// A meta tensor with the same sizes, strides, dtype and conj/neg bits. A number stays a number on the CPU: PyTorch's meta
+/// kernels in Python know it by that.
 at::Tensor as_meta(const at::Tensor& tensor) {
-  if (!tensor.defined()) {
+  if (!tensor.defined() || tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
     return tensor;
   }
   at::Tensor meta = at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type());
   meta._set_conj(tensor.is_conj());
   meta._set_neg(tensor.is_neg());
-  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
-    meta.unsafeGetTensorImpl()->set_wrapped_number(true);
-  }
   return meta;
 }
-
-namespace {
 
 /// A CPU tensor of the same layout: zeros, which are indices and masks that exist, or ones, which are probabilities.
 at::Tensor as_trial(const at::Tensor& tensor) {

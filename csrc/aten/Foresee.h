@@ -53,9 +53,6 @@ void for_each_tensor(const c10::IValue& value, const Visit& visit) {
 /// Generator, or Generator?.
 bool is_generator(const c10::Type& type);
 
-/// A meta tensor with the same sizes, strides, dtype and conj/neg bits. Undefined tensors stand for themselves.
-at::Tensor as_meta(const at::Tensor& tensor);
-
 /// The results on meta tensors, a value per return; nothing if the operator refuses, or would resize or return one of
 /// its arguments' memory. Needs a meta kernel. The caller runs below autograd.
 std::optional<torch::jit::Stack> foresee(const c10::OperatorHandle& op, const OperatorTraits& traits,

@@ -73,6 +73,26 @@ def test_errors_of_kernels(delayed: ModuleType, name: str) -> None:
     assert (x + 1).tolist() == [1, 2, 3]
 
 
+def test_operators_with_numbers_do_not_wait_for_the_device(delayed: ModuleType, name: str) -> None:
+    """Also in how they choose the result's dtype, a number is no tensor."""
+    expressions: list[Callable[[Tensor], Tensor]] = [
+        lambda x: x * 2,
+        lambda x: x * 2.5,
+        lambda x: x + 1j,
+        lambda x: 1 - x,
+        lambda x: x / 3,
+        lambda x: torch._foreach_mul([x], 2.5)[0],
+    ]
+    inputs = [torch.arange(4, dtype=dtype) for dtype in (torch.int64, torch.float32, torch.float64)]
+    on_device = [x.to(name) for x in inputs]
+    with torch.profiler.profile(activities=torch.profiler.supported_activities()) as profile:
+        results = [expression(x) for expression in expressions for x in on_device]
+    waits = [event.name for event in profile.events() if event.name == "stream_synchronize"]
+    assert waits == []
+    for result, expected in zip(results, (expression(x) for expression in expressions for x in inputs), strict=True):
+        torch.testing.assert_close(result.cpu(), expected)
+
+
 def test_errors_do_not_stop_other_streams(delayed: ModuleType, name: str, next_copy_fails: Callable[[], None]) -> None:
     side = delayed.Stream()
     x, y, source = torch.zeros(10, device=name), torch.zeros(10, device=name), pinned(torch.ones(10))
