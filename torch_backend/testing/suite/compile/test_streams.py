@@ -13,6 +13,7 @@ from torch_backend.testing.suite.compile._support import compiled
 pytestmark = needs.feature("compile")
 
 SIZE = 100_000
+WORK = 20
 
 
 @pytest.mark.parametrize("where", ["made outside", "made inside"])
@@ -71,9 +72,12 @@ def test_the_current_stream_when_it_runs(device: str, backend: ModuleType) -> No
     side = backend.Stream()
     side.wait_stream(backend.current_stream())
     with backend.stream(side):
+        for _ in range(WORK):
+            x = x * 1
+        before = side.record_event()
         result = fast(x)
         assert backend.current_stream() == side, "the current stream is not the one before"
-        assert side.query(), "the stream that was current had work left"
+        assert before.query(), "the stream that was current had work left"
     assert result.cpu().unique().tolist() == [2]
 
 
