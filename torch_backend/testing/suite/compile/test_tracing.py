@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from torch_backend.testing import needs
 
-pytestmark = needs.feature("compile")
+pytestmark = [needs.feature("compile"), pytest.mark.thorough]
 
 
 class Net(nn.Module):

@@ -8,7 +8,7 @@ from torch_backend.testing import needs
 from torch_backend.testing.suite.distributed import _parallel
 from torch_backend.testing.suite.distributed._ranks import Ranks, two_ranks
 
-pytestmark = [needs.feature("distributed"), needs.devices(2)]
+pytestmark = [needs.feature("distributed"), needs.devices(2), pytest.mark.thorough]
 
 
 @pytest.fixture(scope="module")
