@@ -134,7 +134,7 @@ def test_large_copies_arrive_whole(library: DeviceLibrary) -> None:
             device.write(first, data)
             device.copy(second, first, size, CopyKind.DEVICE_TO_DEVICE)
             device.synchronize()
-            assert device.read(second, size) == data, f"{device}: {size} bytes did not arrive whole"
+            expect_bytes(device.read(second, size), data, f"{device}: {size} bytes did not arrive whole")
 
 
 @pytest.mark.parametrize("kind", _UNKNOWN_KINDS)

@@ -64,7 +64,8 @@ def test_host_functions_run_after_what_is_before_them(library: DeviceLibrary) ->
                 host_function(device, lambda seen=seen, target=target: seen.append(target.raw), stream)  # type: ignore[misc]
                 device.synchronize(stream)
                 assert seen, f"{device}: a host function was not called before stream_synchronize returned"
-                assert seen[0] == data, f"{device}: a host function ran before the copy that precedes it on its stream"
+                what = f"{device}: a host function ran before the copy that precedes it on its stream"
+                expect_bytes(seen[0], data, what)
 
 
 def test_what_follows_a_host_function_waits_for_it(library: DeviceLibrary) -> None:
