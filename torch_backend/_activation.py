@@ -1,11 +1,10 @@
 """Making one device the process's out-of-tree device type."""
 
-import os
 import sys
 import threading
 from typing import TYPE_CHECKING
 
-from torch_backend import _deferred, _loading, _native, _registration, _selection
+from torch_backend import _deferred, _loading, _native, _places, _registration, _selection
 from torch_backend._loading import Options
 from torch_backend._suppression import suppressed
 
@@ -68,7 +67,7 @@ def _import_torch() -> None:
 
 def _resolve(device: "str | Plugin | Source", options: Options | None) -> "Plugin":
     if isinstance(device, str):
-        if os.sep in device:
+        if _places.is_path(device):
             raise ValueError(f"activate() takes a device name or a plugin; for a file: activate(load('{device}')).")
         return _selection.find(device).load(options)
     from torch_backend import _C

@@ -19,14 +19,19 @@ def is_reference(text: str) -> bool:
     return _REFERENCE.fullmatch(text) is not None
 
 
+def is_path(text: str) -> bool:
+    """Whether this is the path of a file. A file in this folder is "./file.so"."""
+    return os.sep in text
+
+
 def is_place(text: str) -> bool:
-    """Whether this says where a device is, and is not its name. A file in this folder is "./file.so"."""
-    return os.sep in text or is_reference(text)
+    """Whether this says where a device is, and is not its name."""
+    return is_path(text) or is_reference(text)
 
 
 def absolute(place: str) -> str:
     """The place as other processes, in other folders, find it. A name stays a name."""
-    return os.path.abspath(place) if os.sep in place else place
+    return os.path.abspath(place) if is_path(place) else place
 
 
 def canonical(place: str) -> str:

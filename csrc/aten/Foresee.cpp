@@ -73,6 +73,17 @@ bool returns_fresh(const OperatorTraits& traits, const Pairs& pairs, const Stack
   return fresh;
 }
 
+/// The results of the kernel for `key`; nothing if it refuses, or its results are no tensors of their own.
+std::optional<Stack> call_stand_ins(const c10::OperatorHandle& op, const OperatorTraits& traits, c10::DispatchKey key,
+                                    const Pairs& pairs, Stack stack) {
+  try {
+    op.redispatchBoxed(c10::DispatchKeySet(key), &stack);
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+  return returns_fresh(traits, pairs, stack) ? std::optional<Stack>(std::move(stack)) : std::nullopt;
+}
+
 } // namespace
 
 std::optional<Stack> foresee_by_trial(const c10::OperatorHandle& op, const OperatorTraits& traits,
@@ -90,12 +101,7 @@ std::optional<Stack> foresee_by_trial(const c10::OperatorHandle& op, const Opera
       return pairs.back().second;
     }));
   }
-  try {
-    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &trial);
-  } catch (const std::exception&) {
-    return std::nullopt;
-  }
-  return returns_fresh(traits, pairs, trial) ? std::optional<Stack>(std::move(trial)) : std::nullopt;
+  return call_stand_ins(op, traits, c10::DispatchKey::CPU, pairs, std::move(trial));
 }
 
 std::optional<Stack> foresee(const c10::OperatorHandle& op, const OperatorTraits& traits,
@@ -108,12 +114,7 @@ std::optional<Stack> foresee(const c10::OperatorHandle& op, const OperatorTraits
       return pairs.back().second;
     }));
   }
-  try {
-    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &meta);
-  } catch (const std::exception&) {
-    return std::nullopt;
-  }
-  return returns_fresh(traits, pairs, meta) ? std::optional<Stack>(std::move(meta)) : std::nullopt;
+  return call_stand_ins(op, traits, c10::DispatchKey::Meta, pairs, std::move(meta));
 }
 
 } // namespace torch_backend

@@ -300,10 +300,7 @@ WorkPtr HostBackend::allgather(std::vector<std::vector<at::Tensor>>& outputs, st
   check_same_dtype(kWhat, flatten(outputs), input);
   auto host = tensors_for(kWhat, Use::kMove);
   auto from = host->read(inputs);
-  std::vector<std::vector<at::Tensor>> to;
-  for (const auto& list : outputs) {
-    to.push_back(host->write(list));
-  }
+  auto to = host->write(outputs);
   return run(OpType::ALLGATHER, kWhat, host,
              [to, from, options](c10d::Backend& transport) mutable { return transport.allgather(to, from, options); });
 }
@@ -325,10 +322,7 @@ WorkPtr HostBackend::allgather_coalesced(std::vector<std::vector<at::Tensor>>& o
   constexpr auto kWhat = "all_gather_coalesced";
   auto host = tensors_for(kWhat, Use::kMove);
   auto from = host->read(inputs);
-  std::vector<std::vector<at::Tensor>> to;
-  for (const auto& list : outputs) {
-    to.push_back(host->write(list));
-  }
+  auto to = host->write(outputs);
   return run(OpType::ALLGATHER_COALESCED, kWhat, host, [to, from, options](c10d::Backend& transport) mutable {
     return transport.allgather_coalesced(to, from, options);
   });
@@ -351,10 +345,7 @@ WorkPtr HostBackend::gather(std::vector<std::vector<at::Tensor>>& outputs, std::
   check_same_dtype(kWhat, flatten(outputs), only(kWhat, inputs));
   auto host = tensors_for(kWhat, Use::kMove);
   auto from = host->read(inputs);
-  std::vector<std::vector<at::Tensor>> to;
-  for (const auto& list : outputs) {
-    to.push_back(host->write(list));
-  }
+  auto to = host->write(outputs);
   return run(OpType::GATHER, kWhat, host,
              [to, from, options](c10d::Backend& transport) mutable { return transport.gather(to, from, options); });
 }
@@ -365,10 +356,7 @@ WorkPtr HostBackend::scatter(std::vector<at::Tensor>& outputs, std::vector<std::
   check_same_dtype(kWhat, flatten(inputs), only(kWhat, outputs));
   auto host = tensors_for(kWhat, Use::kMove);
   auto to = host->write(outputs);
-  std::vector<std::vector<at::Tensor>> from;
-  for (const auto& list : inputs) {
-    from.push_back(host->read(list));
-  }
+  auto from = host->read(inputs);
   return run(OpType::SCATTER, kWhat, host,
              [to, from, options](c10d::Backend& transport) mutable { return transport.scatter(to, from, options); });
 }

@@ -68,6 +68,17 @@ bool is_reduced(c10::ScalarType type) {
   }
 }
 
+/// What `stand_in` makes of each value, which is of the same type.
+template <typename T, typename StandIn>
+std::vector<T> for_each_of(const std::vector<T>& values, const StandIn& stand_in) {
+  std::vector<T> stand_ins;
+  stand_ins.reserve(values.size());
+  for (const auto& value : values) {
+    stand_ins.push_back(stand_in(value));
+  }
+  return stand_ins;
+}
+
 } // namespace
 
 at::Tensor HostTensors::add(const at::Tensor& tensor, bool reads, bool writes, bool keep_apart) {
@@ -128,27 +139,23 @@ at::Tensor HostTensors::read_private(const at::Tensor& tensor) {
 }
 
 std::vector<at::Tensor> HostTensors::read(const std::vector<at::Tensor>& tensors) {
-  std::vector<at::Tensor> stand_ins;
-  for (const auto& tensor : tensors) {
-    stand_ins.push_back(read(tensor));
-  }
-  return stand_ins;
+  return for_each_of(tensors, [this](const at::Tensor& tensor) { return read(tensor); });
 }
 
 std::vector<at::Tensor> HostTensors::write(const std::vector<at::Tensor>& tensors) {
-  std::vector<at::Tensor> stand_ins;
-  for (const auto& tensor : tensors) {
-    stand_ins.push_back(write(tensor));
-  }
-  return stand_ins;
+  return for_each_of(tensors, [this](const at::Tensor& tensor) { return write(tensor); });
 }
 
 std::vector<at::Tensor> HostTensors::update(const std::vector<at::Tensor>& tensors) {
-  std::vector<at::Tensor> stand_ins;
-  for (const auto& tensor : tensors) {
-    stand_ins.push_back(update(tensor));
-  }
-  return stand_ins;
+  return for_each_of(tensors, [this](const at::Tensor& tensor) { return update(tensor); });
+}
+
+std::vector<std::vector<at::Tensor>> HostTensors::read(const std::vector<std::vector<at::Tensor>>& lists) {
+  return for_each_of(lists, [this](const std::vector<at::Tensor>& list) { return read(list); });
+}
+
+std::vector<std::vector<at::Tensor>> HostTensors::write(const std::vector<std::vector<at::Tensor>>& lists) {
+  return for_each_of(lists, [this](const std::vector<at::Tensor>& list) { return write(list); });
 }
 
 bool HostTensors::is_zero_copy() const {

@@ -46,6 +46,8 @@ class HostTensors {
   std::vector<at::Tensor> read(const std::vector<at::Tensor>& tensors);
   std::vector<at::Tensor> write(const std::vector<at::Tensor>& tensors);
   std::vector<at::Tensor> update(const std::vector<at::Tensor>& tensors);
+  std::vector<std::vector<at::Tensor>> read(const std::vector<std::vector<at::Tensor>>& lists);
+  std::vector<std::vector<at::Tensor>> write(const std::vector<std::vector<at::Tensor>>& lists);
   /// A stand-in for a tensor that is only read, whose memory may be changed: a copy.
   at::Tensor read_private(const at::Tensor& tensor);
 

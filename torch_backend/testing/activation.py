@@ -1,6 +1,5 @@
 """Making the device of a run the active one."""
 
-import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,7 +15,7 @@ def activate(device: str) -> "Plugin":
 
     with suppressed():  # `import torch` alone might activate another one
         import torch  # noqa: F401
-    from torch_backend import _activation, _loading, _selection
+    from torch_backend import _activation, _loading, _places, _selection
 
-    plugin = _loading.load(device) if os.sep in device else _selection.find(device).load()
+    plugin = _loading.load(device) if _places.is_path(device) else _selection.find(device).load()
     return _activation.activate(plugin)
