@@ -7,6 +7,8 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/empty.h>
 
+#include "csrc/aten/ForeseenCache.h"
+
 namespace torch_backend {
 
 using torch::jit::Stack;
@@ -84,6 +86,11 @@ std::optional<Stack> call_stand_ins(const c10::OperatorHandle& op, const Operato
   return returns_fresh(traits, pairs, stack) ? std::optional<Stack>(std::move(stack)) : std::nullopt;
 }
 
+ForeseenCache& cache() {
+  static auto* const cache = new ForeseenCache; // never destroyed: threads may outlive what is destroyed at exit
+  return *cache;
+}
+
 } // namespace
 
 std::optional<Stack> foresee_by_trial(const c10::OperatorHandle& op, const OperatorTraits& traits,
@@ -106,6 +113,12 @@ std::optional<Stack> foresee_by_trial(const c10::OperatorHandle& op, const Opera
 
 std::optional<Stack> foresee(const c10::OperatorHandle& op, const OperatorTraits& traits,
                              c10::ArrayRef<c10::IValue> arguments) {
+  auto key = CallKey::of(op, traits, arguments);
+  if (key) {
+    if (auto known = cache().find(*key)) {
+      return known;
+    }
+  }
   Stack meta;
   Pairs pairs;
   for (const auto& argument : arguments) {
@@ -114,7 +127,15 @@ std::optional<Stack> foresee(const c10::OperatorHandle& op, const OperatorTraits
       return pairs.back().second;
     }));
   }
-  return call_stand_ins(op, traits, c10::DispatchKey::Meta, pairs, std::move(meta));
+  auto results = call_stand_ins(op, traits, c10::DispatchKey::Meta, pairs, std::move(meta));
+  if (results && key) {
+    Stack copies; // of this call alone: those of the kernel may have Python objects
+    for (const auto& result : *results) {
+      copies.push_back(map_tensors(result, as_meta));
+    }
+    cache().insert(std::move(*key), copies);
+  }
+  return results;
 }
 
 } // namespace torch_backend
