@@ -5,7 +5,7 @@
 
 namespace xcpu {
 
-// The slots of tb_core_table that this plugin offers.
+// The slots of tb_core_table and tb_ccl_table that this plugin offers.
 #define XCPU_SLOTS(X)     \
   X(device_count)         \
   X(device_properties)    \
@@ -31,7 +31,16 @@ namespace xcpu {
   X(stream_host_function) \
   X(event_synchronize)    \
   X(event_elapsed)        \
-  X(peer_can_access)
+  X(peer_can_access)      \
+  X(unique_id_create)     \
+  X(comm_create)          \
+  X(comm_destroy)         \
+  X(comm_abort)           \
+  X(comm_query_error)     \
+  X(group_begin)          \
+  X(group_end)            \
+  X(send)                 \
+  X(recv)
 
 enum class slot {
 #define XCPU_SLOT(name) name,

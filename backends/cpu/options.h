@@ -17,6 +17,7 @@ struct options {
   bool async = false;
   bool protect = false;
   delay_range delay;
+  bool ccl = false;
 };
 
 // Settled by read_options; constant afterwards.

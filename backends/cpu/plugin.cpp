@@ -1,7 +1,10 @@
 // The entry, the table, and what every call goes through on its way in and out.
+#include <cstring>
 #include <exception>
 #include <new>
 
+#include "ccl/group.h"
+#include "ccl/table.h"
 #include "copy.h"
 #include "device.h"
 #include "event.h"
@@ -14,9 +17,9 @@
 namespace xcpu {
 namespace {
 
-// These name their device in more than one way and fail when the work runs: they check both themselves.
+// These name their device in more than one way, or not at all, and fail when the work runs: they check both themselves.
 constexpr bool enqueues(slot s) {
-  return s == slot::memory_copy || s == slot::memory_fill;
+  return s == slot::memory_copy || s == slot::memory_fill || s == slot::send || s == slot::recv;
 }
 
 template <typename... Rest>
@@ -90,6 +93,31 @@ tb_core_table make_table() {
 
 #undef XCPU_SET
 
+#define XCPU_SET(name) table.name = boundary<slot::name, ccl::name>::call
+
+tb_ccl_table make_ccl_table() {
+  tb_ccl_table table{};
+  table.struct_size = sizeof table;
+  table.unique_id_bytes = ccl::kUniqueIdBytes;
+  XCPU_SET(unique_id_create);
+  XCPU_SET(comm_create);
+  XCPU_SET(comm_destroy);
+  XCPU_SET(send);
+  XCPU_SET(recv);
+  XCPU_SET(group_begin);
+  XCPU_SET(group_end);
+  XCPU_SET(comm_abort);
+  XCPU_SET(comm_query_error);
+  return table;
+}
+
+#undef XCPU_SET
+
+const void* find_table(const char* name) {
+  static const tb_ccl_table ccl = make_ccl_table();
+  return settings().ccl && std::strcmp(name, "ccl.1") == 0 ? &ccl : nullptr;
+}
+
 const tb_plugin* load() {
   result r = read_options();
   if (r.ok()) r = read_faults();
@@ -100,7 +128,7 @@ const tb_plugin* load() {
   static tb_core_table table;
   table = make_table();
   static const tb_plugin plugin{sizeof(tb_plugin), TB_ABI_MAJOR, TB_ABI_MINOR, "xcpu", "torch_backend", "1.0", &table,
-                                nullptr,           option_keys()};
+                                find_table,        option_keys()};
   return &plugin;
 }
 
