@@ -205,11 +205,30 @@ def empty_host_cache() -> None: ...
 
 has_distributed: bool  # whether torch was built with torch.distributed
 
-class HostBackendOptions(Backend.Options):
-    """Options of a HostBackend, as PyTorch has them of any backend."""
+def has_device_collectives() -> bool:
+    """Whether the device library offers ccl.1. Raises ValueError if it leaves unset what the table needs."""
 
-class HostBackend(Backend):
-    """A process group's backend for the device's tensors, over one for CPU tensors."""
+class DeviceBackendOptions(Backend.Options):
+    """Options of a DeviceBackend, as PyTorch has them of any backend."""
+
+class DeviceBackend(Backend):
+    """A process group's backend for the device's tensors."""
+
+    @property
+    def options(self) -> DeviceBackendOptions: ...
+    @property
+    def path(self) -> str:
+        """Who moves the data: "ccl.1", the device library, or "host", a backend for CPU tensors."""
+
+class CclBackend(DeviceBackend):
+    """Through the device library's own collectives."""
+
+    def __init__(self, name: str, store: Store, rank: int, size: int, timeout: timedelta) -> None: ...
+    def slot_calls(self) -> dict[str, int]:
+        """How often each slot of the library did what this group asked of it."""
+
+class HostBackend(DeviceBackend):
+    """Over a backend for CPU tensors."""
 
     def __init__(
         self,
@@ -218,5 +237,3 @@ class HostBackend(Backend):
         timeout: timedelta,
         make_transport: Callable[[Store, int, int, timedelta], Backend],
     ) -> None: ...
-    @property
-    def options(self) -> HostBackendOptions: ...

@@ -250,6 +250,7 @@ def kit() -> None:
         _work.all_to_all,
         _work.strided_tensors,
         _work.batch,
+        _work.receive_from_any,
         _work.coalesced,
         _work.future,
         _work.stream_waits,

@@ -102,8 +102,15 @@ def test_strided_tensors(ranks: Ranks) -> None:
 
 
 def test_batch_of_sends_and_receives(ranks: Ranks) -> None:
-    """Sends and receives of one batch go on together, and a receive from any rank says which it was."""
+    """Sends and receives of one batch go on together: none waits for another."""
     ranks.run(_work.batch)
+
+
+def test_receive_from_any(ranks: Ranks) -> None:
+    """A receive that names no source takes what comes, and says which rank it was."""
+    refused = ranks.run(_work.receive_from_any)[0]
+    if refused is not None:
+        needs.not_offered(f"a receive has to name its source: {refused}")
 
 
 def test_coalesced(ranks: Ranks) -> None:

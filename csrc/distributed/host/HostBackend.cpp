@@ -1,18 +1,13 @@
-#include "csrc/distributed/HostBackend.h"
+#include "csrc/distributed/host/HostBackend.h"
 
-#include <algorithm>
 #include <utility>
 
 #include <ATen/ops/cat.h>
-#include <c10/core/DeviceGuard.h>
-#include <c10/util/StringUtil.h>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include "csrc/core/InterpreterLock.h"
 #include "csrc/core/Runtime.h"
-#include "csrc/distributed/Failure.h"
-#include "csrc/distributed/HostReduction.h"
-#include "csrc/distributed/StepTimer.h"
-#include "csrc/distributed/WorkGroup.h"
+#include "csrc/distributed/Arguments.h"
+#include "csrc/distributed/Reduction.h"
 
 namespace torch_backend {
 namespace {
@@ -21,40 +16,8 @@ using c10d::OpType;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 using Use = HostTensors::Use;
 
-/// What a thread issues while it coalesces, per group.
-struct Coalescing {
-  const c10d::Backend* group = nullptr;
-  std::vector<WorkPtr> works;
-};
-thread_local Coalescing coalescing;
-
-HostBackend::RunUnlocked run_unlocked = nullptr;
-
-const at::Tensor& first(const char* what, const std::vector<at::Tensor>& tensors) {
-  TORCH_CHECK_VALUE(!tensors.empty(), what, " needs a tensor.");
-  return tensors.front();
-}
-
-const at::Tensor& only(const char* what, const std::vector<at::Tensor>& tensors) {
-  TORCH_CHECK_VALUE(tensors.size() == 1, what, " takes one tensor per process, got ", tensors.size(), ".");
-  return tensors.front();
-}
-
-void check_same_dtype(const char* what, const std::vector<at::Tensor>& tensors, const at::Tensor& model) {
-  for (const auto& tensor : tensors) {
-    TORCH_CHECK_VALUE(tensor.scalar_type() == model.scalar_type(), what, " takes tensors of one dtype, got ",
-                      model.scalar_type(), " and ", tensor.scalar_type(), ".");
-  }
-}
-
-void check_numel(const char* what, const at::Tensor& whole, const at::Tensor& part, int parts) {
-  TORCH_CHECK_VALUE(whole.numel() == part.numel() * parts, what, ": of ", parts, " ranks with ", part.numel(),
-                    " elements each, the whole has ", part.numel() * parts, ", but the tensor given for it has ",
-                    whole.numel(), ".");
-}
-
 /// The stand-ins of one reduction's inputs, which PREMUL_SUM must not change in place, and of its outputs.
-std::vector<at::Tensor> read_for(const HostReduction& reduction, HostTensors& tensors,
+std::vector<at::Tensor> read_for(const Reduction& reduction, HostTensors& tensors,
                                  const std::vector<at::Tensor>& inputs) {
   std::vector<at::Tensor> stand_ins;
   for (const auto& input : inputs) {
@@ -63,7 +26,7 @@ std::vector<at::Tensor> read_for(const HostReduction& reduction, HostTensors& te
   return stand_ins;
 }
 
-void add_steps(const HostReduction& reduction, HostTensors& tensors, const std::vector<at::Tensor>& inputs,
+void add_steps(const Reduction& reduction, HostTensors& tensors, const std::vector<at::Tensor>& inputs,
                const std::vector<at::Tensor>& outputs) {
   if (reduction.multiplies()) {
     tensors.before([reduction, inputs] { reduction.multiply(inputs); });
@@ -73,41 +36,16 @@ void add_steps(const HostReduction& reduction, HostTensors& tensors, const std::
   }
 }
 
-std::vector<at::Tensor> flatten(const std::vector<std::vector<at::Tensor>>& lists) {
-  std::vector<at::Tensor> all;
-  for (const auto& list : lists) {
-    all.insert(all.end(), list.begin(), list.end());
-  }
-  return all;
-}
-
 } // namespace
 
 HostBackend::HostBackend(std::string name, c10::intrusive_ptr<c10d::Backend> transport,
                          std::chrono::milliseconds timeout, MakeTransport make_transport)
-    : Backend(transport->getRank(), transport->getSize()),
-      name_(std::move(name)),
+    : DeviceBackend(std::move(name), transport->getRank(), transport->getSize(), timeout),
       transport_(std::move(transport)),
-      options_(c10::make_intrusive<Options>(name_, timeout)),
-      make_transport_(std::move(make_transport)) {
-  init();
-  register_step_timer();
-}
+      make_transport_(std::move(make_transport)) {}
 
 HostBackend::~HostBackend() {
-  const auto close = [](void* self) { static_cast<HostBackend*>(self)->close(); };
-  if (run_unlocked) {
-    run_unlocked(close, this);
-  } else {
-    close(this);
-  }
-}
-
-void HostBackend::set_run_unlocked(RunUnlocked run) {
-  run_unlocked = run;
-}
-
-void HostBackend::close() {
+  const WithoutInterpreterLock unlocked;
   issuing_.end(); // its tasks use the transport
   transport_.reset();
 }
@@ -116,15 +54,6 @@ void HostBackend::close() {
 
 std::shared_ptr<HostTensors> HostBackend::tensors_for(const char* what, Use use) const {
   return std::make_shared<HostTensors>(what, use);
-}
-
-void HostBackend::remember(const c10::intrusive_ptr<HostWork>& work) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  TORCH_CHECK(!aborted_, work->what(), ": the process group '", name_, "' was aborted and does no more work. ",
-              "Destroy it and make a new one.");
-  running_.erase(std::remove_if(running_.begin(), running_.end(), [](const auto& weak) { return weak.expired(); }),
-                 running_.end());
-  running_.emplace_back(work);
 }
 
 WorkPtr HostBackend::start(const c10::intrusive_ptr<HostWork>& work, const std::shared_ptr<HostTensors>& tensors,
@@ -145,18 +74,12 @@ WorkPtr HostBackend::start(const c10::intrusive_ptr<HostWork>& work, const std::
       }
     });
   }
-  if (coalescing.group == this) {
-    coalescing.works.push_back(work);
-  }
-  return work;
+  return started(work);
 }
 
 WorkPtr HostBackend::run(OpType type, const char* what, std::shared_ptr<HostTensors> tensors, Issue issue) {
   auto work = c10::make_intrusive<HostCollectiveWork>(rank_, size_, type, what, tensors);
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    work->set_sequence_number(++num_collectives_);
-  }
+  work->set_sequence_number(next_sequence_number());
   return start(work, tensors, std::move(issue));
 }
 
@@ -164,78 +87,16 @@ WorkPtr HostBackend::run_peer(OpType type, const char* what, std::shared_ptr<Hos
   return start(c10::make_intrusive<HostPeerWork>(rank_, size_, type, what, tensors), tensors, std::move(issue));
 }
 
-void HostBackend::startCoalescing() {
-  TORCH_CHECK(!coalescing.group, "Coalescing was started already in this thread.");
-  coalescing.group = this;
-}
-
-WorkPtr HostBackend::endCoalescing() {
-  TORCH_CHECK(coalescing.group == this, "Coalescing was not started for this group in this thread.");
-  coalescing.group = nullptr;
-  return c10::make_intrusive<WorkGroup>(rank_, std::exchange(coalescing.works, {}));
-}
-
 // ---- the group ----
 
 void HostBackend::setTimeout(std::chrono::milliseconds timeout) {
-  options_->timeout = timeout;
+  DeviceBackend::setTimeout(timeout);
   transport_->setTimeout(timeout);
 }
 
-c10d::ErrorType HostBackend::getError() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  for (const auto& weak : running_) {
-    const auto work = weak.lock();
-    if (work && work->isCompleted() && !work->isSuccess()) {
-      failed_ = true;
-    }
-  }
-  return failed_ ? c10d::ErrorType::COMM_ERROR : c10d::ErrorType::SUCCESS;
-}
-
-void HostBackend::abort() {
-  std::vector<c10::weak_intrusive_ptr<HostWork>> running;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    aborted_ = true;
-    running.swap(running_);
-  }
-  for (const auto& weak : running) {
-    if (const auto work = weak.lock()) {
-      work->abort();
-    }
-  }
-}
-
-c10::intrusive_ptr<c10d::Backend> HostBackend::split(const c10::intrusive_ptr<c10d::Store>& store,
-                                                     const std::vector<int>& ranks,
-                                                     const c10::intrusive_ptr<c10d::Backend::Options>& options) {
-  const auto place = std::find(ranks.begin(), ranks.end(), rank_);
-  if (place == ranks.end()) {
-    return nullptr;
-  }
-  const auto timeout = options ? options->timeout : options_->timeout;
-  // The store is that of all parts.
-  const auto own = c10::make_intrusive<c10d::PrefixStore>(
-      c10::str(options ? options->group_name : "", "/", c10::Join(",", ranks), "/"), store);
-  auto transport =
-      make_transport_(own, static_cast<int>(place - ranks.begin()), static_cast<int>(ranks.size()), timeout);
-  auto part = c10::make_intrusive<HostBackend>(name_, std::move(transport), timeout, make_transport_);
-  if (options) {
-    part->options_->group_name = options->group_name;
-  }
-  for (const int rank : ranks) {
-    const auto index = static_cast<std::size_t>(rank);
-    const auto& global = options_->global_ranks_in_group;
-    part->options_->global_ranks_in_group.push_back(index < global.size() ? global[index]
-                                                                          : static_cast<uint64_t>(rank));
-  }
-  return part;
-}
-
-uint64_t HostBackend::getSequenceNumberForGroup() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return num_collectives_;
+c10::intrusive_ptr<DeviceBackend> HostBackend::make_part(const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                                                         int size, std::chrono::milliseconds timeout) {
+  return c10::make_intrusive<HostBackend>(name_, make_transport_(store, rank, size, timeout), timeout, make_transport_);
 }
 
 // ---- collectives ----
@@ -252,7 +113,7 @@ WorkPtr HostBackend::broadcast(std::vector<at::Tensor>& tensors, const c10d::Bro
 
 WorkPtr HostBackend::allreduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) {
   constexpr auto kWhat = "all_reduce";
-  const HostReduction reduction(kWhat, options.reduceOp, only(kWhat, tensors).scalar_type(), size_);
+  const Reduction reduction(kWhat, options.reduceOp, only(kWhat, tensors).scalar_type(), size_);
   auto host = tensors_for(kWhat, Use::kReduce);
   auto stand_ins = host->update(tensors);
   add_steps(reduction, *host, stand_ins, stand_ins);
@@ -267,7 +128,7 @@ WorkPtr HostBackend::allreduce_coalesced(std::vector<at::Tensor>& tensors,
   constexpr auto kWhat = "all_reduce_coalesced";
   const auto& model = first(kWhat, tensors);
   check_same_dtype(kWhat, tensors, model);
-  const HostReduction reduction(kWhat, options.reduceOp, model.scalar_type(), size_);
+  const Reduction reduction(kWhat, options.reduceOp, model.scalar_type(), size_);
   auto host = tensors_for(kWhat, Use::kReduce);
   auto stand_ins = host->update(tensors);
   add_steps(reduction, *host, stand_ins, stand_ins);
@@ -280,7 +141,7 @@ WorkPtr HostBackend::allreduce_coalesced(std::vector<at::Tensor>& tensors,
 
 WorkPtr HostBackend::reduce(std::vector<at::Tensor>& tensors, const c10d::ReduceOptions& options) {
   constexpr auto kWhat = "reduce";
-  const HostReduction reduction(kWhat, options.reduceOp, only(kWhat, tensors).scalar_type(), size_);
+  const Reduction reduction(kWhat, options.reduceOp, only(kWhat, tensors).scalar_type(), size_);
   auto host = tensors_for(kWhat, Use::kReduce);
   // The transport uses the tensor as its buffer in every rank; only the root's is a result.
   const bool is_root = options.rootRank == rank_;
@@ -328,17 +189,6 @@ WorkPtr HostBackend::allgather_coalesced(std::vector<std::vector<at::Tensor>>& o
   });
 }
 
-WorkPtr HostBackend::allgather_into_tensor_coalesced(std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& inputs,
-                                                     const c10d::AllgatherOptions& options) {
-  std::vector<WorkPtr> works;
-  TORCH_CHECK_VALUE(outputs.size() == inputs.size(), "all_gather_into_tensor_coalesced got ", inputs.size(),
-                    " inputs and ", outputs.size(), " outputs.");
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    works.push_back(_allgather_base(outputs[i], inputs[i], options));
-  }
-  return c10::make_intrusive<WorkGroup>(rank_, std::move(works));
-}
-
 WorkPtr HostBackend::gather(std::vector<std::vector<at::Tensor>>& outputs, std::vector<at::Tensor>& inputs,
                             const c10d::GatherOptions& options) {
   constexpr auto kWhat = "gather";
@@ -365,7 +215,7 @@ WorkPtr HostBackend::scatter(std::vector<at::Tensor>& outputs, std::vector<std::
 WorkPtr HostBackend::scatter_and_combine(OpType type, const char* what, const at::Tensor& output,
                                          const std::vector<at::Tensor>& inputs,
                                          const c10d::ReduceScatterOptions& options) {
-  const HostReduction reduction(what, options.reduceOp, output.scalar_type(), size_);
+  const Reduction reduction(what, options.reduceOp, output.scalar_type(), size_);
   auto host = tensors_for(what, Use::kReduce);
   const auto to = host->write(output);
   const auto from = read_for(reduction, *host, inputs);
@@ -400,12 +250,7 @@ WorkPtr HostBackend::reduce_scatter(std::vector<at::Tensor>& outputs, std::vecto
                                     const c10d::ReduceScatterOptions& options) {
   constexpr auto kWhat = "reduce_scatter";
   const auto& output = only(kWhat, outputs);
-  TORCH_CHECK_VALUE(inputs.size() == 1 && inputs.front().size() == static_cast<std::size_t>(size_), kWhat,
-                    " takes one list with a tensor for each of ", size_, " ranks.");
-  check_same_dtype(kWhat, inputs.front(), output);
-  const auto& mine = inputs.front()[static_cast<std::size_t>(rank_)];
-  TORCH_CHECK_VALUE(mine.numel() == output.numel(), kWhat, ": the input for rank ", rank_, " has ", mine.numel(),
-                    " elements, its output ", output.numel(), ".");
+  check_reduce_scatter(kWhat, output, inputs, rank_, size_);
   return scatter_and_combine(OpType::REDUCE_SCATTER, kWhat, output, inputs.front(), options);
 }
 
@@ -415,17 +260,6 @@ WorkPtr HostBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
   check_same_dtype(kWhat, {input}, output);
   check_numel(kWhat, input, output, size_);
   return scatter_and_combine(OpType::_REDUCE_SCATTER_BASE, kWhat, output, {input}, options);
-}
-
-WorkPtr HostBackend::reduce_scatter_tensor_coalesced(std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& inputs,
-                                                     const c10d::ReduceScatterOptions& options) {
-  std::vector<WorkPtr> works;
-  TORCH_CHECK_VALUE(outputs.size() == inputs.size(), "reduce_scatter_tensor_coalesced got ", inputs.size(),
-                    " inputs and ", outputs.size(), " outputs.");
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    works.push_back(_reduce_scatter_base(outputs[i], inputs[i], options));
-  }
-  return c10::make_intrusive<WorkGroup>(rank_, std::move(works));
 }
 
 WorkPtr HostBackend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
@@ -444,9 +278,8 @@ WorkPtr HostBackend::alltoall_base(at::Tensor& output, at::Tensor& input, std::v
 WorkPtr HostBackend::alltoall(std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& inputs,
                               const c10d::AllToAllOptions& options) {
   constexpr auto kWhat = "all_to_all";
-  TORCH_CHECK_VALUE(inputs.size() == static_cast<std::size_t>(size_) && outputs.size() == inputs.size(), kWhat,
-                    " takes a tensor from and for each of ", size_, " ranks, got ", inputs.size(), " inputs and ",
-                    outputs.size(), " outputs.");
+  check_one_per_rank(kWhat, inputs, size_);
+  check_one_per_rank(kWhat, outputs, size_);
   check_same_dtype(kWhat, inputs, inputs.front());
   check_same_dtype(kWhat, outputs, inputs.front());
   // As one message per rank, of a tensor that holds all: not every version of the transport takes lists.
@@ -515,10 +348,7 @@ WorkPtr HostBackend::recvAnysource(std::vector<at::Tensor>& tensors, int tag) {
 WorkPtr HostBackend::barrier(const c10d::BarrierOptions& options) {
   constexpr auto kWhat = "barrier";
   auto host = tensors_for(kWhat, Use::kMove);
-  const auto index = options.device && options.device->has_index() ? options.device->index()
-                     : options.device_ids.empty() ? current_device()
-                                                  : static_cast<c10::DeviceIndex>(options.device_ids.front());
-  host->set_device(c10::Device(c10::DeviceType::PrivateUse1, resolve_device(index)));
+  host->set_device(device_of(options));
   return run(OpType::BARRIER, kWhat, host, [options](c10d::Backend& transport) { return transport.barrier(options); });
 }
 

@@ -1,4 +1,4 @@
-#include "csrc/distributed/HostReduction.h"
+#include "csrc/distributed/Reduction.h"
 
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/minimum.h>
@@ -78,7 +78,23 @@ double factor_of(const ReduceOp& op) {
 
 } // namespace
 
-HostReduction::HostReduction(const char* what, const ReduceOp& op, c10::ScalarType type, int num_ranks)
+c10::ScalarType computed_as(c10::ScalarType type) {
+  switch (type) {
+    case c10::kUInt16:
+      return c10::kInt;
+    case c10::kUInt32:
+      return c10::kLong;
+    case c10::kFloat8_e4m3fn:
+    case c10::kFloat8_e4m3fnuz:
+    case c10::kFloat8_e5m2:
+    case c10::kFloat8_e5m2fnuz:
+      return c10::kFloat;
+    default:
+      return type;
+  }
+}
+
+Reduction::Reduction(const char* what, const ReduceOp& op, c10::ScalarType type, int num_ranks)
     : op_(op), num_ranks_(num_ranks) {
   TORCH_CHECK_VALUE(is_defined_for(op.op_, type), what, " cannot reduce tensors of dtype ", type, " with ",
                     name_of(op.op_), ".");
@@ -93,13 +109,13 @@ HostReduction::HostReduction(const char* what, const ReduceOp& op, c10::ScalarTy
   }
 }
 
-void HostReduction::multiply(const std::vector<at::Tensor>& inputs) const {
+void Reduction::multiply(const std::vector<at::Tensor>& inputs) const {
   for (const auto& input : inputs) {
     input.mul_(*factor_);
   }
 }
 
-void HostReduction::combine(const at::Tensor& parts, const at::Tensor& out) const {
+void Reduction::combine(const at::Tensor& parts, const at::Tensor& out) const {
   const at::Tensor flat = parts.view({num_ranks_, -1});
   const at::Tensor result = out.view({-1});
   result.copy_(flat[0]);
@@ -133,7 +149,7 @@ void HostReduction::combine(const at::Tensor& parts, const at::Tensor& out) cons
   }
 }
 
-void HostReduction::divide(const std::vector<at::Tensor>& outputs) const {
+void Reduction::divide(const std::vector<at::Tensor>& outputs) const {
   for (const auto& output : outputs) {
     if (output.is_floating_point()) {
       output.div_(num_ranks_);

@@ -1,4 +1,4 @@
-#include "csrc/distributed/HostTensors.h"
+#include "csrc/distributed/host/HostTensors.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
@@ -10,6 +10,8 @@
 #include "csrc/aten/Copy.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/allocator/DeviceAllocator.h"
+#include "csrc/distributed/Arguments.h"
+#include "csrc/distributed/Reduction.h"
 
 namespace torch_backend {
 namespace {
@@ -33,23 +35,9 @@ c10::ScalarType moved_as(c10::ScalarType type) {
   }
 }
 
-/// The dtype in which the host reduces `type`: itself, or one that holds all its values and rounds or wraps as it does
-/// when the result is brought back.
+/// The dtype in which the transport reduces `type`, or `type` if it does not.
 c10::ScalarType reduced_as(c10::ScalarType type) {
-  switch (type) {
-    case c10::kShort:
-    case c10::kUInt16:
-      return c10::kInt;
-    case c10::kUInt32:
-      return c10::kLong;
-    case c10::kFloat8_e4m3fn:
-    case c10::kFloat8_e4m3fnuz:
-    case c10::kFloat8_e5m2:
-    case c10::kFloat8_e5m2fnuz:
-      return c10::kFloat;
-    default:
-      return type;
-  }
+  return type == c10::kShort ? c10::kInt : computed_as(type);
 }
 
 bool is_reduced(c10::ScalarType type) {
@@ -82,15 +70,7 @@ std::vector<T> for_each_of(const std::vector<T>& values, const StandIn& stand_in
 } // namespace
 
 at::Tensor HostTensors::add(const at::Tensor& tensor, bool reads, bool writes, bool keep_apart) {
-  TORCH_CHECK_VALUE(tensor.defined() && tensor.layout() == c10::kStrided, what_,
-                    " takes dense tensors only, got one of layout ", tensor.layout(), ".");
-  TORCH_CHECK_VALUE(tensor.device().type() == c10::DeviceType::PrivateUse1, what_, " takes tensors of ",
-                    device_api().name(), ", got one on ", tensor.device(), ".");
-  if (!device_) {
-    device_ = tensor.device();
-  }
-  TORCH_CHECK_VALUE(tensor.device() == *device_, what_, " takes tensors of one device, got some on ", *device_,
-                    " and on ", tensor.device(), ".");
+  check_tensor(what_, tensor, device_);
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   device_api().check_usable(tensor.device().index(), what_);
   Entry entry{tensor, {}, {}, reads, writes};

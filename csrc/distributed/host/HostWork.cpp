@@ -1,35 +1,24 @@
-#include "csrc/distributed/HostWork.h"
+#include "csrc/distributed/host/HostWork.h"
 
 #include <utility>
 
-#include <ATen/core/jit_type.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/StreamGuard.h>
 
 #include "csrc/aten/HostLaunch.h"
 #include "csrc/core/Runtime.h"
-#include "csrc/distributed/Failure.h"
 
 namespace torch_backend {
 namespace {
 
-std::vector<c10::Device> devices_of(const HostTensors& tensors) {
-  return tensors.has_device() ? std::vector<c10::Device>{tensors.device()} : std::vector<c10::Device>{};
-}
-
-std::exception_ptr aborted() {
-  return std::make_exception_ptr(std::runtime_error("the process group was aborted"));
+std::optional<c10::Device> device_of(const HostTensors& tensors) {
+  return tensors.has_device() ? std::optional<c10::Device>(tensors.device()) : std::nullopt;
 }
 
 } // namespace
 
 HostWork::HostWork(int rank, int size, c10d::OpType type, const char* what, std::shared_ptr<HostTensors> tensors)
-    : Work(rank, type),
-      tensors_(std::move(tensors)),
-      future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()),
-                                                       devices_of(*tensors_))),
-      what_(what),
-      size_(size) {}
+    : DeviceWork(rank, size, type, what, device_of(*tensors)), tensors_(std::move(tensors)) {}
 
 void HostWork::synchronize() {
   if (device_api().async()) {
@@ -41,29 +30,9 @@ std::vector<at::Tensor> HostWork::result() {
   return tensors_->written();
 }
 
-void HostWork::abort() {
-  fail(aborted());
-}
-
-bool HostWork::end_once() {
-  const std::lock_guard<std::mutex> lock(end_mutex_);
-  return !std::exchange(ended_, true);
-}
-
-void HostWork::fail(const std::exception_ptr& cause) {
-  if (end_once()) {
-    const auto error = describe_collective_failure(cause, what_, rank_, size_);
-    future_->setError(error);
-    finish(error);
-  }
-}
-
 void HostWork::succeed() {
-  {
-    const std::lock_guard<std::mutex> lock(end_mutex_);
-    if (ended_) {
-      return; // aborted: the tensors' values are undefined, and memory may be in other use
-    }
+  if (has_ended()) {
+    return; // aborted: the tensors' values are undefined, and memory may be in other use
   }
   try {
     // The copies back, and the events that the future records, belong on a stream that has nothing else to do.

@@ -1,4 +1,4 @@
-// Reduction operators that the host's transport does not know, from those it does.
+// Reduction operators that a transport does not know, from those it does.
 #pragma once
 
 #include <optional>
@@ -9,12 +9,16 @@
 
 namespace torch_backend {
 
+/// The dtype that PyTorch computes `type` in: itself, or one that holds all its values and rounds or wraps as it does when
+/// the result is converted back.
+c10::ScalarType computed_as(c10::ScalarType type);
+
 /// One reduction over `num_ranks` ranks of tensors of `type`: AVG is a sum that is divided (integers towards zero),
 /// PREMUL_SUM a sum of values that are multiplied first, and a bool is a number that is 0 or 1.
-class HostReduction {
+class Reduction {
  public:
   /// Throws ValueError, naming both, if the operator has no meaning for the dtype. Reads a factor that is a tensor.
-  HostReduction(const char* what, const c10d::ReduceOp& op, c10::ScalarType type, int num_ranks);
+  Reduction(const char* what, const c10d::ReduceOp& op, c10::ScalarType type, int num_ranks);
 
   /// What the transport does.
   const c10d::ReduceOp& op() const {

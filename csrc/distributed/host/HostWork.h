@@ -6,57 +6,30 @@
 #include <mutex>
 #include <vector>
 
-#include <torch/csrc/distributed/c10d/Work.hpp>
-
-#include "csrc/distributed/HostTensors.h"
+#include "csrc/distributed/DeviceWork.h"
+#include "csrc/distributed/host/HostTensors.h"
 
 namespace torch_backend {
 
 /// What both kinds of work on the host share. wait() returns when the result is on its way to the device, and makes the
 /// calling thread's current stream wait for it: work that is enqueued afterwards sees it. The host waits as well, because
 /// it is the host that does the work; a failure is raised here.
-class HostWork : public c10d::Work {
+class HostWork : public DeviceWork {
  public:
   HostWork(int rank, int size, c10d::OpType type, const char* what, std::shared_ptr<HostTensors> tensors);
 
   /// Let the calling thread's current stream wait for the result. Pre: complete.
   void synchronize() override;
   std::vector<at::Tensor> result() override;
-  /// The collective's number in its group, from 1 on; 0 for a send or receive.
-  uint64_t getSequencenumber() const override {
-    return sequence_number_;
-  }
-  /// Before anyone else has the work.
-  void set_sequence_number(uint64_t number) {
-    sequence_number_ = number;
-  }
-  /// Fails with "aborted" unless it is complete. What the transport is doing ends with its time-out.
-  void abort() override;
 
   /// Called once the transport has taken the work over.
   virtual void follow(c10::intrusive_ptr<c10d::Work> inner) = 0;
-  /// End it with an error, described as that of this collective, unless it has ended.
-  void fail(const std::exception_ptr& cause);
-
-  const char* what() const {
-    return what_;
-  }
 
  protected:
   /// Bring the result back and end it, unless it has ended.
   void succeed();
 
   std::shared_ptr<HostTensors> tensors_;
-  c10::intrusive_ptr<c10::ivalue::Future> future_; // its value is the tensors that are written
-
- private:
-  bool end_once();
-
-  const char* what_;
-  int size_;
-  std::mutex end_mutex_; // guards ended_
-  bool ended_ = false;
-  uint64_t sequence_number_ = 0;
 };
 
 /// A collective: the transport reports its end.
@@ -79,6 +52,7 @@ class HostPeerWork final : public HostWork {
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   void blockCurrentStream() override;
   int sourceRank() const override;
+  /// What the transport is doing ends with its time-out.
   void abort() override;
   void follow(c10::intrusive_ptr<c10d::Work> inner) override;
 

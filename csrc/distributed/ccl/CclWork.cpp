@@ -1,0 +1,200 @@
+#include "csrc/distributed/ccl/CclWork.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include <c10/core/StreamGuard.h>
+
+#include "csrc/core/Runtime.h"
+#include "csrc/distributed/ccl/CallbackThreads.h"
+
+namespace torch_backend::ccl {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+Clock::time_point after(std::chrono::milliseconds time) {
+  constexpr auto kLong = std::chrono::hours(24 * 365); // sums with the clock do not overflow
+  return Clock::now() + std::min<std::chrono::milliseconds>(time, kLong);
+}
+
+} // namespace
+
+CclWork::CclWork(int rank, int size, c10d::OpType type, const char* what, c10::Device device,
+                 std::vector<at::Tensor> tensors, std::vector<at::Tensor> results, std::chrono::milliseconds timeout)
+    : DeviceWork(rank, size, type, what, device),
+      device_(device),
+      caller_stream_(current_stream(device.index())),
+      timeout_(timeout),
+      deadline_(after(timeout)),
+      results_(std::move(results)),
+      tensors_(std::move(tensors)) {
+  if (device_api().async()) {
+    ready_.record(caller_stream_);
+  }
+}
+
+// ---- the lane's side ----
+
+void CclWork::enqueued(const Stream& stream) {
+  const bool async = device_api().async();
+  if (async) {
+    done_.record(stream);
+  }
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    is_enqueued_ = true;
+  }
+  cv_.notify_all();
+  if (!async) {
+    succeed();
+  }
+  if (may_complete_future()) {
+    // A callback may wait for the lane's next task, or for another callback.
+    run_callback(
+        [self = c10::intrusive_ptr<CclWork>::unsafe_reclaim_from_nonowning(this)] { self->complete_future(); });
+  }
+}
+
+bool CclWork::may_complete_future() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const bool is_ready = device_api().async() ? is_enqueued_ : completed_;
+  return future_is_wanted_ && is_ready && complete_future_once();
+}
+
+void CclWork::complete_future() {
+  try {
+    c10::OptionalStreamGuard guard;
+    if (device_api().async()) {
+      // A stream with nothing else on it: the future's events are those of this collective.
+      const auto side = stream_from_pool(/*priority=*/0, device_.index());
+      done_.block(side);
+      guard.reset_stream(side);
+    }
+    future_->markCompleted(c10::IValue(results_));
+  } catch (...) {
+    future_->setErrorIfNeeded(std::current_exception());
+  }
+}
+
+void CclWork::succeed() {
+  if (end_once()) {
+    forget_tensors();
+    finish();
+  }
+}
+
+void CclWork::forget_tensors() {
+  std::vector<at::Tensor> unused; // they go without the lock
+  const std::lock_guard<std::mutex> lock(mutex_);
+  unused.swap(tensors_);
+}
+
+// ---- the caller's side ----
+
+bool CclWork::isCompleted() {
+  if (has_ended()) {
+    return true;
+  }
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!is_enqueued_ || !device_api().async()) {
+      return false;
+    }
+  }
+  try {
+    if (!done_.query()) {
+      return false;
+    }
+    succeed();
+  } catch (...) {
+    failed_on_device_ = true;
+    fail(std::current_exception());
+  }
+  return true;
+}
+
+bool CclWork::isSuccess() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return !exception_;
+}
+
+std::vector<at::Tensor> CclWork::result() {
+  return results_;
+}
+
+int CclWork::sourceRank() const {
+  TORCH_CHECK(source_ >= 0, what(), " receives from no rank.");
+  return source_;
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> CclWork::getFuture() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    future_is_wanted_ = true;
+  }
+  if (may_complete_future()) {
+    complete_future();
+  }
+  return future_;
+}
+
+void CclWork::raise_failure() const {
+  std::exception_ptr error;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    error = exception_;
+  }
+  if (error) {
+    std::rethrow_exception(error);
+  }
+}
+
+void CclWork::wait_until_enqueued(Clock::time_point limit) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  cv_.wait_until(lock, limit, [this] { return is_enqueued_ || completed_; });
+}
+
+void CclWork::wait_on_host(Clock::time_point limit) {
+  if (!device_api().async()) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    cv_.wait_until(lock, limit, [this] { return completed_; });
+    return;
+  }
+  // Asked again and again: a wait for the event would not end with the group's failure.
+  auto pause = std::chrono::microseconds(20);
+  while (!isCompleted() && Clock::now() < limit) {
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, std::chrono::microseconds(1000));
+  }
+}
+
+bool CclWork::wait(std::chrono::milliseconds timeout) {
+  const bool has_limit = timeout != kNoTimeout;
+  const auto limit = after(has_limit ? timeout : std::chrono::hours(24 * 365));
+  wait_until_enqueued(limit);
+  if (has_limit || opType_ == c10d::OpType::BARRIER || !device_api().async()) {
+    wait_on_host(limit);
+    TORCH_CHECK_WITH(DistBackendError, isCompleted(), what(), " is not complete after ", timeout.count(), " ms.");
+  }
+  raise_failure();
+  if (device_api().async()) {
+    const auto current = current_stream(device_.index());
+    done_.block(current);
+    if (current == caller_stream_) {
+      forget_tensors(); // what uses their memory next comes after the collective
+    }
+  }
+  return true;
+}
+
+void CclWork::synchronize() {
+  wait();
+}
+
+void CclWork::blockCurrentStream() {
+  wait();
+}
+
+} // namespace torch_backend::ccl

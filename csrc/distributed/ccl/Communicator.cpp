@@ -1,0 +1,208 @@
+#include "csrc/distributed/ccl/Communicator.h"
+
+#include <utility>
+
+#include <c10/util/Exception.h>
+#include <c10/util/Logging.h>
+
+#include "csrc/core/DType.h"
+#include "csrc/core/Runtime.h"
+#include "csrc/core/Status.h"
+#include "csrc/distributed/ccl/Table.h"
+
+namespace torch_backend::ccl {
+namespace {
+
+constexpr tb_dtype kByte = {TB_DTYPE_UINT, 8, 1};
+
+uint64_t numel(const at::Tensor& tensor) {
+  return static_cast<uint64_t>(tensor.numel());
+}
+
+void* data(const at::Tensor& tensor) {
+  return tensor.data_ptr();
+}
+
+std::vector<uint64_t> times(const std::vector<int64_t>& counts, uint64_t factor) {
+  std::vector<uint64_t> result;
+  for (const auto count : counts) {
+    result.push_back(static_cast<uint64_t>(count) * factor);
+  }
+  return result;
+}
+
+std::vector<uint64_t> offsets_of(const std::vector<uint64_t>& counts) {
+  std::vector<uint64_t> offsets;
+  uint64_t offset = 0;
+  for (const auto count : counts) {
+    offsets.push_back(offset);
+    offset += count;
+  }
+  return offsets;
+}
+
+} // namespace
+
+std::vector<uint8_t> create_unique_id() {
+  const auto* slots = table();
+  std::vector<uint8_t> id(slots->unique_id_bytes);
+  const tb_status status = slots->unique_id_create(id.data());
+  if (status != TB_STATUS_OK) {
+    throw_status(status, device_api().name(), "unique_id_create", -1);
+  }
+  return id;
+}
+
+Communicator::Communicator(Stream stream, int size, int rank, const std::vector<uint8_t>& unique_id,
+                           std::shared_ptr<SlotCalls> calls)
+    : stream_(stream), size_(size), rank_(rank), calls_(std::move(calls)) {
+  const auto* slots = table();
+  TORCH_CHECK(unique_id.size() == slots->unique_id_bytes, "Rank 0 has made a unique id of ", unique_id.size(),
+              " bytes, and the device library of rank ", rank, " has ids of ", slots->unique_id_bytes,
+              " bytes: the ranks use different device libraries.");
+  const auto device = stream.device_index();
+  device_api().check_usable(device, "comm_create");
+  const tb_status status =
+      device_api().note_status(slots->comm_create(device, size, rank, unique_id.data(), &comm_), device);
+  if (status != TB_STATUS_OK) {
+    throw_status(status, device_api().name(), "comm_create", device);
+  }
+  calls_->count("comm_create");
+}
+
+Communicator::~Communicator() {
+  const auto device = stream_.device_index();
+  if (comm_ && !device_api().is_lost(device) && !device_api().in_bad_fork()) {
+    const tb_status status = device_api().note_status(table()->comm_destroy(comm_), device);
+    if (status != TB_STATUS_OK) {
+      LOG(WARNING) << describe_failure(status, device_api().name(), "comm_destroy", device);
+    }
+  }
+}
+
+template <typename Slot, typename... Arguments>
+bool Communicator::call(const char* name, Slot slot, Arguments... arguments) {
+  if (!slot) {
+    return false;
+  }
+  const auto device = stream_.device_index();
+  device_api().check_usable(device, name);
+  const tb_status status = device_api().note_status(slot(arguments...), device);
+  if (status == TB_STATUS_UNSUPPORTED) {
+    take_error_text();
+    return false;
+  }
+  if (status != TB_STATUS_OK) {
+    throw_status(status, device_api().name(), name, device);
+  }
+  calls_->count(name);
+  return true;
+}
+
+template <typename Call>
+bool Communicator::move(const at::Tensor& tensor, Call call) {
+  const auto dtype = to_tb_dtype(tensor.scalar_type());
+  return (dtype && call(*dtype, uint64_t{1})) || call(kByte, static_cast<uint64_t>(tensor.element_size()));
+}
+
+void Communicator::send(const at::Tensor& tensor, int peer) {
+  const bool sent = move(tensor, [&](tb_dtype dtype, uint64_t factor) {
+    return call("send", table()->send, data(tensor), numel(tensor) * factor, dtype, peer, comm_, stream_.handle());
+  });
+  TORCH_CHECK_NOT_IMPLEMENTED(sent, device_api().name(), " sends neither ", tensor.scalar_type(), " nor bytes.");
+}
+
+void Communicator::recv(const at::Tensor& tensor, int peer) {
+  const bool received = move(tensor, [&](tb_dtype dtype, uint64_t factor) {
+    return call("recv", table()->recv, data(tensor), numel(tensor) * factor, dtype, peer, comm_, stream_.handle());
+  });
+  TORCH_CHECK_NOT_IMPLEMENTED(received, device_api().name(), " receives neither ", tensor.scalar_type(), " nor bytes.");
+}
+
+bool Communicator::broadcast(const at::Tensor& tensor, int root) {
+  return move(tensor, [&](tb_dtype dtype, uint64_t factor) {
+    return call("broadcast", table()->broadcast, data(tensor), data(tensor), numel(tensor) * factor, dtype, root, comm_,
+                stream_.handle());
+  });
+}
+
+bool Communicator::all_gather(const at::Tensor& in, const at::Tensor& out) {
+  return move(in, [&](tb_dtype dtype, uint64_t factor) {
+    return call("all_gather", table()->all_gather, data(in), data(out), numel(in) * factor, dtype, comm_,
+                stream_.handle());
+  });
+}
+
+bool Communicator::all_reduce(const at::Tensor& tensor, int32_t reduction) {
+  const auto dtype = to_tb_dtype(tensor.scalar_type());
+  return dtype && call("all_reduce", table()->all_reduce, data(tensor), data(tensor), numel(tensor), *dtype, reduction,
+                       comm_, stream_.handle());
+}
+
+bool Communicator::reduce(const at::Tensor& tensor, int32_t reduction, int root) {
+  const auto dtype = to_tb_dtype(tensor.scalar_type());
+  return dtype && call("reduce", table()->reduce, data(tensor), data(tensor), numel(tensor), *dtype, reduction, root,
+                       comm_, stream_.handle());
+}
+
+bool Communicator::reduce_scatter(const at::Tensor& in, const at::Tensor& out, int32_t reduction) {
+  const auto dtype = to_tb_dtype(in.scalar_type());
+  return dtype && call("reduce_scatter", table()->reduce_scatter, data(in), data(out), numel(out), *dtype, reduction,
+                       comm_, stream_.handle());
+}
+
+bool Communicator::all_to_all(const at::Tensor& in, const std::vector<int64_t>& in_counts, const at::Tensor& out,
+                              const std::vector<int64_t>& out_counts) {
+  return move(in, [&](tb_dtype dtype, uint64_t factor) {
+    const auto sent = times(in_counts, factor);
+    const auto received = times(out_counts, factor);
+    return call("all_to_all", table()->all_to_all, data(in), sent.data(), offsets_of(sent).data(), data(out),
+                received.data(), offsets_of(received).data(), dtype, comm_, stream_.handle());
+  });
+}
+
+Communicator::Group::Group(Communicator& comm) : comm_(comm) {
+  open_ = comm_.call("group_begin", table()->group_begin);
+}
+
+Communicator::Group::~Group() {
+  if (open_ && table()->group_end() != TB_STATUS_OK) {
+    take_error_text();
+  }
+}
+
+void Communicator::Group::end() {
+  if (std::exchange(open_, false)) {
+    comm_.call("group_end", table()->group_end);
+  }
+}
+
+bool Communicator::abort() noexcept {
+  if (!table()->comm_abort) {
+    return false;
+  }
+  const tb_status status = table()->comm_abort(comm_);
+  if (status != TB_STATUS_OK) {
+    LOG(WARNING) << describe_failure(status, device_api().name(), "comm_abort", stream_.device_index());
+  }
+  return status == TB_STATUS_OK;
+}
+
+std::exception_ptr Communicator::error() noexcept {
+  const auto device = stream_.device_index();
+  if (!table()->comm_query_error || device_api().is_lost(device)) {
+    return nullptr;
+  }
+  const tb_status status = table()->comm_query_error(comm_);
+  if (status == TB_STATUS_OK || status == TB_STATUS_UNSUPPORTED || status == TB_STATUS_NOT_READY) {
+    take_error_text();
+    return nullptr;
+  }
+  try {
+    throw_status(status, device_api().name(), "comm_query_error", device);
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+} // namespace torch_backend::ccl

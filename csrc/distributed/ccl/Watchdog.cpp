@@ -1,0 +1,83 @@
+#include "csrc/distributed/ccl/Watchdog.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <c10/util/thread_name.h>
+
+namespace torch_backend::ccl {
+namespace {
+
+struct Watchdog {
+  std::mutex mutex; // guards what follows
+  std::condition_variable changed;
+  std::vector<std::weak_ptr<Watched>> all;
+  bool is_looking = false;
+  bool is_running = false;
+  bool ending = false;
+};
+
+Watchdog& watchdog() {
+  static auto* only = new Watchdog; // its thread outlives statics
+  return *only;
+}
+
+std::vector<std::weak_ptr<Watched>> look_at(std::vector<std::weak_ptr<Watched>> all) {
+  const auto is_done = [](const std::weak_ptr<Watched>& weak) {
+    const auto watched = weak.lock();
+    return !watched || !watched->look();
+  };
+  all.erase(std::remove_if(all.begin(), all.end(), is_done), all.end());
+  return all;
+}
+
+void run() {
+  c10::setThreadName("tb_watchdog");
+  auto& self = watchdog();
+  std::unique_lock<std::mutex> lock(self.mutex);
+  for (;;) {
+    self.changed.wait(lock, [&] { return self.ending || !self.all.empty(); });
+    if (self.ending) {
+      return;
+    }
+    auto all = std::exchange(self.all, {});
+    self.is_looking = true;
+    lock.unlock();
+    all = look_at(std::move(all));
+    lock.lock();
+    self.is_looking = false;
+    self.all.insert(self.all.end(), all.begin(), all.end());
+    self.changed.notify_all();
+    self.changed.wait_for(lock, std::chrono::milliseconds(kWatchIntervalMs), [&] { return self.ending; });
+  }
+}
+
+/// At exit, before the device library's own end: no more calls to it. A call that does not return is left behind.
+void end() {
+  auto& self = watchdog();
+  std::unique_lock<std::mutex> lock(self.mutex);
+  self.ending = true;
+  self.changed.notify_all();
+  self.changed.wait_for(lock, std::chrono::seconds(1), [&] { return !self.is_looking; });
+}
+
+} // namespace
+
+void watch(const std::shared_ptr<Watched>& watched) {
+  auto& self = watchdog();
+  const std::lock_guard<std::mutex> lock(self.mutex);
+  self.all.emplace_back(watched);
+  if (!std::exchange(self.is_running, true)) {
+    std::thread(run).detach();
+    std::atexit(end);
+  }
+  self.changed.notify_all();
+}
+
+} // namespace torch_backend::ccl
