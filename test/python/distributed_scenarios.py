@@ -44,6 +44,12 @@ def meet(scenario: str) -> None:
         time.sleep(0.02)
 
 
+def all_reduce_on_host(x: torch.Tensor) -> None:
+    """Ends with the values, or the failure: wait() alone need not wait for either on an asynchronous device."""
+    dist.all_reduce(x)
+    x.cpu()
+
+
 def raised_by(call: Callable[..., Any], *arguments: Any, **options: Any) -> Exception:
     try:
         call(*arguments, **options)
@@ -63,6 +69,7 @@ def names() -> None:
         join(f"names-{number}", backend)
         assert dist.group.WORLD.name() == "custom", f"{backend}: the main backend is {dist.group.WORLD.name()}"
         assert dist.group.WORLD._get_backend(DEVICE).name() == f"{NAME}ccl"
+        assert dist.group.WORLD._get_backend(DEVICE).path == os.environ.get("EXPECTED_PATH", "host")
         x = torch.ones(2, device=DEVICE)
         dist.all_reduce(x)
         assert x.tolist() == [2.0, 2.0]
@@ -166,6 +173,7 @@ def issued_at_once() -> None:
     assert not work.is_completed()
     assert not torch.accelerator.current_stream().query(), "the device was not busy: this shows nothing"
     work.wait()
+    torch.accelerator.synchronize()
     assert work.is_completed()
     dist.destroy_process_group()
 
@@ -194,7 +202,7 @@ def time_out() -> None:
     assert str(backend.get_error()) == "ErrorType.SUCCESS"
     if RANK == 0:
         dist.group.WORLD.set_timeout(timedelta(seconds=1))
-        error = raised_by(dist.all_reduce, x)
+        error = raised_by(all_reduce_on_host, x)
         assert isinstance(error, dist.DistBackendError), error
         assert str(error).startswith("all_reduce failed on rank 0 of 2: "), error
         assert "imed out" in str(error), error
@@ -212,7 +220,7 @@ def abort() -> None:
         dist.group.WORLD.set_timeout(timedelta(seconds=15))  # what the transport still does ends with it
         threading.Timer(0.3, dist.group.WORLD.abort).start()
         start = time.monotonic()
-        refused(dist.DistBackendError, "rank 0 of 2: the process group was aborted", dist.all_reduce, x)
+        refused(dist.DistBackendError, "rank 0 of 2: the process group was aborted", all_reduce_on_host, x)
         assert time.monotonic() - start < 12, "the wait ended with its time-out"
         refused(RuntimeError, f"'{NAME}ccl' was aborted and does no more work", dist.all_reduce, x)
     meet("abort")
@@ -227,7 +235,7 @@ def killed() -> None:
     if RANK == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     start = time.monotonic()
-    error = raised_by(lambda: [dist.all_reduce(x) for _ in range(2)])
+    error = raised_by(lambda: [all_reduce_on_host(x) for _ in range(2)])
     assert isinstance(error, dist.DistBackendError), error
     assert str(error).startswith("all_reduce failed on rank 0 of 2: "), error
     assert "Another rank may have ended" in str(error)

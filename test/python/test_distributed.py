@@ -16,10 +16,16 @@ from conftest import RunPython, clean_environment
 
 ROOT = Path(__file__).parents[2]
 ASYNC = {"TORCH_BACKEND_XCPU_ASYNC": "1", "TORCH_BACKEND_XCPU_DELAY_US": "300"}
-PAIR = {
-    "sync": ("names", "bad_arguments", "rare_dtypes", "split", "unawaited", "detail", "time_out", "abort", "killed"),
-    "async": ("names", "rare_dtypes", "unawaited", "issued_at_once", "time_out", "abort", "killed"),
+DEVICE_COLLECTIVES = {"TORCH_BACKEND_XCPU_CCL": "1", "EXPECTED_PATH": "ccl.1"}
+MODES = {
+    "sync": {},
+    "async": ASYNC,
+    "ccl": DEVICE_COLLECTIVES,
+    "ccl-async": ASYNC | DEVICE_COLLECTIVES,
 }
+SYNC_PAIR = ("names", "bad_arguments", "rare_dtypes", "split", "unawaited", "detail", "time_out", "abort", "killed")
+ASYNC_PAIR = ("names", "rare_dtypes", "unawaited", "issued_at_once", "time_out", "abort", "killed")
+PAIR = {"sync": SYNC_PAIR, "async": ASYNC_PAIR, "ccl": SYNC_PAIR, "ccl-async": ASYNC_PAIR}
 
 _results: dict[str, list[dict[str, str]]] = {}
 
@@ -59,14 +65,14 @@ def expect_good(scenario: str, said: list[dict[str, str]]) -> None:
 def test_two_ranks(tmp_path_factory: pytest.TempPathFactory, mode: str, scenario: str) -> None:
     """What the scenario's docstring in distributed_scenarios.py says."""
     if mode not in _results:
-        env = ASYNC if mode == "async" else {}
-        _results[mode] = run_ranks(PAIR[mode], tmp_path_factory.mktemp(mode), 2, env)
+        _results[mode] = run_ranks(PAIR[mode], tmp_path_factory.mktemp(mode), 2, MODES[mode])
     said = _results[mode]
     expect_good(scenario, said[:1] if scenario == "killed" else said)
 
 
-def test_four_ranks(tmp_path: Path) -> None:
-    expect_good("kit", run_ranks(("kit",), tmp_path, 4, ASYNC | {"TORCH_BACKEND_XCPU_PROTECT": "1"}))
+@pytest.mark.parametrize("mode", ["async", "ccl-async"])
+def test_four_ranks(tmp_path: Path, mode: str) -> None:
+    expect_good("kit", run_ranks(("kit",), tmp_path, 4, MODES[mode] | {"TORCH_BACKEND_XCPU_PROTECT": "1"}))
 
 
 def test_activation_loads_nothing_and_takes_no_place(run_python: RunPython) -> None:

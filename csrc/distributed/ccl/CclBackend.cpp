@@ -74,10 +74,14 @@ void CclBackend::eagerConnectSingleDevice(at::Device device) {
   group_->connect(resolve_device(device.index()), timeout());
 }
 
+c10d::ErrorType CclBackend::getError() {
+  return group_->has_failed() ? c10d::ErrorType::COMM_ERROR : DeviceBackend::getError();
+}
+
 void CclBackend::abort() {
   const WithoutInterpreterLock unlocked;
+  group_->abort(); // first: it tells the devices of work that had not ended
   DeviceBackend::abort();
-  group_->abort();
 }
 
 // ---- how a collective runs ----

@@ -29,6 +29,7 @@ class CclBackend final : public DeviceBackend {
     return group_->slot_calls();
   }
 
+  c10d::ErrorType getError() override;
   void eagerConnectSingleDevice(at::Device device) override;
   void abort() override;
 

@@ -9,7 +9,6 @@
 
 #include "csrc/core/AsyncError.h"
 #include "csrc/core/Runtime.h"
-#include "csrc/core/graph/Capture.h"
 #include "csrc/distributed/Failure.h"
 
 namespace torch_backend::ccl {
@@ -129,6 +128,11 @@ void Group::start_on(const std::shared_ptr<Lane>& lane, const c10::intrusive_ptr
 }
 
 // ---- failure ----
+
+bool Group::has_failed() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return failure_ != nullptr;
+}
 
 bool Group::look() {
   std::vector<c10::intrusive_ptr<CclWork>> works;

@@ -53,6 +53,8 @@ class Group final : public Watched, public std::enable_shared_from_this<Group> {
     return calls_->all();
   }
 
+  bool has_failed();
+
   bool look() override;
 
  private:
