@@ -40,7 +40,13 @@ namespace xcpu {
   X(group_begin)          \
   X(group_end)            \
   X(send)                 \
-  X(recv)
+  X(recv)                 \
+  X(all_reduce)           \
+  X(reduce)               \
+  X(broadcast)            \
+  X(all_gather)           \
+  X(reduce_scatter)       \
+  X(all_to_all)
 
 enum class slot {
 #define XCPU_SLOT(name) name,

@@ -19,7 +19,21 @@ namespace {
 
 // These name their device in more than one way, or not at all, and fail when the work runs: they check both themselves.
 constexpr bool enqueues(slot s) {
-  return s == slot::memory_copy || s == slot::memory_fill || s == slot::send || s == slot::recv;
+  switch (s) {
+    case slot::memory_copy:
+    case slot::memory_fill:
+    case slot::send:
+    case slot::recv:
+    case slot::all_reduce:
+    case slot::reduce:
+    case slot::broadcast:
+    case slot::all_gather:
+    case slot::reduce_scatter:
+    case slot::all_to_all:
+      return true;
+    default:
+      return false;
+  }
 }
 
 template <typename... Rest>
@@ -108,6 +122,12 @@ tb_ccl_table make_ccl_table() {
   XCPU_SET(group_end);
   XCPU_SET(comm_abort);
   XCPU_SET(comm_query_error);
+  XCPU_SET(all_reduce);
+  XCPU_SET(reduce);
+  XCPU_SET(broadcast);
+  XCPU_SET(all_gather);
+  XCPU_SET(reduce_scatter);
+  XCPU_SET(all_to_all);
   return table;
 }
 

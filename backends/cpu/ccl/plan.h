@@ -11,16 +11,34 @@
 
 #include "../result.h"
 #include "communicator.h"
+#include "reduction.h"
 
 namespace xcpu::ccl {
 
 class plan {
  public:
+  struct step {
+    signature call;
+    unsigned char* data; // only read by one that sends
+    uint64_t size_bytes;
+    uint64_t done_bytes = 0;
+    const unsigned char* own = nullptr; // of a reduction, as is the next
+    reduction with{};
+    int num_before = 0;       // of those it waits for
+    std::vector<step*> after; // that wait for this one
+  };
+
   explicit plan(std::shared_ptr<communicator> comm);
+  plan(plan&&) = default;
 
   // The memory is accessed when the plan runs. A message to the rank itself has to meet one from itself.
-  void send(int32_t peer, const signature& call, const void* data, uint64_t size_bytes);
-  void receive(int32_t peer, const signature& call, void* data, uint64_t size_bytes);
+  step* send(int32_t peer, const signature& call, const void* data, uint64_t size_bytes);
+  step* receive(int32_t peer, const signature& call, void* data, uint64_t size_bytes);
+  // Receives a message from every other rank, all of the size of `own`, and writes what all and `own` make together, in
+  // the order of the ranks. `out` may be `own`.
+  step* reduce(const signature& call, const void* own, void* out, uint64_t size_bytes, const reduction& with);
+  // `second` begins when `first` has ended.
+  void order(step* first, step* second);
   // Within this rank, before any message. Nothing if both are the same.
   void copy(void* dst, const void* src, uint64_t size_bytes);
 
@@ -43,29 +61,28 @@ class plan {
   }
 
  private:
-  struct step {
-    signature call;
-    unsigned char* data; // only read by one that sends
-    uint64_t size_bytes;
-    uint64_t done_bytes = 0;
-  };
   struct local_copy {
     void* dst;
     const void* src;
     uint64_t size_bytes;
   };
-  using steps = std::deque<step>;
+  using steps = std::deque<step*>;
 
+  step* add(const signature& call, void* data, uint64_t size_bytes);
   void copy_to_self();
   bool advance_send(int32_t peer);
   result advance_receive(int32_t peer, bool* out_moved);
+  result advance_reduce(step* next, bool* out_moved);
+  bool find_sources(step* next, uint64_t* out_bytes, bool* out_moved, result* out_failure);
   result unexpected(int32_t peer, const signature& theirs, const signature& ours) const;
-  void end_front(steps* which);
+  void end(step* which);
 
   const std::shared_ptr<communicator> comm_;
   std::vector<local_copy> copies_;
-  std::vector<steps> outgoing_, incoming_; // by rank; what is done is taken away
-  uint64_t num_open_ = 0;                  // of all of them
+  std::deque<step> all_;                   // where they stay
+  std::vector<steps> outgoing_, incoming_; // by rank; what is done is taken away. A reduction is with all other ranks
+  std::vector<const void*> sources_;       // of a reduction, by rank
+  uint64_t num_open_ = 0;                  // of all_
 };
 
 } // namespace xcpu::ccl
