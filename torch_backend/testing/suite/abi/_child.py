@@ -8,7 +8,7 @@ import mmap
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NoReturn
 
 from torch_backend.abi import ABI_MAJOR, DeviceError, DeviceLibrary, LibraryError, host, tb_host, tb_host_function
@@ -150,8 +150,13 @@ def exit_while_work_is_pending(path: str) -> None:
         sys.exit(f"stream_host_function returned {status}: {library.error_text()}")
 
 
-if __name__ == "__main__":
+def main(functions: Mapping[str, Callable[[str], None]]) -> None:
+    """Call the function that the command line names, with the library, and end as it does."""
     try:
-        globals()[sys.argv[1]](sys.argv[2])
-    except (DeviceError, LibraryError) as failure:
+        functions[sys.argv[1]](sys.argv[2])
+    except (DeviceError, LibraryError, AssertionError) as failure:
         sys.exit(str(failure))
+
+
+if __name__ == "__main__":
+    main(globals())

@@ -148,9 +148,12 @@ def in_threads(count: int, work: Callable[[int], None]) -> None:
         raise errors[0]
 
 
-def run_child(library: DeviceLibrary, function: str, timeout: float = CHILD_SECONDS) -> None:
-    """Run a function of :mod:`._child` in a process of its own, and fail with what it says unless it returns."""
-    command = [sys.executable, "-m", "torch_backend.testing.suite.abi._child", function, library.path]
+def run_child(library: DeviceLibrary, function: str, timeout: float = CHILD_SECONDS, module: str = "_child") -> str:
+    """Run a function of a module of this package in a process of its own.
+
+    Returns what it printed; fails with what it says unless it returns.
+    """
+    command = [sys.executable, "-m", f"{__package__}.{module}", function, library.path]
     try:
         process = subprocess.run(
             command, capture_output=True, text=True, timeout=timeout, check=False, env=os.environ.copy()
@@ -160,3 +163,4 @@ def run_child(library: DeviceLibrary, function: str, timeout: float = CHILD_SECO
         raise AssertionError(f"the process has not ended after {timeout:.0f} s; it said: {said.decode()!r}") from None
     said = process.stdout.encode() + process.stderr.encode()
     assert process.returncode == 0, f"the process ended with {process.returncode}: {said.decode().strip()[-1500:]}"
+    return process.stdout
