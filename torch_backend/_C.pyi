@@ -201,6 +201,23 @@ def reset_accumulated_host_memory_stats() -> None: ...
 def reset_peak_host_memory_stats() -> None: ...
 def empty_host_cache() -> None: ...
 
+# ---- Processes.cpp: storages for other processes, as uint8 tensors that hold them ----
+
+def lend_storage(holder: torch.Tensor) -> bytes:
+    """A message by which one process, which receives it once, gets the storage; waits for the device."""
+
+def borrow_storage(message: bytes) -> torch.Tensor: ...
+def acknowledge_storage(message: bytes) -> None:
+    """The message has arrived, and its storage is here already."""
+
+def describe_storage_message(message: bytes) -> tuple[int, int, bytes, int, int, int]:
+    """Process that lends, device, handle of the segment, offset in it, bytes, address in the process that lends."""
+
+def num_lent() -> int:
+    """Messages that are on their way, or whose storages are in use in other processes."""
+
+def ipc_collect() -> None: ...
+
 # ---- Distributed.cpp: process groups ----
 
 has_distributed: bool  # whether torch was built with torch.distributed

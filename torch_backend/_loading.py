@@ -16,6 +16,7 @@ Options = Mapping[str, OptionValue]
 
 _lock = threading.RLock()
 _loaded: dict[str, "Plugin"] = {}  # by canonical place, in the order they were loaded
+_options: dict[str, Options] = {}  # those given to each
 
 
 def load(library: "str | os.PathLike[str] | Source", options: Options | None = None) -> "Plugin":
@@ -92,6 +93,7 @@ def _load_once(
                 f"'{plugin.name}'. Call the file libtorch_backend_{plugin.name}.so."
             )
         _loaded[key] = plugin
+        _options[plugin.path] = dict(options or {})
         return plugin
 
 
@@ -113,6 +115,12 @@ def late_options_message(plugin: "Plugin", options: Options) -> str:
         f"library reads its options while it loads. Give them to the first load() or activate(), or set {variables} "
         "in the environment before Python starts."
     )
+
+
+def options_of(plugin: "Plugin") -> Options:
+    """What was given to a plugin when it was loaded; what it found in the environment is not in it."""
+    with _lock:
+        return _options.get(plugin.path, {})
 
 
 def loaded_plugins() -> list["Plugin"]:

@@ -67,7 +67,7 @@ def register(plugin: "Plugin") -> None:
     _repairs.register_graphsafe_rng(name)
     _repairs.run_backward_where_it_is_called(plugin)
     _repairs.end_autograd_with_process()
-    _processes.refuse_to_send(name)
+    _processes.register(name)
     compile.register(name)
 
 

@@ -6,12 +6,15 @@
 
 #include "options.h"
 #include "region.h"
+#include "shared_memory.h"
 
 namespace xcpu {
 namespace {
 
 struct entry {
   allocation info;
+  uint64_t offset = 0;               // shared memory: in this process's file
+  bool imported = false;             // from a process that has it in its file
   uint32_t readers = 0, writers = 0; // protected mode: open accesses
 };
 
@@ -33,6 +36,10 @@ unsigned long long number(uint64_t value) {
 
 bool has_own_pages(uint32_t kind) {
   return settings().protect && kind == TB_MEMORY_DEVICE;
+}
+
+bool is_shared(uint32_t kind) {
+  return settings().ipc && kind == TB_MEMORY_DEVICE;
 }
 
 // The limit holds for device memory; host memory is the machine's.
@@ -66,8 +73,13 @@ entry* find(registry& r, const void* ptr) {
   return address - std::prev(next)->first < candidate.info.size_bytes ? &candidate : nullptr;
 }
 
+result check_unused(const entry& e, const char* what) {
+  if (e.readers + e.writers == 0) return {};
+  return failure(TB_STATUS_INVALID_ARGUMENT, "%s: %p is still mapped or in use by a copy", what, e.info.base);
+}
+
 // Takes the entry out if `a` describes it exactly and nobody uses it.
-result forget(const allocation& a) {
+result forget(const allocation& a, entry* out_entry) {
   registry& r = live();
   const std::lock_guard<std::mutex> lock(r.mutex);
   const auto found = r.entries.find(reinterpret_cast<uintptr_t>(a.base));
@@ -80,10 +92,21 @@ result forget(const allocation& a) {
                    "with %llu bytes",
                    a.base, e.info.device, e.info.kind, number(e.info.size_bytes), a.device, a.kind,
                    number(a.size_bytes));
-  if (e.readers + e.writers > 0)
-    return failure(TB_STATUS_INVALID_ARGUMENT, "memory_free: %p is still mapped or in use by a copy", a.base);
+  if (e.imported)
+    return failure(TB_STATUS_INVALID_ARGUMENT, "memory_free: %p belongs to another process: ipc_close it", a.base);
+  result unused = check_unused(e, "memory_free");
+  if (!unused.ok()) return unused;
+  *out_entry = e;
   r.entries.erase(found);
   return {};
+}
+
+// The entry whose base is `base`, or null. With the registry's mutex held.
+entry* find_base(registry& r, int32_t device, const void* base) {
+  const auto found = r.entries.find(reinterpret_cast<uintptr_t>(base));
+  if (found == r.entries.end()) return nullptr;
+  entry& e = found->second;
+  return e.info.device == device && e.info.kind == TB_MEMORY_DEVICE ? &e : nullptr;
 }
 
 void apply_protection(const entry& e) {
@@ -108,22 +131,28 @@ result not_a_range(int32_t device, const void* ptr, uint64_t size_bytes) {
 result allocation_create(int32_t device, uint32_t kind, uint64_t size_bytes, void** out_ptr) {
   result r = reserve(device, kind, size_bytes);
   if (!r.ok()) return r;
-  void* ptr = region_allocate(size_bytes, has_own_pages(kind));
+  uint64_t offset = 0;
+  void* ptr = is_shared(kind) ? shared_allocate(size_bytes, !has_own_pages(kind), &offset)
+                              : region_allocate(size_bytes, has_own_pages(kind));
   if (!ptr) {
     unreserve(device, kind, size_bytes);
     return failure(TB_STATUS_OUT_OF_MEMORY, "xcpu:%d: the system has no %llu bytes", device, number(size_bytes));
   }
   registry& all = live();
   const std::lock_guard<std::mutex> lock(all.mutex);
-  all.entries.emplace(reinterpret_cast<uintptr_t>(ptr), entry{{ptr, size_bytes, kind, device}});
+  all.entries.emplace(reinterpret_cast<uintptr_t>(ptr), entry{{ptr, size_bytes, kind, device}, offset});
   *out_ptr = ptr;
   return {};
 }
 
 result allocation_destroy(const allocation& a) {
-  result r = forget(a);
+  entry gone;
+  result r = forget(a, &gone);
   if (!r.ok()) return r;
-  region_free(a.base, a.size_bytes, has_own_pages(a.kind));
+  if (is_shared(a.kind))
+    shared_free(a.base, a.size_bytes, gone.offset);
+  else
+    region_free(a.base, a.size_bytes, has_own_pages(a.kind));
   unreserve(a.device, a.kind, a.size_bytes);
   return {};
 }
@@ -140,6 +169,54 @@ uint64_t allocated_bytes(int32_t device) {
   registry& r = live();
   const std::lock_guard<std::mutex> lock(r.mutex);
   return r.used_bytes[device];
+}
+
+result allocation_export(int32_t device, void* base, tb_ipc_handle* out_handle) {
+  entry exported;
+  {
+    registry& r = live();
+    const std::lock_guard<std::mutex> lock(r.mutex);
+    const entry* e = find_base(r, device, base);
+    if (!e)
+      return failure(TB_STATUS_INVALID_ARGUMENT, "ipc_export: %p is not the base of a live allocation of device %d",
+                     base, device);
+    exported = *e;
+  }
+  if (exported.imported)
+    return failure(TB_STATUS_UNSUPPORTED, "ipc_export: %p belongs to another process, which alone can export it", base);
+  return shared_export(device, exported.info.size_bytes, exported.offset, out_handle);
+}
+
+result allocation_import(int32_t device, const tb_ipc_handle& handle, void** out_ptr) {
+  entry e{};
+  e.info.kind = TB_MEMORY_DEVICE;
+  e.info.device = device;
+  e.imported = true;
+  result imported =
+      shared_import(device, handle, !has_own_pages(TB_MEMORY_DEVICE), &e.info.base, &e.info.size_bytes);
+  if (!imported.ok()) return imported;
+  registry& r = live();
+  const std::lock_guard<std::mutex> lock(r.mutex);
+  r.entries.emplace(reinterpret_cast<uintptr_t>(e.info.base), e);
+  *out_ptr = e.info.base;
+  return {};
+}
+
+result allocation_close(int32_t device, void* base) {
+  entry gone;
+  {
+    registry& r = live();
+    const std::lock_guard<std::mutex> lock(r.mutex);
+    const entry* e = find_base(r, device, base);
+    if (!e || !e->imported)
+      return failure(TB_STATUS_INVALID_ARGUMENT, "ipc_close: %p was not imported on device %d", base, device);
+    result unused = check_unused(*e, "ipc_close");
+    if (!unused.ok()) return unused;
+    gone = *e;
+    r.entries.erase(reinterpret_cast<uintptr_t>(base));
+  }
+  shared_unmap(base, gone.info.size_bytes);
+  return {};
 }
 
 result access_begin(int32_t device, const void* ptr, uint64_t size_bytes, uint32_t access) {

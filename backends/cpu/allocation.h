@@ -23,6 +23,12 @@ bool allocation_find(const void* ptr, allocation* out_allocation);
 
 uint64_t allocated_bytes(int32_t device);
 
+// Memory for other processes, and of other processes (xcpu.ipc). What is imported counts towards no limit, is live until
+// allocation_close, and stays there if its exporter ends.
+result allocation_export(int32_t device, void* base, tb_ipc_handle* out_handle);
+result allocation_import(int32_t device, const tb_ipc_handle& handle, void** out_ptr);
+result allocation_close(int32_t device, void* base);
+
 // Let the host read or write (TB_MAP_*) a range of device memory, until access_end with the same arguments.
 // Pairs nest and overlap. Only in protected mode.
 result access_begin(int32_t device, const void* ptr, uint64_t size_bytes, uint32_t access);

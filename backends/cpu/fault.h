@@ -32,6 +32,9 @@ namespace xcpu {
   X(event_synchronize)    \
   X(event_elapsed)        \
   X(peer_can_access)      \
+  X(ipc_export)           \
+  X(ipc_import)           \
+  X(ipc_close)            \
   X(unique_id_create)     \
   X(comm_create)          \
   X(comm_destroy)         \

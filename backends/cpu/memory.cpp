@@ -49,4 +49,16 @@ result memory_unmap(int32_t device, void* ptr, uint64_t size_bytes, uint32_t acc
   return r.ok() ? access_end(device, ptr, size_bytes, access) : r;
 }
 
+result ipc_export(int32_t device, void* ptr, tb_ipc_handle* out_handle) {
+  return allocation_export(device, ptr, out_handle);
+}
+
+result ipc_import(int32_t device, const tb_ipc_handle* handle, void** out_ptr) {
+  return allocation_import(device, *handle, out_ptr);
+}
+
+result ipc_close(int32_t device, void* ptr) {
+  return allocation_close(device, ptr);
+}
+
 } // namespace xcpu

@@ -81,7 +81,8 @@ const options& settings() {
 }
 
 const char* const* option_keys() {
-  static const char* const keys[] = {"devices", "memory", "async", "protect", "delay_us", "fault", "ccl", nullptr};
+  static const char* const keys[] = {"devices",  "memory", "async", "protect", "ipc",
+                                     "delay_us", "fault",  "ccl",   nullptr};
   return keys;
 }
 
@@ -92,6 +93,7 @@ result read_options() {
   if (r.ok()) r = read("xcpu.memory", "a size such as 512MiB (B, KiB, MiB, GiB, TiB)", parse_memory, &o.memory_bytes);
   if (r.ok()) r = read("xcpu.async", "0 or 1", parse_flag, &o.async);
   if (r.ok()) r = read("xcpu.protect", "0 or 1", parse_flag, &o.protect);
+  if (r.ok()) r = read("xcpu.ipc", "0 or 1", parse_flag, &o.ipc);
   if (r.ok()) r = read("xcpu.delay_us", "microseconds, at most 10000000: N, or LOW-HIGH", parse_delay, &o.delay);
   if (r.ok()) r = read("xcpu.ccl", "0 or 1", parse_flag, &o.ccl);
   if (!r.ok()) return r;

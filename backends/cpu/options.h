@@ -16,6 +16,7 @@ struct options {
   uint64_t memory_bytes = 0; // of each device; the machine's memory unless set
   bool async = false;
   bool protect = false;
+  bool ipc = false;
   delay_range delay;
   bool ccl = false;
 };

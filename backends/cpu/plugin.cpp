@@ -87,6 +87,11 @@ tb_core_table make_table() {
     XCPU_SET(memory_map);
     XCPU_SET(memory_unmap);
   }
+  if (settings().ipc) {
+    XCPU_SET(ipc_export);
+    XCPU_SET(ipc_import);
+    XCPU_SET(ipc_close);
+  }
   if (settings().async) {
     XCPU_SET(stream_create);
     XCPU_SET(stream_destroy);

@@ -6,29 +6,14 @@
 #include <cstdlib>
 
 namespace xcpu {
-namespace {
-
-// From this size on a region is aligned to huge pages and asks for them: one page fault instead of 512 on first use.
-constexpr uint64_t kHugePage = 2ull << 20;
-
-// Below 2^62 no sum or rounding here overflows.
-constexpr uint64_t kLargest = 1ull << 62;
-
-uint64_t round_up(uint64_t value, uint64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 uint64_t page_bytes() {
   static const auto bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   return bytes;
 }
 
-bool huge(uint64_t size_bytes) {
-  return size_bytes >= kHugePage;
-}
-
-// Whole pages, `alignment` being a multiple of a page: a longer range, of which both ends are given back.
-void* map_pages(uint64_t size_bytes, uint64_t alignment, int protection) {
+// A longer range is mapped, and both ends are given back.
+void* region_map(uint64_t size_bytes, uint64_t alignment, int protection) {
   const uint64_t slack = alignment - page_bytes();
   void* ptr = mmap(nullptr, size_bytes + slack, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (ptr == MAP_FAILED) return nullptr;
@@ -40,20 +25,18 @@ void* map_pages(uint64_t size_bytes, uint64_t alignment, int protection) {
   return reinterpret_cast<void*>(aligned);
 }
 
-} // namespace
-
 void* region_allocate(uint64_t size_bytes, bool own_pages) {
-  if (size_bytes > kLargest) return nullptr;
-  if (!own_pages && !huge(size_bytes)) return std::aligned_alloc(kAlignment, round_up(size_bytes, kAlignment));
+  if (size_bytes > kLargestRegion) return nullptr;
+  if (!own_pages && !is_huge(size_bytes)) return std::aligned_alloc(kAlignment, round_up(size_bytes, kAlignment));
   const uint64_t length = round_up(size_bytes, page_bytes());
   void* ptr =
-      map_pages(length, huge(size_bytes) ? kHugePage : page_bytes(), own_pages ? PROT_NONE : PROT_READ | PROT_WRITE);
-  if (ptr && huge(size_bytes)) madvise(ptr, length, MADV_HUGEPAGE);
+      region_map(length, is_huge(size_bytes) ? kHugePage : page_bytes(), own_pages ? PROT_NONE : PROT_READ | PROT_WRITE);
+  if (ptr && is_huge(size_bytes)) madvise(ptr, length, MADV_HUGEPAGE);
   return ptr;
 }
 
 void region_free(void* ptr, uint64_t size_bytes, bool own_pages) {
-  if (own_pages || huge(size_bytes))
+  if (own_pages || is_huge(size_bytes))
     munmap(ptr, round_up(size_bytes, page_bytes()));
   else
     std::free(ptr);

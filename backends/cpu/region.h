@@ -7,6 +7,26 @@ namespace xcpu {
 
 constexpr uint64_t kAlignment = 64;
 
+// From this size on a region is aligned to huge pages and asks for them: one page fault instead of 512 on first use.
+constexpr uint64_t kHugePage = 2ull << 20;
+
+// Below 2^62 no sum or rounding of sizes overflows.
+constexpr uint64_t kLargestRegion = 1ull << 61;
+
+uint64_t page_bytes();
+
+inline uint64_t round_up(uint64_t value, uint64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+inline bool is_huge(uint64_t size_bytes) {
+  return size_bytes >= kHugePage;
+}
+
+// Whole pages, zeroed on first use, `alignment` being a multiple of a page. `protection` is mmap's. Null if there is no
+// room.
+void* region_map(uint64_t size_bytes, uint64_t alignment, int protection);
+
 // `own_pages`: the region shares no page with anything else, and is not accessible until region_protect.
 // Null if there is none left.
 void* region_allocate(uint64_t size_bytes, bool own_pages);

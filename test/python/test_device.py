@@ -65,7 +65,7 @@ def test_architectures(backend: ModuleType) -> None:
 
 
 def test_absent_on_purpose(backend: ModuleType) -> None:
-    for attribute in ("utilization", "temperature", "power_draw", "ipc_collect", "nvtx", "current_blas_handle"):
+    for attribute in ("utilization", "temperature", "power_draw", "nvtx", "current_blas_handle"):
         assert not hasattr(backend, attribute)
 
 

@@ -29,6 +29,7 @@ __all__ = [
     "get_per_process_memory_fraction",
     "host_memory_stats",
     "host_memory_stats_as_nested_dict",
+    "ipc_collect",
     "max_memory_allocated",
     "max_memory_reserved",
     "mem_get_info",
@@ -195,6 +196,18 @@ def caching_allocator_alloc(size: int, device: Device = None, stream: torch.Stre
 def caching_allocator_delete(mem_ptr: int) -> None:
     """Free what :func:`caching_allocator_alloc` returned."""
     _C.free_raw(mem_ptr)
+
+
+# ---- other processes ----
+
+
+def ipc_collect() -> None:
+    """Let memory be used again that was freed after it was sent to other processes, and that those have released.
+
+    It also happens by itself, before the device is asked for more memory. Never waits. There is nothing to collect on
+    a device whose memory processes do not share.
+    """
+    _C.ipc_collect()
 
 
 # ---- a readable summary ----

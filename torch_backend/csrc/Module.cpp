@@ -36,4 +36,5 @@ PYBIND11_MODULE(_C, m) {
   init_memory(m);
   init_distributed(m);
   init_graph(m);
+  init_processes(m);
 }

@@ -16,5 +16,6 @@ void init_customization(pybind11::module_& m);
 void init_memory(pybind11::module_& m);
 void init_distributed(pybind11::module_& m);
 void init_graph(pybind11::module_& m);
+void init_processes(pybind11::module_& m);
 
 } // namespace torch_backend::python

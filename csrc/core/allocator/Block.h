@@ -54,6 +54,7 @@ struct Block {
 
   State state = State::kFree;
   bool oversize = false; // counted as such when it was handed out
+  bool lent = false;     // to other processes; ipc::LoanBook knows whether still
   uint32_t num_pending_events = 0;
   uint64_t freed_at = 0;       // the pool's number of searches when the block became free
   std::vector<StreamRef> uses; // streams other than the pool's that record_stream named
@@ -68,6 +69,7 @@ struct Segment {
   Block* first = nullptr;
   bool oversize = false; // counted as such when it was requested
   ContextPtr context;
+  std::shared_ptr<const tb_ipc_handle> handle{}; // once something in it was lent to another process
 };
 
 /// Block objects, recycled so that splitting and merging need no heap.

@@ -208,7 +208,8 @@ bool CachingAllocator::free(void* ptr) noexcept {
     trace(TraceAction::kFreeRequested, ptr, block->size, *block->pool, context ? std::move(context) : block->context);
   }
   std::vector<StreamRef> uses;
-  if (C10_LIKELY(block->uses.empty())) {
+  const bool is_unused = block->uses.empty() && !block->lent;
+  if (C10_LIKELY(is_unused)) {
     make_free(block);
   } else {
     block->state = Block::State::kPending;
@@ -216,7 +217,7 @@ bool CachingAllocator::free(void* ptr) noexcept {
   }
   const auto after = totals();
   lock.unlock();
-  if (C10_UNLIKELY(!uses.empty())) {
+  if (C10_UNLIKELY(!is_unused)) {
     retire(block, uses);
   }
   report_to_profiler(ptr, change, after);

@@ -76,6 +76,15 @@ class CachingAllocator {
   /// Whether `ptr` points into memory of this allocator that is in use; the base and size of that allocation.
   bool owns(const void* ptr, void** out_base, std::size_t* out_size) const;
 
+  // ---- other processes; see Note [Lending memory to other processes] ----
+
+  /// How another process finds memory that allocate returned: the handle of its segment, and where it lies in that.
+  /// From now on, once it is freed, it is not reused while the loan book says that it is lent. Throws if `ptr` is no
+  /// allocation of this device, and what the plugin reports.
+  void export_memory(void* ptr, tb_ipc_handle* out_segment, uint64_t* out_offset);
+  /// Reuse memory that was freed while it was lent, and has come back. Also done before the plugin is asked for more.
+  void collect_lent();
+
   // ---- limits and numbers ----
 
   /// Bytes free on the device and in total: what the driver says, else total_memory_bytes less what is held here.
@@ -221,6 +230,7 @@ class CachingAllocator {
   std::vector<UseQueue> queues_;       // one per stream that used another stream's memory
   std::size_t num_pending_ = 0;        // blocks of queues_ and deferred_, counted once per event
   int num_looked_at_ = 0;              // entries some thread has taken from queues_ to query them
+  std::vector<Block*> lent_;           // freed, and lent to other processes when last looked at
   std::vector<DeferredFree> deferred_; // freed during a capture, when no event may be recorded
 
   TraceRing ring_;

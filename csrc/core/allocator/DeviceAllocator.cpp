@@ -208,6 +208,15 @@ bool DeviceAllocator::is_own(const c10::DataPtr& data) const {
   return data.get_deleter() == &free_device_memory;
 }
 
+void DeviceAllocator::export_memory(void* ptr, c10::DeviceIndex device, tb_ipc_handle* out_segment,
+                                    uint64_t* out_offset) {
+  of(resolve_device(device)).export_memory(ptr, out_segment, out_offset);
+}
+
+void DeviceAllocator::collect_lent() {
+  for_each([](CachingAllocator& allocator) { allocator.collect_lent(); });
+}
+
 void DeviceAllocator::set_memory_fraction(double fraction, c10::DeviceIndex device) {
   of(resolve_device(device)).set_memory_fraction(fraction);
 }

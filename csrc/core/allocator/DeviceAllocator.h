@@ -55,6 +55,11 @@ class DeviceAllocator final : public c10::DeviceAllocator {
   /// Whether `data` is an allocation of ours as allocate returned it, whatever device it is labelled with. Cheap.
   bool is_own(const c10::DataPtr& data) const;
 
+  /// See CachingAllocator.
+  void export_memory(void* ptr, c10::DeviceIndex device, tb_ipc_handle* out_segment, uint64_t* out_offset);
+  /// Of all devices.
+  void collect_lent();
+
   void set_memory_fraction(double fraction, c10::DeviceIndex device);
   double memory_fraction(c10::DeviceIndex device);
   void add_out_of_memory_observer(OutOfMemoryObserver observer);

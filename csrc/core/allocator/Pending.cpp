@@ -1,14 +1,15 @@
-// Blocks that were freed while another stream may still use them. See Note [Caching allocator].
+// Blocks that were freed while another stream, or another process, may still use them. See Note [Caching allocator].
 #include <algorithm>
 #include <thread>
 
 #include <c10/util/Exception.h>
 
 #include "csrc/core/allocator/CachingAllocator.h"
+#include "csrc/core/ipc/LoanBook.h"
 
 namespace torch_backend {
 
-/// `block` was freed and these streams used it. Not under the mutex; the block is kPending, so nobody else touches it.
+/// `block` was freed, and these streams, or other processes, used it. Not under the mutex; the block is kPending, so nobody else touches it.
 void CachingAllocator::retire(Block* block, const std::vector<StreamRef>& uses) {
   {
     const Lock lock(mutex_);
@@ -25,10 +26,42 @@ void CachingAllocator::retire(Block* block, const std::vector<StreamRef>& uses) 
   for (const auto& stream : uses) {
     all_known &= record_use(block, stream);
   }
-  if (all_known) {
+  if (!all_known) {
+    return;
+  }
+  if (block->lent) {
+    {
+      const Lock lock(mutex_);
+      lent_.push_back(block);
+    }
+    collect_lent();
+  } else {
     const Lock lock(mutex_);
     finish_use(block);
   }
+}
+
+void CachingAllocator::collect_lent() {
+  if (api_.in_bad_fork()) {
+    return; // the blocks are those of the parent process
+  }
+  std::vector<Block*> waiting;
+  {
+    const Lock lock(mutex_);
+    waiting.swap(lent_);
+  }
+  if (waiting.empty()) {
+    return;
+  }
+  // Without the mutex: this asks the system about every block.
+  const auto back = std::partition(waiting.begin(), waiting.end(),
+                                   [](const Block* block) { return ipc::LoanBook::own().is_lent(block->ptr); });
+  const Lock lock(mutex_);
+  std::for_each(back, waiting.end(), [this](Block* block) {
+    block->lent = false;
+    finish_use(block);
+  });
+  lent_.insert(lent_.end(), waiting.begin(), back);
 }
 
 /// False if it cannot be known when `stream` is done with `block`: then the block must never be reused.

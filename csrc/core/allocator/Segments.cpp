@@ -20,6 +20,14 @@ constexpr auto kReleaseWait = std::chrono::seconds(1);
 
 /// A block of at least request.size that is in no free list. Drops and retakes the mutex.
 Block* CachingAllocator::allocate_from_plugin(Request& request, Lock& lock) {
+  if (!lent_.empty()) {
+    lock.unlock();
+    collect_lent();
+    lock.lock();
+    if (Block* block = take(pool_for(request), request.size)) {
+      return block;
+    }
+  }
   collect_garbage(lock);
   Refusal refusal;
   if (Block* block = request_segment(request, policy_.segment_size(request.size), refusal, lock)) {
@@ -317,6 +325,7 @@ void CachingAllocator::reattach_segment(Segment segment) {
 }
 
 void CachingAllocator::empty_cache(c10::MempoolId_t pool) {
+  collect_lent();
   process_events(true);
   Lock lock(mutex_);
   TORCH_CHECK(captures_ == 0 || !async_,
@@ -330,6 +339,30 @@ void CachingAllocator::empty_cache(c10::MempoolId_t pool) {
   });
   lock.unlock();
   free_segments(std::move(segments));
+}
+
+// ---- other processes ----
+
+void CachingAllocator::export_memory(void* ptr, tb_ipc_handle* out_segment, uint64_t* out_offset) {
+  Lock lock(mutex_);
+  Block* const block = table_.find(ptr);
+  TORCH_CHECK(block && block->state == Block::State::kAllocated, "Memory at ", ptr, " is not in use on ", api_.name(), ":",
+              static_cast<int>(device_), ", so it cannot be lent to another process.");
+  block->lent = true;
+  void* const base = const_cast<void*>(std::prev(segments_.upper_bound(ptr))->first);
+  *out_offset = static_cast<uint64_t>(static_cast<const char*>(ptr) - static_cast<const char*>(base));
+  auto handle = segments_.at(base).handle;
+  if (!handle) {
+    // The segment stays, because the caller uses the block.
+    lock.unlock();
+    tb_ipc_handle fresh{};
+    api_.ipc_export(device_, base, &fresh);
+    lock.lock();
+    auto& known = segments_.at(base).handle;
+    known = known ? known : std::make_shared<const tb_ipc_handle>(fresh);
+    handle = known;
+  }
+  *out_segment = *handle;
 }
 
 // ---- out of memory ----

@@ -1,0 +1,68 @@
+// Storages for other processes, and from them.
+#include <pybind11/pybind11.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <cstring>
+#include <string>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+
+#include "csrc/core/allocator/DeviceAllocator.h"
+#include "csrc/core/ipc/LoanBook.h"
+#include "csrc/core/ipc/SharedStorage.h"
+#include "torch_backend/csrc/Module.h"
+
+namespace py = pybind11;
+
+namespace torch_backend::python {
+namespace {
+
+using ipc::StorageMessage;
+
+/// Both sides run the same build: a message lives as long as the processes.
+py::bytes to_bytes(const StorageMessage& message) {
+  return {reinterpret_cast<const char*>(&message), sizeof message};
+}
+
+StorageMessage from_bytes(const std::string& bytes) {
+  TORCH_CHECK_VALUE(bytes.size() == sizeof(StorageMessage), "A message of ", bytes.size(),
+                    " bytes about a tensor was received, but one has ", sizeof(StorageMessage),
+                    " bytes: the processes do not run the same torch_backend.");
+  StorageMessage message;
+  std::memcpy(&message, bytes.data(), sizeof message);
+  return message;
+}
+
+at::Tensor borrow_storage(const std::string& bytes) {
+  const auto message = from_bytes(bytes);
+  auto storage = ipc::borrow(message);
+  const auto options =
+      at::TensorOptions().dtype(at::kByte).device(c10::Device(c10::DeviceType::PrivateUse1, message.device));
+  return at::empty({0}, options).set_(std::move(storage));
+}
+
+} // namespace
+
+void init_processes(py::module_& m) {
+  m.def(
+      "lend_storage", [](const at::Tensor& holder) { return to_bytes(ipc::lend(holder.storage())); },
+      py::arg("holder"));
+  m.def("borrow_storage", &borrow_storage, py::arg("message"));
+  m.def(
+      "acknowledge_storage", [](const std::string& bytes) { ipc::acknowledge(from_bytes(bytes)); },
+      py::arg("message"));
+  m.def(
+      "describe_storage_message",
+      [](const std::string& bytes) {
+        const auto message = from_bytes(bytes);
+        const std::string segment(reinterpret_cast<const char*>(message.segment.bytes), TB_IPC_HANDLE_BYTES);
+        return py::make_tuple(message.loan.lender, static_cast<int>(message.device), py::bytes(segment), message.offset,
+                              message.size_bytes, message.address);
+      },
+      py::arg("message"));
+  m.def("num_lent", [] { return ipc::LoanBook::own().num_lent(); });
+  m.def("ipc_collect", [] { device_allocator().collect_lent(); }, py::call_guard<py::gil_scoped_release>());
+}
+
+} // namespace torch_backend::python
