@@ -1,7 +1,7 @@
 """Sending tensors of the device through torch.multiprocessing, as CUDA's are: processes share their memory.
 
-PyTorch sends a tensor as its storage and its geometry; all that is ours is the storage. See Note [Lending memory to other
-processes] in csrc/core/ipc/LoanBook.h for who keeps the memory, and until when.
+PyTorch sends a tensor as its storage and its geometry; all that is ours is the storage. Who keeps the memory, and until
+when, is in Note [Lending memory to other processes] in csrc/core/ipc/LoanBook.h.
 """
 
 import os
@@ -81,7 +81,7 @@ def _reduce_storage(storage: "torch.UntypedStorage") -> Any:
     import torch
     from torch.multiprocessing import reductions
 
-    from torch_backend import _activation, _C, _loading
+    from torch_backend import _C, _activation, _loading
 
     if storage.nbytes() == 0:
         return _rebuild_empty_storage, (str(storage.device),)
@@ -90,7 +90,7 @@ def _reduce_storage(storage: "torch.UntypedStorage") -> Any:
     assert plugin is not None  # there is a tensor on its device
     place = Place(plugin.name, plugin.path, dict(_loading.options_of(plugin)))
     holder = torch.empty(0, dtype=torch.uint8, device=storage.device)
-    message = _C.lend_storage(holder.set_(storage))  # type: ignore[arg-type]
+    message = _C.lend_storage(holder.set_(storage))
     reductions.shared_cache[_key(message)] = reductions.StorageWeakRef(storage)  # type: ignore[no-untyped-call]
     return _rebuild_storage, (place, message)
 
@@ -107,8 +107,8 @@ def _watch_the_end() -> None:
 
         if os.getpid() == process and (count := _C.num_lent()) > 0:
             warnings.warn(
-                f"This process ends while {count} tensors that it has sent to other processes are on their way or in use "
-                "there. Let it live until they are released.",
+                f"This process ends while {count} tensors that it has sent to other processes are on their way, or in "
+                "use there. Let it live until they are released.",
                 stacklevel=2,
             )
 
@@ -177,7 +177,7 @@ def _require_device(place: Place) -> None:
 def _rebuild_empty_storage(device: str) -> "torch.UntypedStorage":
     import torch
 
-    return torch.UntypedStorage(0, device=device)
+    return torch.UntypedStorage(0, device=device)  # type: ignore[no-untyped-call]
 
 
 def _rebuild_with_metadata(

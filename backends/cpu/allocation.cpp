@@ -192,8 +192,7 @@ result allocation_import(int32_t device, const tb_ipc_handle& handle, void** out
   e.info.kind = TB_MEMORY_DEVICE;
   e.info.device = device;
   e.imported = true;
-  result imported =
-      shared_import(device, handle, !has_own_pages(TB_MEMORY_DEVICE), &e.info.base, &e.info.size_bytes);
+  result imported = shared_import(device, handle, !has_own_pages(TB_MEMORY_DEVICE), &e.info.base, &e.info.size_bytes);
   if (!imported.ok()) return imported;
   registry& r = live();
   const std::lock_guard<std::mutex> lock(r.mutex);

@@ -29,8 +29,8 @@ void* region_allocate(uint64_t size_bytes, bool own_pages) {
   if (size_bytes > kLargestRegion) return nullptr;
   if (!own_pages && !is_huge(size_bytes)) return std::aligned_alloc(kAlignment, round_up(size_bytes, kAlignment));
   const uint64_t length = round_up(size_bytes, page_bytes());
-  void* ptr =
-      region_map(length, is_huge(size_bytes) ? kHugePage : page_bytes(), own_pages ? PROT_NONE : PROT_READ | PROT_WRITE);
+  void* ptr = region_map(length, is_huge(size_bytes) ? kHugePage : page_bytes(),
+                         own_pages ? PROT_NONE : PROT_READ | PROT_WRITE);
   if (ptr && is_huge(size_bytes)) madvise(ptr, length, MADV_HUGEPAGE);
   return ptr;
 }

@@ -376,6 +376,69 @@ static tb_status unmaps_all(int32_t device, void* ptr, uint64_t size, uint32_t a
   return good.memory_unmap(mapped_device, mapped_ptr, mapped_size, TB_MAP_READ | TB_MAP_WRITE);
 }
 
+/* ---- memory that processes share ---- */
+
+static tb_status imports_are_copies(int32_t device, const tb_ipc_handle* handle, void** out_ptr) {
+  tb_pointer_info info = {.struct_size = sizeof info};
+  void *theirs, *copy;
+  tb_status status = good.ipc_import(device, handle, &theirs);
+  if (status) return status;
+  good.memory_query(theirs, &info);
+  status = good.memory_allocate(device, TB_MEMORY_DEVICE, info.size_bytes, NULL, &copy);
+  if (!status) status = good.memory_copy(device, copy, device, theirs, info.size_bytes, TB_COPY_DEVICE_TO_DEVICE, NULL);
+  if (!status) status = finish(device, NULL);
+  good.ipc_close(device, theirs);
+  if (!status) *out_ptr = copy;
+  return status;
+}
+
+static tb_status copies_are_freed(int32_t device, void* ptr) {
+  tb_pointer_info info = {.struct_size = sizeof info};
+  good.memory_query(ptr, &info);
+  return good.memory_free(device, TB_MEMORY_DEVICE, ptr, info.size_bytes, NULL);
+}
+
+static tb_status imports_start_elsewhere(int32_t device, const tb_ipc_handle* handle, void** out_ptr) {
+  const tb_status status = good.ipc_import(device, handle, out_ptr);
+  if (!status) *out_ptr = at(*out_ptr, 64);
+  return status;
+}
+
+static tb_status elsewhere_is_closed(int32_t device, void* ptr) {
+  return good.ipc_close(device, (char*)ptr - 64);
+}
+
+static tb_status closing_wipes_memory(int32_t device, void* ptr) {
+  const char zero = 0;
+  tb_pointer_info info = {.struct_size = sizeof info};
+  tb_status status;
+  good.memory_query(ptr, &info);
+  status = good.memory_fill(device, ptr, &zero, 1, info.size_bytes, NULL);
+  if (!status) status = finish(device, NULL);
+  return status ? status : good.ipc_close(device, ptr);
+}
+
+static tb_status nothing_is_closed(int32_t device, void* ptr) {
+  (void)device, (void)ptr;
+  return TB_STATUS_OK;
+}
+
+static tb_status gone_memory_is_imported(int32_t device, const tb_ipc_handle* handle, void** out_ptr) {
+  const tb_status status = good.ipc_import(device, handle, out_ptr);
+  return status ? good.memory_allocate(device, TB_MEMORY_DEVICE, 4096, NULL, out_ptr) : status;
+}
+
+static tb_status all_handles_are_the_first(int32_t device, void* ptr, tb_ipc_handle* out_handle) {
+  static tb_ipc_handle first[64];
+  static int has_first[64];
+  const tb_status status = good.ipc_export(device, ptr, out_handle);
+  if (status) return status;
+  if (!has_first[device]) first[device] = *out_handle;
+  has_first[device] = 1;
+  *out_handle = first[device];
+  return status;
+}
+
 /* ---- properties ---- */
 
 static tb_status properties_change(int32_t device, tb_device_properties* out_properties) {
@@ -1006,6 +1069,17 @@ static const fault faults[] = {
      .description = "an allocator without a lock"},
     {"unregister_fails", SLOT(host_unregister, unregister_fails), .description = "does not find what it registered"},
     {"access_is_a_bit_mask", SLOT(peer_can_access, access_is_a_bit_mask), .description = "neither 0 nor 1"},
+    {"imports_are_copies", TWO_SLOTS(ipc_import, imports_are_copies, ipc_close, copies_are_freed),
+     .description = "another process gets a copy"},
+    {"imports_start_elsewhere", TWO_SLOTS(ipc_import, imports_start_elsewhere, ipc_close, elsewhere_is_closed),
+     .description = "another process does not get the base address"},
+    {"closing_wipes_memory", SLOT(ipc_close, closing_wipes_memory),
+     .description = "the exporter loses what another process closes"},
+    {"nothing_is_closed", SLOT(ipc_close, nothing_is_closed), .description = "what was imported stays mapped"},
+    {"gone_memory_is_imported", SLOT(ipc_import, gone_memory_is_imported),
+     .description = "gives other memory for what is gone"},
+    {"all_handles_are_the_first", SLOT(ipc_export, all_handles_are_the_first),
+     .description = "one handle for every allocation"},
     {"memory_stays_full", SLOT(memory_allocate, memory_stays_full), .description = "never recovers from OUT_OF_MEMORY"},
     {"full_memory_is_internal", SLOT(memory_allocate, full_memory_is_internal),
      .description = "reports full memory as INTERNAL"},

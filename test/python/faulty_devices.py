@@ -36,6 +36,7 @@ class FaultyDevice:
 
 
 ASYNC = {"TORCH_BACKEND_XCPU_ASYNC": "1"}
+IPC = {"TORCH_BACKEND_XCPU_IPC": "1"}
 SLOW = {**ASYNC, "TORCH_BACKEND_XCPU_DELAY_US": "1000"}
 PROTECTED = {"TORCH_BACKEND_XCPU_PROTECT": "1"}
 
@@ -186,6 +187,46 @@ FAULTY_DEVICES = (
         "access_is_a_bit_mask",
         "abi/test_peers.py::test_peer_access_is_yes_or_no",
         "peer_can_access(0, 1) answered [2, 2]",
+    ),
+    # ---- memory that processes share ----
+    FaultyDevice(
+        "imports_are_copies",
+        "abi/test_ipc.py::test_processes_share_memory",
+        "xcpu:0: after another process wrote to exported memory",
+        options=IPC,
+    ),
+    FaultyDevice(
+        "imports_start_elsewhere",
+        "abi/test_ipc.py::test_processes_share_memory",
+        "xcpu:0: memory of another process",
+        options=IPC,
+    ),
+    FaultyDevice(
+        "closing_wipes_memory",
+        "abi/test_ipc.py::test_importing_and_closing_loses_nothing",
+        "memory of another process that was imported 200 times",
+        options=IPC,
+    ),
+    FaultyDevice(
+        "nothing_is_closed", "abi/test_ipc.py::test_importing_and_closing_loses_nothing", "more mappings", options=IPC
+    ),
+    FaultyDevice(
+        "gone_memory_is_imported",
+        "abi/test_ipc.py::test_exported_memory_is_freed",
+        "ipc_import of memory that its process has freed returned OK",
+        options=IPC,
+    ),
+    FaultyDevice(
+        "gone_memory_is_imported",
+        "abi/test_ipc.py::test_memory_of_a_process_that_has_ended",
+        "ipc_import of memory of a process that has ended returned OK",
+        options=IPC,
+    ),
+    FaultyDevice(
+        "all_handles_are_the_first",
+        "abi/test_ipc.py::test_handles_name_their_allocation",
+        "one of several allocations of another process",
+        options=IPC,
     ),
     # ---- properties and slots ----
     FaultyDevice(
@@ -555,5 +596,19 @@ FAULTY_DEVICES = (
         "memory_stays_full",
         "async_/test_memory_limits.py::test_more_than_the_device_has",
         "out of memory",
+    ),
+    FaultyDevice(
+        "imports_are_copies",
+        "tensor/test_other_processes.py::test_both_processes_see_what_one_writes",
+        "after another process wrote to a part that was sent",
+        options=IPC,
+        seconds=60.0,
+    ),
+    FaultyDevice(
+        "all_handles_are_the_first",
+        "tensor/test_other_processes.py::test_tensors_are_told_apart",
+        "shows other values in another process",
+        options=IPC,
+        seconds=60.0,
     ),
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from torch_backend.abi.core_table import CopyKind, MemoryKind, tb_host_function, tb_pointer_info
+from torch_backend.abi.core_table import CopyKind, MemoryKind, tb_host_function, tb_ipc_handle, tb_pointer_info
 from torch_backend.abi.properties import Capability
 from torch_backend.abi.statuses import DeviceError, Status
 
@@ -113,6 +113,27 @@ class Device:
         free, total = ctypes.c_uint64(), ctypes.c_uint64()
         self.library.check("memory_info", self.index, ctypes.byref(free), ctypes.byref(total))
         return free.value, total.value
+
+    # ---- memory that processes share ----
+
+    def export_memory(self, address: int) -> bytes:
+        """What other processes import the allocation by, whose base this is."""
+        handle = tb_ipc_handle()
+        self.library.check("ipc_export", self.index, address, ctypes.byref(handle))
+        return bytes(handle)
+
+    def import_memory(self, handle: bytes) -> int:
+        """The address here of what another process has exported, until :meth:`close_memory`."""
+        address = ctypes.c_void_p()
+        given = tb_ipc_handle.from_buffer_copy(handle)
+        self.library.check("ipc_import", self.index, ctypes.byref(given), ctypes.byref(address))
+        if address.value is None:
+            raise DeviceError("ipc_import", Status.OK, "no address was given")
+        return address.value
+
+    def close_memory(self, address: int) -> None:
+        """Give back what was imported."""
+        self.library.check("ipc_close", self.index, address)
 
     # ---- streams ----
 

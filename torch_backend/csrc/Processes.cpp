@@ -50,8 +50,7 @@ void init_processes(py::module_& m) {
       py::arg("holder"));
   m.def("borrow_storage", &borrow_storage, py::arg("message"));
   m.def(
-      "acknowledge_storage", [](const std::string& bytes) { ipc::acknowledge(from_bytes(bytes)); },
-      py::arg("message"));
+      "acknowledge_storage", [](const std::string& bytes) { ipc::acknowledge(from_bytes(bytes)); }, py::arg("message"));
   m.def(
       "describe_storage_message",
       [](const std::string& bytes) {

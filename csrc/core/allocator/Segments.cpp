@@ -346,8 +346,8 @@ void CachingAllocator::empty_cache(c10::MempoolId_t pool) {
 void CachingAllocator::export_memory(void* ptr, tb_ipc_handle* out_segment, uint64_t* out_offset) {
   Lock lock(mutex_);
   Block* const block = table_.find(ptr);
-  TORCH_CHECK(block && block->state == Block::State::kAllocated, "Memory at ", ptr, " is not in use on ", api_.name(), ":",
-              static_cast<int>(device_), ", so it cannot be lent to another process.");
+  TORCH_CHECK(block && block->state == Block::State::kAllocated, "Memory at ", ptr, " is not in use on ", api_.name(),
+              ":", static_cast<int>(device_), ", so it cannot be lent to another process.");
   block->lent = true;
   void* const base = const_cast<void*>(std::prev(segments_.upper_bound(ptr))->first);
   *out_offset = static_cast<uint64_t>(static_cast<const char*>(ptr) - static_cast<const char*>(base));

@@ -41,7 +41,7 @@ void unmap_words(std::atomic<uint64_t>* words) {
 }
 
 struct flock byte_of(uint64_t entry, short type) {
-  struct flock range {};
+  struct flock range{};
   range.l_type = type;
   range.l_whence = SEEK_SET;
   range.l_start = static_cast<off_t>(kHeaderBytes + entry * sizeof(uint64_t));
@@ -97,8 +97,9 @@ LoanTicket LoanBook::lend(const void* memory) {
     forget_returned(loans.entries);
     loans.look_at = std::max<std::size_t>(16, 2 * loans.entries.size());
   }
-  TORCH_CHECK(!unused_.empty() || num_ever_used_ < kMaxEntries, "No tensor can be sent to another process: ",
-              kMaxEntries, " were sent that nobody has received, or that are still in use.");
+  TORCH_CHECK(!unused_.empty() || num_ever_used_ < kMaxEntries,
+              "No tensor can be sent to another process: ", kMaxEntries,
+              " were sent that nobody has received, or that are still in use.");
   uint64_t entry = num_ever_used_;
   if (unused_.empty()) {
     ++num_ever_used_;
@@ -203,10 +204,10 @@ void LendersBook::count_message(const LoanTicket& ticket) {
   uint64_t word = words_[ticket.entry].load();
   do {
     TORCH_CHECK(word >> kGenerationShift == ticket.generation,
-                gone(ticket, "it was received before, and all who received it have let go of it, so its memory may be in "
-                             "use for something else"));
-  } while ((word & kReceivedMask) != kReceivedMask &&
-           !words_[ticket.entry].compare_exchange_weak(word, word + 1));
+                gone(ticket,
+                     "it was received before, and all who received it have let go of it, so its memory may be in "
+                     "use for something else"));
+  } while ((word & kReceivedMask) != kReceivedMask && !words_[ticket.entry].compare_exchange_weak(word, word + 1));
 }
 
 void LendersBook::borrow(const LoanTicket& ticket) {

@@ -29,6 +29,8 @@ const mode kModes[] = {
     {"async", {{"async", "1"}}},
     {"protect", {{"protect", "1"}}},
     {"async_protect", {{"async", "1"}, {"protect", "1"}}},
+    {"ipc", {{"ipc", "1"}}},
+    {"ipc_protect", {{"ipc", "1"}, {"protect", "1"}}},
 };
 
 class XcpuMemoryTest : public XcpuTest, public ::testing::WithParamInterface<mode> {
@@ -60,9 +62,12 @@ TEST_P(XcpuMemoryTest, PropertiesAndSlotsFollowTheMode) {
   properties.struct_size = sizeof properties;
   ASSERT_OK(core->device_properties(1, &properties));
   const bool async = GetParam().options.count("async"), protect = GetParam().options.count("protect");
+  const bool ipc = GetParam().options.count("ipc");
   const uint64_t async_capabilities = TB_CAP_ASYNC | TB_CAP_EVENT_TIMING | TB_CAP_EVENT_RERECORD;
   EXPECT_EQ(properties.capabilities, TB_CAP_HOST_ACCESS | TB_CAP_PAGEABLE_ACCESS | TB_CAP_PEER |
-                                         (protect ? 0 : TB_CAP_HOST_COHERENT) | (async ? async_capabilities : 0));
+                                         (protect ? 0 : TB_CAP_HOST_COHERENT) | (ipc ? TB_CAP_IPC : 0) |
+                                         (async ? async_capabilities : 0));
+  EXPECT_EQ(core->ipc_export != nullptr, ipc);
   EXPECT_EQ(core->memory_map != nullptr, protect);
   EXPECT_EQ(core->memory_unmap != nullptr, protect);
   for (bool offered : {core->stream_create != nullptr, core->stream_destroy != nullptr,

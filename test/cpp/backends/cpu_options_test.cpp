@@ -89,6 +89,7 @@ TEST_F(XcpuOptionsTest, BadValuesAreRefusedWithWhatIsAllowed) {
       {"async", "yes", "0 or 1"},
       {"async", "2", "0 or 1"},
       {"protect", "true", "0 or 1"},
+      {"ipc", "yes", "0 or 1"},
       {"delay_us", "9-5", "LOW-HIGH"},
       {"delay_us", "5-", "LOW-HIGH"},
       {"delay_us", "-5", "LOW-HIGH"},

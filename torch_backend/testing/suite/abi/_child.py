@@ -1,6 +1,6 @@
 """Processes that tests start, because the state of a process is what they are about.
 
-python -m torch_backend.testing.suite.abi._child FUNCTION LIBRARY
+python -m torch_backend.testing.suite.abi._child FUNCTION LIBRARY [ARGUMENT ...]
 """
 
 import ctypes
@@ -9,12 +9,31 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import NoReturn
 
-from torch_backend.abi import ABI_MAJOR, DeviceError, DeviceLibrary, LibraryError, host, tb_host, tb_host_function
+from torch_backend.abi import (
+    ABI_MAJOR,
+    CopyKind,
+    Device,
+    DeviceError,
+    DeviceLibrary,
+    LibraryError,
+    host,
+    tb_host,
+    tb_host_function,
+)
 
 PATTERN = bytes(range(256)) * 4
 _PENDING_SECONDS = 60
+
+SHARED_BYTES = (1 << 20) + 77
+OFFSET_BYTES = 4099
+REPLY = bytes(range(1, 200))
+"""What a process writes to memory that it has imported, at OFFSET_BYTES."""
+
+_OFTEN = 200
+_MOST_MORE = 20
 
 _kept: list[object] = []
 """What a library may use until the process ends."""
@@ -150,10 +169,92 @@ def exit_while_work_is_pending(path: str) -> None:
         sys.exit(f"stream_host_function returned {status}: {library.error_text()}")
 
 
-def main(functions: Mapping[str, Callable[[str], None]]) -> None:
-    """Call the function that the command line names, with the library, and end as it does."""
+# ---- memory of another process ----
+
+
+def _open_device(path: str, index: str) -> Device:
+    library = DeviceLibrary.open(path)
+    if not _kept:
+        library.initialize()
+    _kept.append(library)
+    return library.devices[int(index)]
+
+
+def _expect_pattern(device: Device, address: int, seed: str, what: str) -> None:
+    from torch_backend.testing.suite.abi._support import expect_bytes, pattern  # takes time, and few need it
+
+    expect_bytes(device.read(address, SHARED_BYTES), pattern(SHARED_BYTES, seed=int(seed)), f"{device}: {what}")
+
+
+def import_memory(path: str, index: str, handle: str, seed: str) -> None:
+    """What another process has written is read, copied within the device and to this process's memory, and written."""
+    device = _open_device(path, index)
+    address = device.import_memory(bytes.fromhex(handle))
+    _expect_pattern(device, address, seed, "memory of another process")
+    with device.allocation(SHARED_BYTES) as own:
+        device.copy(own, address, SHARED_BYTES, CopyKind.DEVICE_TO_DEVICE)
+        device.synchronize()
+        _expect_pattern(device, own, seed, "own memory, to which that of another process was copied")
+    device.write(address + OFFSET_BYTES, REPLY)
+    device.close_memory(address)
+
+
+def read_memory(path: str, *arguments: str) -> None:
+    """What another process has written to several allocations is read while all are open.
+
+    ``arguments`` are the device, handle and seed of each.
+    """
+    opened = []
+    for index, handle, seed in zip(*[iter(arguments)] * 3, strict=True):
+        device = _open_device(path, index)
+        opened.append((device, device.import_memory(bytes.fromhex(handle)), seed))
+    for device, address, seed in opened:
+        _expect_pattern(device, address, seed, "one of several allocations of another process")
+    for device, address, _ in opened:
+        device.close_memory(address)
+
+
+def _mappings_and_files() -> tuple[int, int]:
+    return len(Path("/proc/self/maps").read_text().splitlines()), len(os.listdir("/proc/self/fd"))
+
+
+def import_over_and_over(path: str, index: str, handle: str, seed: str) -> None:
+    """Memory is imported and closed many times."""
+    device = _open_device(path, index)
+    before = None
+    for turn in range(_OFTEN):
+        address = device.import_memory(bytes.fromhex(handle))
+        if turn in (0, _OFTEN - 1):
+            _expect_pattern(device, address, seed, f"memory of another process that was imported {turn + 1} times")
+        device.close_memory(address)
+        before = before or _mappings_and_files()
+    for what, first, last in zip(("mappings", "files"), before or (), _mappings_and_files(), strict=True):
+        if last > first + _MOST_MORE:
+            sys.exit(f"{device}: {_OFTEN} imports that were closed left {last - first} more {what}")
+
+
+def import_what_is_gone(path: str, index: str, handle: str) -> None:
+    """Memory that its process has freed is not opened."""
+    device = _open_device(path, index)
     try:
-        functions[sys.argv[1]](sys.argv[2])
+        device.import_memory(bytes.fromhex(handle))
+    except DeviceError as error:
+        if "gave no reason" in str(error):
+            sys.exit(str(error))
+        return
+    sys.exit(f"{device}: ipc_import of memory that its process has freed returned OK")
+
+
+def export_and_end(path: str, index: str, file: str) -> None:
+    """A handle is written to a file, and the process ends."""
+    device = _open_device(path, index)
+    Path(file).write_bytes(device.export_memory(device.allocate(SHARED_BYTES)))
+
+
+def main(functions: Mapping[str, Callable[..., None]]) -> None:
+    """Call the function that the command line names, with the library and its other arguments, and end as it does."""
+    try:
+        functions[sys.argv[1]](*sys.argv[2:])
     except (DeviceError, LibraryError, AssertionError) as failure:
         sys.exit(str(failure))
 

@@ -148,12 +148,14 @@ def in_threads(count: int, work: Callable[[int], None]) -> None:
         raise errors[0]
 
 
-def run_child(library: DeviceLibrary, function: str, timeout: float = CHILD_SECONDS, module: str = "_child") -> str:
+def run_child(
+    library: DeviceLibrary, function: str, *arguments: str, timeout: float = CHILD_SECONDS, module: str = "_child"
+) -> str:
     """Run a function of a module of this package in a process of its own.
 
     Returns what it printed; fails with what it says unless it returns.
     """
-    command = [sys.executable, "-m", f"{__package__}.{module}", function, library.path]
+    command = [sys.executable, "-m", f"{__package__}.{module}", function, library.path, *arguments]
     try:
         process = subprocess.run(
             command, capture_output=True, text=True, timeout=timeout, check=False, env=os.environ.copy()

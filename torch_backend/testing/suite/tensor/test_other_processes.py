@@ -69,6 +69,11 @@ def _values(name: str) -> list[float]:
     return values
 
 
+def _extremes(name: str) -> tuple[float, float]:
+    values = _kept[name].cpu()
+    return values.min().item(), values.max().item()
+
+
 def _release(*names: str) -> None:
     for name in names:
         del _kept[name]
@@ -194,15 +199,18 @@ def test_tensors_of_one_storage_stay_together(device: str, other: OtherProcess) 
     other.run(_release, "second")
 
 
-def test_small_tensors_are_told_apart(device: str, other: OtherProcess) -> None:
-    """Tensors that share an allocation of the device, as small ones do, each arrive with their own values."""
-    many = [torch.full((4,), float(i), device=device) for i in range(20)]
+def test_tensors_are_told_apart(device: str, other: OtherProcess) -> None:
+    """Each of many tensors arrives with its own values: small ones, which share an allocation, and large ones."""
+    sizes = [4] * 12 + [300_000, 3_000_000] * 2
+    many = [torch.full((size,), float(i), device=device) for i, size in enumerate(sizes)]
     for i, x in enumerate(many):
         other.run(_keep, f"many {i}", x)
-    for i in range(20):
-        there = other.run(_values, f"many {i}")
-        assert there == [float(i)] * 4, f"tensor {i} of 20 shows {there} in another process"
-    other.run(_release, *(f"many {i}" for i in range(20)))
+    for i, size in enumerate(sizes):
+        smallest, largest = other.run(_extremes, f"many {i}")
+        assert smallest == largest == i, (
+            f"tensor {i}, of {size} elements, shows other values in another process: {smallest} to {largest}"
+        )
+    other.run(_release, *(f"many {i}" for i in range(len(sizes))))
 
 
 # ---- who keeps the memory ----
