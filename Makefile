@@ -154,15 +154,16 @@ test-python: $(STAMPS)/built $(STAMPS)/for-test
 test-ecosystem: $(STAMPS)/built $(STAMPS)/for-ecosystem
 	@TORCH_BACKEND=$(DEVICE) $(PYTEST) test/python/test_ecosystem.py
 
-# The conformance kit on the smallest device, that in other processes, the complete one, and that with streams. The
-# reports are what .ci/compatibility.py writes into the documentation.
+# The conformance kit on the smallest device, that in other processes, the complete one, and that with streams and all
+# else that it does not do by default. The reports are what .ci/compatibility.py writes into the documentation.
 KIT = $(PY) -m torch_backend check --jobs $(JOBS)
 
 test-kit: $(STAMPS)/built $(STAMPS)/for-test
 	@failed=0; \
 	echo "Conformance of fake"; $(KIT) --json $(BUILD)/conformance-fake.json fake --quick --option devices=2 || failed=1; \
 	echo "Conformance of openreg"; $(KIT) openreg --quick --level 2 || failed=1; \
-	echo "Conformance of xcpu, asynchronous"; $(KIT) --json $(BUILD)/conformance-async.json xcpu --quick --option async=1 || failed=1; \
+	echo "Conformance of xcpu, asynchronous"; $(KIT) --json $(BUILD)/conformance-async.json xcpu --quick \
+	--option async=1 --option ccl=1 --option ipc=1 || failed=1; \
 	echo "Conformance of $(DEVICE)"; $(KIT) --json $(BUILD)/conformance-$(DEVICE).json $(DEVICE) || failed=1; \
 	exit $$failed
 
