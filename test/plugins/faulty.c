@@ -1008,6 +1008,198 @@ static void ids_have_no_bytes(void) {
   ccl_table.unique_id_bytes = 0;
 }
 
+/* ---- collectives of the good library itself, if it has them ---- */
+
+static tb_ccl_table good_ccl;
+
+static tb_status sends_something(const void* buffer, uint64_t count, tb_dtype dtype, int32_t peer, tb_comm* comm,
+                                 tb_stream* stream) {
+  return count ? good_ccl.send(buffer, count, dtype, peer, comm, stream) : TB_STATUS_INVALID_ARGUMENT;
+}
+
+static tb_status receives_something(void* buffer, uint64_t count, tb_dtype dtype, int32_t peer, tb_comm* comm,
+                                    tb_stream* stream) {
+  return count ? good_ccl.recv(buffer, count, dtype, peer, comm, stream) : TB_STATUS_INVALID_ARGUMENT;
+}
+
+static void empty_messages_fail(void) {
+  ccl_table.send = sends_something;
+  ccl_table.recv = receives_something;
+}
+
+static __thread int in_group;
+
+static tb_status group_opens(void) {
+  in_group = 1;
+  return TB_STATUS_OK;
+}
+
+static tb_status group_closes(void) {
+  in_group = 0;
+  return TB_STATUS_OK;
+}
+
+static tb_status sends_alone(const void* buffer, uint64_t count, tb_dtype dtype, int32_t peer, tb_comm* comm,
+                             tb_stream* stream) {
+  return in_group ? TB_STATUS_OK : good_ccl.send(buffer, count, dtype, peer, comm, stream);
+}
+
+static tb_status receives_alone(void* buffer, uint64_t count, tb_dtype dtype, int32_t peer, tb_comm* comm,
+                                tb_stream* stream) {
+  return in_group ? TB_STATUS_OK : good_ccl.recv(buffer, count, dtype, peer, comm, stream);
+}
+
+static void groups_are_forgotten(void) {
+  ccl_table.group_begin = group_opens;
+  ccl_table.group_end = group_closes;
+  ccl_table.send = sends_alone;
+  ccl_table.recv = receives_alone;
+}
+
+static int made_an_id;
+
+static tb_status makes_an_id(void* out_unique_id) {
+  made_an_id = 1;
+  return good_ccl.unique_id_create(out_unique_id);
+}
+
+static tb_status receives_where_the_id_was_made(void* buffer, uint64_t count, tb_dtype dtype, int32_t peer,
+                                                tb_comm* comm, tb_stream* stream) {
+  return made_an_id ? good_ccl.recv(buffer, count, dtype, peer, comm, stream) : TB_STATUS_OK;
+}
+
+static void other_processes_hear_nothing(void) {
+  ccl_table.unique_id_create = makes_an_id;
+  ccl_table.recv = receives_where_the_id_was_made;
+}
+
+static tb_status does_nothing(tb_comm* comm) {
+  (void)comm;
+  return TB_STATUS_OK;
+}
+
+static void aborts_are_ignored(void) {
+  ccl_table.comm_abort = does_nothing;
+}
+
+static tb_status receives_anyway(void* buffer, uint64_t count, tb_dtype dtype, int32_t peer, tb_comm* comm,
+                                 tb_stream* stream) {
+  good_ccl.recv(buffer, count, dtype, peer, comm, stream);
+  return TB_STATUS_OK;
+}
+
+static void aborted_calls_succeed(void) {
+  ccl_table.recv = receives_anyway;
+}
+
+static void communicators_are_always_well(void) {
+  ccl_table.comm_query_error = does_nothing;
+}
+
+static tb_status adds_up_products(const void* in, void* out, uint64_t count, tb_dtype dtype, int32_t reduction,
+                                  tb_comm* comm, tb_stream* stream) {
+  return good_ccl.all_reduce(in, out, count, dtype, reduction == TB_REDUCE_PRODUCT ? TB_REDUCE_SUM : reduction, comm,
+                             stream);
+}
+
+static void products_are_sums(void) {
+  ccl_table.all_reduce = adds_up_products;
+}
+
+static tb_status takes_halves_for_shorts(const void* in, void* out, uint64_t count, tb_dtype dtype, int32_t reduction,
+                                         tb_comm* comm, tb_stream* stream) {
+  if (dtype.code == TB_DTYPE_FLOAT && dtype.bits == 16) dtype.code = TB_DTYPE_INT;
+  return good_ccl.all_reduce(in, out, count, dtype, reduction, comm, stream);
+}
+
+static void halves_are_shorts(void) {
+  ccl_table.all_reduce = takes_halves_for_shorts;
+}
+
+static tb_status reduces_whole_blocks(const void* in, void* out, uint64_t count, tb_dtype dtype, int32_t reduction,
+                                      tb_comm* comm, tb_stream* stream) {
+  return good_ccl.all_reduce(in, out, (count + 15) / 16 * 16, dtype, reduction, comm, stream);
+}
+
+static void sums_have_whole_blocks(void) {
+  ccl_table.all_reduce = reduces_whole_blocks;
+}
+
+static tb_status clears_first(const void* in, void* out, uint64_t count, tb_dtype dtype, int32_t reduction,
+                              tb_comm* comm, tb_stream* stream) {
+  memset(out, 0, bytes_of(count, dtype));
+  return good_ccl.all_reduce(in, out, count, dtype, reduction, comm, stream);
+}
+
+static void results_are_cleared_first(void) {
+  ccl_table.all_reduce = clears_first;
+}
+
+static tb_status reduces_for_all(const void* in, void* out, uint64_t count, tb_dtype dtype, int32_t reduction,
+                                 int32_t root, tb_comm* comm, tb_stream* stream) {
+  (void)root;
+  return good_ccl.all_reduce(in, out, count, dtype, reduction, comm, stream);
+}
+
+static void all_ranks_are_the_root(void) {
+  ccl_table.reduce = reduces_for_all;
+}
+
+static tb_status broadcasts_from_0(const void* in, void* out, uint64_t count, tb_dtype dtype, int32_t root,
+                                   tb_comm* comm, tb_stream* stream) {
+  (void)root;
+  return good_ccl.broadcast(in, out, count, dtype, 0, comm, stream);
+}
+
+static void rank_0_is_the_root(void) {
+  ccl_table.broadcast = broadcasts_from_0;
+}
+
+static tb_status gathers_backwards(const void* in, void* out, uint64_t count, tb_dtype dtype, tb_comm* comm,
+                                   tb_stream* stream) {
+  const uint64_t size = bytes_of(count, dtype);
+  char *first = out, *second = first + size, *kept = malloc(size);
+  const tb_status status = good_ccl.all_gather(in, out, count, dtype, comm, stream);
+  memcpy(kept, first, size);
+  memcpy(first, second, size);
+  memcpy(second, kept, size);
+  free(kept);
+  return status;
+}
+
+static void parts_are_backwards(void) {
+  ccl_table.all_gather = gathers_backwards;
+}
+
+static tb_status scatters_nothing(const void* in, void* out, uint64_t count, tb_dtype dtype, int32_t reduction,
+                                  tb_comm* comm, tb_stream* stream) {
+  return good_ccl.all_reduce(in, out, count, dtype, reduction, comm, stream);
+}
+
+static void all_get_the_first_part(void) {
+  ccl_table.reduce_scatter = scatters_nothing;
+}
+
+static tb_status packs_parts(const void* in, const uint64_t* send_counts, const uint64_t* send_offsets, void* out,
+                             const uint64_t* recv_counts, const uint64_t* recv_offsets, tb_dtype dtype, tb_comm* comm,
+                             tb_stream* stream) {
+  const uint64_t offsets[2] = {0, recv_counts[0]};
+  (void)recv_offsets;
+  return good_ccl.all_to_all(in, send_counts, send_offsets, out, recv_counts, offsets, dtype, comm, stream);
+}
+
+static void parts_are_packed(void) {
+  ccl_table.all_to_all = packs_parts;
+}
+
+/* In place of the mailboxes. */
+static void take_good_collectives(void) {
+  const tb_ccl_table* offered = good_plugin->table ? good_plugin->table("ccl.1") : NULL;
+  if (!offered) return;
+  memcpy(&good_ccl, offered, sizeof good_ccl < offered->struct_size ? sizeof good_ccl : offered->struct_size);
+  ccl_table = good_ccl;
+}
+
 /* ---- the faults ---- */
 
 typedef void (*any_function)(void);
@@ -1199,6 +1391,23 @@ static const fault faults[] = {
     {"the_last_element_is_not_received", .change = the_last_element_is_not_received, .description = "off by one"},
     {"sums_differ_between_ranks", .change = sums_differ_between_ranks, .description = "one rank keeps its own"},
     {"ids_have_no_bytes", .change = ids_have_no_bytes, .description = "unique_id_bytes is 0"},
+    {"empty_messages_fail", .change = empty_messages_fail, .description = "refuses a count of 0"},
+    {"groups_are_forgotten", .change = groups_are_forgotten, .description = "never makes the calls of a group"},
+    {"other_processes_hear_nothing", .change = other_processes_hear_nothing,
+     .description = "receives only in the process that made the id"},
+    {"aborts_are_ignored", .change = aborts_are_ignored, .description = "pending calls go on waiting"},
+    {"aborted_calls_succeed", .change = aborted_calls_succeed, .description = "a recv never fails"},
+    {"communicators_are_always_well", .change = communicators_are_always_well,
+     .description = "comm_query_error knows of no failure"},
+    {"products_are_sums", .change = products_are_sums, .description = "adds where it should multiply"},
+    {"halves_are_shorts", .change = halves_are_shorts, .description = "looks at the size of a dtype only"},
+    {"sums_have_whole_blocks", .change = sums_have_whole_blocks, .description = "writes past the result"},
+    {"results_are_cleared_first", .change = results_are_cleared_first, .description = "fails in place"},
+    {"all_ranks_are_the_root", .change = all_ranks_are_the_root, .description = "reduce writes on every rank"},
+    {"rank_0_is_the_root", .change = rank_0_is_the_root, .description = "broadcast ignores its root"},
+    {"parts_are_backwards", .change = parts_are_backwards, .description = "gathers in another order"},
+    {"all_get_the_first_part", .change = all_get_the_first_part, .description = "reduce_scatter ignores the rank"},
+    {"parts_are_packed", .change = parts_are_packed, .description = "all_to_all ignores its offsets"},
 };
 #define NUM_FAULTS (sizeof faults / sizeof faults[0])
 
@@ -1253,6 +1462,7 @@ const tb_plugin* tb_plugin_entry(const tb_host* the_host) {
   memcpy(&good, good_plugin->core,
          sizeof good < good_plugin->core->struct_size ? sizeof good : good_plugin->core->struct_size);
   add_tables(&good);
+  take_good_collectives();
   if (!good.memory_copy_2d) good.memory_copy_2d = copy_rows;
   if (!good.host_register) {
     good.host_register = register_nothing;

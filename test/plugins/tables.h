@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static tb_core_table original;
 
@@ -171,7 +172,6 @@ typedef struct mailbox {
 } mailbox;
 
 typedef struct meeting {
-  uint64_t id;
   mailbox boxes[2]; /* of messages to this rank */
 } meeting;
 
@@ -185,22 +185,29 @@ static pthread_cond_t ccl_changed = PTHREAD_COND_INITIALIZER;
 static meeting meetings[64];
 static uint64_t num_meetings;
 
+/* Where a communicator meets, and the process that has it. */
+typedef struct meeting_id {
+  uint64_t number;
+  int64_t process;
+} meeting_id;
+
 static tb_status unique_id_create(void* out_unique_id) {
+  meeting_id id = {0, getpid()};
   pthread_mutex_lock(&ccl_mutex);
-  ++num_meetings;
-  memcpy(out_unique_id, &num_meetings, sizeof num_meetings);
+  id.number = ++num_meetings;
+  memcpy(out_unique_id, &id, sizeof id);
   pthread_mutex_unlock(&ccl_mutex);
   return TB_STATUS_OK;
 }
 
 static tb_status comm_create(int32_t device, int32_t num_ranks, int32_t rank, const void* unique_id,
                              tb_comm** out_comm) {
-  uint64_t id;
+  meeting_id id;
   tb_comm* comm;
-  if (num_ranks != 2) return TB_STATUS_UNSUPPORTED;
   memcpy(&id, unique_id, sizeof id);
+  if (num_ranks != 2 || id.process != getpid()) return TB_STATUS_UNSUPPORTED;
   comm = malloc(sizeof *comm);
-  *comm = (tb_comm){&meetings[id % 64], device, rank};
+  *comm = (tb_comm){&meetings[id.number % 64], device, rank};
   *out_comm = comm;
   return TB_STATUS_OK;
 }
@@ -217,9 +224,9 @@ static uint64_t bytes_of(uint64_t count, tb_dtype dtype) {
 static tb_status send_message(const void* buffer, uint64_t count, tb_dtype dtype, int32_t peer, tb_comm* comm,
                               tb_stream* stream) {
   const uint64_t size = bytes_of(count, dtype);
-  void* message = malloc(size);
+  void* message = malloc(size + 1); /* one of no elements is a message too */
   mailbox* box = &comm->where->boxes[peer];
-  original.memory_copy(-1, message, comm->device, buffer, size, TB_COPY_DEVICE_TO_HOST, stream);
+  if (size) original.memory_copy(-1, message, comm->device, buffer, size, TB_COPY_DEVICE_TO_HOST, stream);
   finish(comm->device, stream);
   pthread_mutex_lock(&ccl_mutex);
   while (box->message) pthread_cond_wait(&ccl_changed, &ccl_mutex);
@@ -243,9 +250,10 @@ static void* next_message(tb_comm* comm) {
 
 static tb_status recv_message(void* buffer, uint64_t count, tb_dtype dtype, int32_t peer, tb_comm* comm,
                               tb_stream* stream) {
+  const uint64_t size = bytes_of(count, dtype);
   void* message = next_message(comm);
   (void)peer;
-  original.memory_copy(comm->device, buffer, -1, message, bytes_of(count, dtype), TB_COPY_HOST_TO_DEVICE, stream);
+  if (size) original.memory_copy(comm->device, buffer, -1, message, size, TB_COPY_HOST_TO_DEVICE, stream);
   finish(comm->device, stream);
   free(message);
   return TB_STATUS_OK;
@@ -272,7 +280,7 @@ static tb_status all_reduce(const void* in, void* out, uint64_t count, tb_dtype 
 
 static tb_ccl_table ccl_table = {
     .struct_size = sizeof(tb_ccl_table),
-    .unique_id_bytes = sizeof(uint64_t),
+    .unique_id_bytes = sizeof(meeting_id),
     .unique_id_create = unique_id_create,
     .comm_create = comm_create,
     .comm_destroy = comm_destroy,

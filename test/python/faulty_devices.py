@@ -38,11 +38,16 @@ class FaultyDevice:
 ASYNC = {"TORCH_BACKEND_XCPU_ASYNC": "1"}
 IPC = {"TORCH_BACKEND_XCPU_IPC": "1"}
 SLOW = {**ASYNC, "TORCH_BACKEND_XCPU_DELAY_US": "1000"}
+CCL = {"TORCH_BACKEND_XCPU_CCL": "1"}
 PROTECTED = {"TORCH_BACKEND_XCPU_PROTECT": "1"}
 
 
 def _async(fault: str, caught_by: str, words: str) -> FaultyDevice:
     return FaultyDevice(fault, caught_by, words, options=ASYNC)
+
+
+def _collectives(fault: str, caught_by: str, words: str) -> FaultyDevice:
+    return FaultyDevice(fault, f"abi/test_ccl_{caught_by}", words, options=CCL)
 
 
 FAULTY_DEVICES = (
@@ -551,6 +556,75 @@ FAULTY_DEVICES = (
         "rank 0: the sum of 1001 numbers",
     ),
     FaultyDevice("ids_have_no_bytes", "abi/test_ccl_table.py::test_required_slots_are_set", "unique_id_bytes is 0"),
+    _collectives(
+        "empty_messages_fail",
+        "table.py::test_empty_messages_keep_their_place",
+        "send and recv of 0 elements returned [4, 4]",
+    ),
+    _collectives(
+        "groups_are_forgotten", "table.py::test_messages_cross_in_a_group", "what rank 0 received in the group: 4980"
+    ),
+    _collectives(
+        "other_processes_hear_nothing",
+        "table.py::test_ranks_of_two_processes_exchange",
+        "what rank 0 sent, at rank 1: 29",
+    ),
+    _collectives(
+        "aborts_are_ignored",
+        "failures.py::test_an_abort_ends_pending_calls",
+        "the recv has not ended 5 s after comm_abort",
+    ),
+    _collectives(
+        "aborted_calls_succeed",
+        "failures.py::test_an_abort_ends_pending_calls",
+        "the recv that was aborted reports no failure",
+    ),
+    _collectives(
+        "communicators_are_always_well",
+        "failures.py::test_errors_are_reported_when_asked_for",
+        "comm_query_error after comm_abort returned [0, 0]",
+    ),
+    _collectives(
+        "products_are_sums",
+        "collectives.py::test_all_reduce_computes[int64-PRODUCT]",
+        "PRODUCT of int64: 750 of 8000 bytes are wrong",
+    ),
+    _collectives("halves_are_shorts", "collectives.py::test_all_reduce_computes[float16-SUM]", "SUM of float16: "),
+    _collectives(
+        "sums_have_whole_blocks",
+        "collectives.py::test_all_reduce_computes[float64-SUM]",
+        "SUM of float64: the bytes behind it: ",
+    ),
+    _collectives(
+        "results_are_cleared_first",
+        "collectives.py::test_all_reduce_in_place_of_many",
+        "the sum of 700001 numbers, in place",
+    ),
+    _collectives(
+        "all_ranks_are_the_root",
+        "collectives.py::test_reduce_gives_the_root_the_result[0]",
+        "out of rank 1, which is not the root",
+    ),
+    _collectives(
+        "rank_0_is_the_root",
+        "collectives.py::test_broadcast_gives_all_what_the_root_has[1]",
+        "rank 0: what rank 1 broadcast",
+    ),
+    _collectives(
+        "parts_are_backwards",
+        "collectives.py::test_all_gather_puts_parts_in_order",
+        "rank 0: the parts of all ranks",
+    ),
+    _collectives(
+        "all_get_the_first_part",
+        "collectives.py::test_reduce_scatter_gives_each_rank_its_part",
+        "rank 1: its part of the sum",
+    ),
+    _collectives(
+        "parts_are_packed",
+        "collectives.py::test_all_to_all_takes_counts_and_offsets",
+        "rank 0: what all sent it",
+    ),
     # ---- what also shows through torch ----
     _async(
         "event_completes_early",

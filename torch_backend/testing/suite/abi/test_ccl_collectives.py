@@ -99,7 +99,7 @@ def test_all_reduce_computes(library: DeviceLibrary, dtype: str, reduction: Redu
         return status
 
     _run(library, "all_reduce", work)
-    for number, data in results.items():
+    for number, data in sorted(results.items()):
         what = f"rank {number}: {reduction.name} of {dtype}"
         expect_bytes(data[: len(expected)], expected, what)
         expect_bytes(data[len(expected) :], pattern(len(data))[len(expected) :], f"{what}: the bytes behind it")
@@ -121,7 +121,7 @@ def test_all_reduce_in_place_of_many(library: DeviceLibrary) -> None:
 
     _run(library, "all_reduce", work)
     expected = struct.pack(f"{_LARGE}f", *(float(2 * (i % 1000) + 1) for i in range(_LARGE)))
-    for number, data in results.items():
+    for number, data in sorted(results.items()):
         expect_bytes(data, expected, f"rank {number}: the sum of {_LARGE} numbers, in place")
 
 
@@ -161,7 +161,7 @@ def test_broadcast_gives_all_what_the_root_has(library: DeviceLibrary, root: int
         return status
 
     _run(library, "broadcast", work)
-    for number, data in results.items():
+    for number, data in sorted(results.items()):
         expect_bytes(data, pattern(_PART, seed=root), f"rank {number}: what rank {root} broadcast")
 
 
@@ -179,7 +179,7 @@ def test_all_gather_puts_parts_in_order(library: DeviceLibrary) -> None:
 
     _run(library, "all_gather", work)
     expected = b"".join(pattern(_PART, seed=number) for number in range(RANKS))
-    for number, data in results.items():
+    for number, data in sorted(results.items()):
         expect_bytes(data, expected, f"rank {number}: the parts of all ranks")
 
 
@@ -197,7 +197,7 @@ def test_reduce_scatter_gives_each_rank_its_part(library: DeviceLibrary) -> None
         return status
 
     _run(library, "reduce_scatter", work)
-    for number, data in results.items():
+    for number, data in sorted(results.items()):
         part = [3 * i for i in range(number * _PART, (number + 1) * _PART)]
         expect_bytes(data, struct.pack(f"{_PART}i", *part), f"rank {number}: its part of the sum")
 
@@ -223,7 +223,7 @@ def test_all_to_all_takes_counts_and_offsets(library: DeviceLibrary) -> None:
         return status
 
     _run(library, "all_to_all", work)
-    for number, data in results.items():
+    for number, data in sorted(results.items()):
         expected = bytearray(2 * room)
         for sender in range(RANKS):
             size = 2 * counts[sender][number]

@@ -20,7 +20,7 @@ def test_an_abort_ends_pending_calls(library: DeviceLibrary) -> None:
     """comm_abort of another thread makes a recv fail that nobody answers, and later calls too."""
     need_slots(library, "comm_abort")
     failures: list[str] = []
-    ended = threading.Event()
+    ended, judged = threading.Event(), threading.Event()
 
     def receive(rank: Rank) -> None:
         with memory(rank.device, _COUNT) as address:
@@ -34,8 +34,14 @@ def test_an_abort_ends_pending_calls(library: DeviceLibrary) -> None:
 
     def work(rank: Rank) -> None:
         if rank.number == 1:
-            ended.wait(_PENDING_SECONDS + _ABORT_SECONDS)
+            judged.wait()
             return
+        try:
+            abort(rank)
+        finally:
+            judged.set()
+
+    def abort(rank: Rank) -> None:
         # Left behind if it does not end.
         threading.Thread(target=receive, args=(rank,), daemon=True).start()
         time.sleep(_PENDING_SECONDS)
@@ -43,9 +49,16 @@ def test_an_abort_ends_pending_calls(library: DeviceLibrary) -> None:
         rank.check("comm_abort", rank.comm)
         assert ended.wait(_ABORT_SECONDS), f"the recv has not ended {_ABORT_SECONDS:.0f} s after comm_abort"
         assert failures[0], "the recv that was aborted reports no failure"
+        assert failure_of_send(rank), "a send on the communicator that was aborted reports no failure"
+
+    def failure_of_send(rank: Rank) -> str:
         with memory(rank.device, _COUNT) as address:
-            status = rank.status("send", address, _COUNT, _BYTE, rank.peer, rank.comm, None)
-            assert status != Status.OK, "send returned OK on a communicator that was aborted"
+            try:
+                rank.send(address, _COUNT, _BYTE)
+                rank.device.synchronize()
+            except DeviceError as error:
+                return str(error)
+        return ""
 
     on_every_rank(library, work)
 

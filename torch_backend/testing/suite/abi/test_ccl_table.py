@@ -92,7 +92,7 @@ def test_messages_cross_in_a_group(library: DeviceLibrary) -> None:
             received[rank.number] = rank.device.read(dst, _CROSSING_BYTES)
 
     on_every_rank(library, work)
-    for number, data in received.items():
+    for number, data in sorted(received.items()):
         expect_bytes(data, pattern(_CROSSING_BYTES, seed=1 - number), f"what rank {number} received in the group")
 
 
@@ -116,7 +116,7 @@ def test_sums_are_the_same_on_all_ranks(library: DeviceLibrary) -> None:
         needs.not_offered("all_reduce answered UNSUPPORTED")
     assert set(statuses) == {Status.OK}, f"all_reduce returned {statuses}"
     expected = struct.pack(f"{_COUNT}f", *(float(3 * i) for i in range(_COUNT)))
-    for number, data in sums.items():
+    for number, data in sorted(sums.items()):
         expect_bytes(data, expected, f"rank {number}: the sum of {_COUNT} numbers")
 
 
