@@ -218,6 +218,13 @@ def num_lent() -> int:
 
 def ipc_collect() -> None: ...
 
+# ---- Metadata.cpp: notes on tensors ----
+
+def tensor_metadata(tensor: torch.Tensor) -> str | None: ...
+def set_tensor_metadata(tensor: torch.Tensor, text: str | None) -> None: ...
+def saves_tensor_metadata() -> bool:
+    """Whether they are saved and loaded with their tensors."""
+
 # ---- Distributed.cpp: process groups ----
 
 has_distributed: bool  # whether torch was built with torch.distributed

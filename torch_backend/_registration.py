@@ -5,7 +5,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from torch_backend import _processes, _repairs, compile, distributed
+from torch_backend import _processes, _repairs, compile, distributed, metadata
 
 if TYPE_CHECKING:
     from torch_backend._C import Plugin
@@ -68,6 +68,7 @@ def register(plugin: "Plugin") -> None:
     _repairs.run_backward_where_it_is_called(plugin)
     _repairs.end_autograd_with_process()
     _processes.register(name)
+    metadata.register(name)
     compile.register(name)
 
 

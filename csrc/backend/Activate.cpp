@@ -7,6 +7,7 @@
 
 #include "csrc/aten/Register.h"
 #include "csrc/backend/Hooks.h"
+#include "csrc/backend/TensorMetadata.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/allocator/DeviceAllocator.h"
 #include "csrc/core/allocator/HostAllocator.h"
@@ -33,6 +34,7 @@ void activate(Plugin& plugin) {
   set_active_plugin(plugin);
   register_device_guard();
   register_hooks();
+  register_tensor_metadata();
   register_device_allocator();
   register_host_allocator();
   register_operators();

@@ -351,7 +351,7 @@ typedef struct tb_core_table {
   tb_status (*peer_can_access)(int32_t device, int32_t peer, int32_t* out_can_access);
 
   /* Make an allocation (its base address) available to other processes; open it there; close what was opened. The
-   * exporter keeps the allocation alive. All three iff TB_CAP_IPC. Since 1.0. */
+   * exporter keeps the allocation alive; one that is gone is not opened. All three iff TB_CAP_IPC. Since 1.0. */
   tb_status (*ipc_export)(int32_t device, void* ptr, tb_ipc_handle* out_handle);
   tb_status (*ipc_import)(int32_t device, const tb_ipc_handle* handle, void** out_ptr);
   tb_status (*ipc_close)(int32_t device, void* ptr);

@@ -37,4 +37,5 @@ PYBIND11_MODULE(_C, m) {
   init_distributed(m);
   init_graph(m);
   init_processes(m);
+  init_metadata(m);
 }

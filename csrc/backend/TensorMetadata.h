@@ -1,0 +1,25 @@
+// What a device's Python side notes on a tensor (c10::BackendMeta), and what becomes of it when the tensor is saved.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include <ATen/core/TensorBase.h>
+
+namespace torch_backend {
+
+/// The note on `tensor`: text whose form the Python side knows; nothing if there is none, or if what another extension
+/// has attached is there.
+std::optional<std::string> tensor_metadata(const at::TensorBase& tensor);
+
+/// Replace the note; nothing removes it. Throws if the tensor carries what another extension has attached.
+void set_tensor_metadata(const at::TensorBase& tensor, std::optional<std::string> text);
+
+/// Whether notes are saved and loaded with their tensors: not if an extension that PyTorch met before this device was
+/// activated does that for the device type in its own way.
+bool saves_tensor_metadata();
+
+/// Let PyTorch save and load notes. Part of activation.
+void register_tensor_metadata();
+
+} // namespace torch_backend

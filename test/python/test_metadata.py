@@ -1,0 +1,129 @@
+"""Notes on tensors: what keeps them, what does not, and what they can hold."""
+
+import copy
+import io
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from conftest import RunPython
+
+from torch_backend import metadata
+
+NOTE = {"format": "NC16HW16", "scale": [0.5, 1e-3], "nothing": None, 'ä"\\': {"deep": True}}
+
+
+def reloaded(value: Any, **options: Any) -> Any:
+    file = io.BytesIO()
+    torch.save(value, file)
+    file.seek(0)
+    return torch.load(file, **options)
+
+
+@pytest.mark.parametrize(
+    "go_along",
+    [
+        reloaded,
+        lambda x: reloaded(x, weights_only=False),
+        lambda x: pickle.loads(pickle.dumps(x)),
+        copy.deepcopy,
+        lambda x: x.detach(),
+        lambda x: x.data,
+        torch.nn.Parameter,
+        lambda x: copy.deepcopy(torch.nn.Parameter(x)),
+        lambda x: x.add_(1),
+    ],
+    ids=["save", "save everything", "pickle", "deepcopy", "detach", "data", "Parameter", "deepcopy Parameter", "add_"],
+)
+def test_what_keeps_notes(name: str, go_along: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    x = torch.arange(4.0, device=name)
+    metadata.attach(x, NOTE)
+    assert metadata.read(go_along(x)) == NOTE
+
+
+def test_newer_dtypes_are_saved_in_another_way(name: str) -> None:
+    x = torch.arange(4, dtype=torch.int32, device=name).to(torch.uint16)
+    metadata.attach(x, NOTE)
+    assert metadata.read(reloaded(x)) == NOTE
+
+
+@pytest.mark.parametrize(
+    "leave_behind",
+    [
+        lambda x: x[1:],
+        lambda x: x.clone(),
+        lambda x: x + 1,
+        lambda x: x.cpu(),
+        lambda x: reloaded(x, map_location="cpu"),
+    ],
+    ids=["view", "clone", "result", "cpu", "load on the CPU"],
+)
+def test_what_drops_notes(name: str, leave_behind: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    x = torch.arange(4.0, device=name)
+    metadata.attach(x, NOTE)
+    y = leave_behind(x)
+    assert metadata.read(y) == {}
+    assert y.cpu().sum() > 0
+    assert metadata.read(x) == NOTE
+
+
+def test_modules(name: str) -> None:
+    module = torch.nn.Linear(2, 2).to(name)
+    metadata.attach(module.weight, NOTE)
+    assert metadata.read(copy.deepcopy(module).weight) == NOTE
+    assert metadata.read(reloaded(module.state_dict())["weight"]) == NOTE
+    assert metadata.read(reloaded(module.state_dict())["bias"]) == {}
+
+
+def test_notes_belong_to_one_tensor(name: str) -> None:
+    x = torch.arange(4.0, device=name)
+    note = {"values": [1]}
+    metadata.attach(x, note)
+    note["values"].append(2)
+    y = x.detach()
+    metadata.attach(y, {"other": 1})
+    assert metadata.read(x) == {"values": [1]}
+    metadata.remove(y)
+    metadata.remove(y)
+    assert metadata.read(y) == {}
+    assert metadata.read(x) == {"values": [1]}
+
+
+def test_conj_views_keep_both(name: str) -> None:
+    x = torch.ones(2, dtype=torch.complex64, device=name).conj()
+    metadata.attach(x, NOTE)
+    y = reloaded(x)
+    assert y.is_conj()
+    assert metadata.read(y) == NOTE
+
+
+def test_other_tensors_are_saved_as_before(name: str) -> None:
+    x = torch.ones(2, device=name)
+    assert torch._utils.get_tensor_metadata(x) == {}
+    metadata.attach(x, {})
+    metadata.remove(x)
+    assert torch._utils.get_tensor_metadata(x) == {}
+
+
+def test_bad_input(name: str) -> None:
+    x = torch.ones(2, device=name)
+    with pytest.raises(ValueError, match=rf"strided tensors of the active device \({name}\).*on cpu"):
+        metadata.attach(torch.ones(2), {})
+    with pytest.raises(ValueError, match=r"sparse_coo tensor on"):
+        metadata.attach(x.to_sparse(), {})
+    with pytest.raises(TypeError, match="whose keys are strings"):
+        metadata.attach(x, {1: 2})  # type: ignore[dict-item]
+    with pytest.raises(TypeError, match="lists, strings, numbers"):
+        metadata.attach(x, {"a": x})
+    assert metadata.read(x) == {}
+
+
+def test_another_process_loads_them(name: str, run_python: RunPython, tmp_path: Any) -> None:
+    x = torch.arange(3.0, device=name)
+    metadata.attach(x, {"format": "tiled"})
+    torch.save(x, tmp_path / "x.pt")
+    code = "import sys, torch; from torch_backend import metadata; print(metadata.read(torch.load(sys.argv[1])))"
+    said = run_python(f"import sys; sys.argv.append({str(tmp_path / 'x.pt')!r})\n{code}", env={"TORCH_BACKEND": name})
+    assert said.stdout.strip() == "{'format': 'tiled'}"

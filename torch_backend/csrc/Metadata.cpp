@@ -1,0 +1,21 @@
+// Notes on tensors, as text.
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "csrc/backend/TensorMetadata.h"
+#include "torch_backend/csrc/Module.h"
+
+namespace py = pybind11;
+
+namespace torch_backend::python {
+
+void init_metadata(py::module_& m) {
+  m.def("tensor_metadata", [](const at::Tensor& tensor) { return tensor_metadata(tensor); }, py::arg("tensor"));
+  m.def(
+      "set_tensor_metadata",
+      [](const at::Tensor& tensor, std::optional<std::string> text) { set_tensor_metadata(tensor, std::move(text)); },
+      py::arg("tensor"), py::arg("text"));
+  m.def("saves_tensor_metadata", saves_tensor_metadata);
+}
+
+} // namespace torch_backend::python
