@@ -140,7 +140,7 @@ test-cpp: $(STAMPS)/built-tests
 # The smallest device first: what the core does by default has to work without anything that xcpu offers.
 PYTEST = $(PY) -m pytest -q --numprocesses $(JOBS)
 FAKE_TESTS := $(patsubst %,test/python/test_%.py,amp autocast_policies backward_threads custom_operators device \
-	fallback_api memory metadata operators processes python_kernels random rerouting structured)
+	fallback_api memory metadata operators python_kernels random rerouting structured)
 
 # Without the first line, a device that cannot be activated would only skip the tests that need one.
 test-python: $(STAMPS)/built $(STAMPS)/for-test

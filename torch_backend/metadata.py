@@ -15,10 +15,10 @@ tensor's values change. It goes along with
 - what is the same tensor to PyTorch: ``x.detach()``, ``x.data``, ``torch.nn.Parameter(x)``;
 - a tensor that torch.multiprocessing sends to another process.
 
-It does not go along with results of operators, copies and views among them: what a note means for those only the operator
-knows, which attaches one to its result. Copies to other devices (``x.cpu()``, ``torch.load(map_location="cpu")``) and
-sparse, nested and quantized tensors have none. Other extensions use the same place (``c10::BackendMeta``); what they have
-attached is left alone.
+It does not go along with results of operators, copies and views among them: what a note means for those only the
+operator knows, which attaches one to its result. Copies to other devices (``x.cpu()``,
+``torch.load(map_location="cpu")``) and sparse, nested and quantized tensors have none. Other extensions use the same
+place (``c10::BackendMeta``); what they have attached is left alone.
 """
 
 import functools
