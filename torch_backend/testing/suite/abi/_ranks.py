@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch_backend.abi import Device, DeviceError, DeviceLibrary, Status, tb_dtype
 from torch_backend.testing import needs
-from torch_backend.testing.suite.abi._support import in_threads
+from torch_backend.testing.suite._threads import in_numbered_threads
 
 RANKS = 2
 
@@ -88,4 +88,4 @@ def on_every_rank(library: DeviceLibrary, work: Callable[[Rank], None]) -> None:
         work(Rank(number, device, comm.value))
         ccl_check(library, "comm_destroy", comm)
 
-    in_threads(RANKS, run)
+    in_numbered_threads(RANKS, run)

@@ -127,27 +127,6 @@ def host_function(device: Device, function: Callable[[], None], stream: int | No
         needs.not_offered("stream_host_function answered UNSUPPORTED")
 
 
-def in_threads(count: int, work: Callable[[int], None]) -> None:
-    """Call ``work(number)`` in threads that start together, and raise the first thing that one of them raised."""
-    errors: list[BaseException] = []
-    start = threading.Barrier(count)
-
-    def run(number: int) -> None:
-        try:
-            start.wait()
-            work(number)
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
-
-
 def run_child(
     library: DeviceLibrary, function: str, *arguments: str, timeout: float = CHILD_SECONDS, module: str = "_child"
 ) -> str:

@@ -6,7 +6,8 @@ import pytest
 
 from torch_backend.abi import Device, DeviceLibrary, MemoryKind, Status, status_name
 from torch_backend.testing import needs
-from torch_backend.testing.suite.abi._support import in_threads, memory, used_bytes
+from torch_backend.testing.suite._threads import in_numbered_threads
+from torch_backend.testing.suite.abi._support import memory, used_bytes
 
 _IMPOSSIBLE_BYTES = (1 << 60, 1 << 61)
 _UNTOUCHED = 0x5A5A5A5A5A5A5A5A
@@ -53,7 +54,7 @@ def test_reasons_are_those_of_the_calling_thread(library: DeviceLibrary) -> None
                     f"{device}: a thread got the reason of another: {reason!r} instead of {expected[own]!r}"
                 )
 
-        in_threads(4, fail)
+        in_numbered_threads(4, fail)
 
 
 @pytest.mark.parametrize("kind", _UNKNOWN_KINDS, ids=int)

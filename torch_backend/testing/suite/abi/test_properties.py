@@ -11,7 +11,8 @@ from torch_backend.abi import (
     dtypes_in,
     tb_device_properties,
 )
-from torch_backend.testing.suite.abi._support import expect_bytes, in_threads
+from torch_backend.testing.suite._threads import in_numbered_threads
+from torch_backend.testing.suite.abi._support import expect_bytes
 
 _SIZE = ctypes.sizeof(tb_device_properties)
 _UNTOUCHED = 0xA5
@@ -42,7 +43,7 @@ def test_the_number_of_devices_stays(library: DeviceLibrary) -> None:
         counts.append(count.value)
 
     ask(0)
-    in_threads(4, ask)
+    in_numbered_threads(4, ask)
     ask(0)
     assert set(counts) == {library.device_count}, f"device_count gave {counts}, and {library.device_count} before"
 
@@ -61,7 +62,7 @@ def test_properties_stay(library: DeviceLibrary) -> None:
             into.append(bytes(library.properties(index)))
 
         ask(0)
-        in_threads(4, ask)
+        in_numbered_threads(4, ask)
         for answer in answers[1:]:
             expect_bytes(answer, answers[0], f"{device}: device_properties answered differently than before")
 

@@ -4,7 +4,8 @@ from contextlib import ExitStack
 
 from torch_backend.abi import Device, DeviceLibrary
 from torch_backend.testing import needs
-from torch_backend.testing.suite.abi._support import expect_bytes, in_threads, pattern
+from torch_backend.testing.suite._threads import in_numbered_threads
+from torch_backend.testing.suite.abi._support import expect_bytes, pattern
 
 _THREADS = 8
 _TURNS = 25
@@ -28,14 +29,14 @@ def _work(device: Device, number: int, turns: int) -> None:
 def test_threads_use_one_device_at_once(library: DeviceLibrary) -> None:
     """Eight threads allocate and copy on one device, each on its own stream."""
     for device in library.devices:
-        in_threads(_THREADS, lambda number, device=device: _work(device, number, _TURNS))  # type: ignore[misc]
+        in_numbered_threads(_THREADS, lambda number, device=device: _work(device, number, _TURNS))  # type: ignore[misc]
 
 
 @needs.devices(2)
 def test_threads_use_different_devices_at_once(library: DeviceLibrary) -> None:
     """Eight threads that use different devices do not disturb each other."""
     devices = library.devices
-    in_threads(_THREADS, lambda number: _work(devices[number % len(devices)], number, _TURNS))
+    in_numbered_threads(_THREADS, lambda number: _work(devices[number % len(devices)], number, _TURNS))
 
 
 @needs.devices(2)
@@ -60,7 +61,7 @@ def test_a_thread_changes_its_device(library: DeviceLibrary) -> None:
                 finally:
                     device.free(address, size)
 
-    in_threads(4, work)
+    in_numbered_threads(4, work)
 
 
 @needs.capability("ASYNC")
@@ -78,7 +79,7 @@ def test_threads_share_a_stream(library: DeviceLibrary) -> None:
                             device.read(address, 4096, stream), data, f"{device}: thread {number} on a shared stream"
                         )
 
-            in_threads(_THREADS, work)
+            in_numbered_threads(_THREADS, work)
 
 
 @needs.capability("ASYNC")
@@ -95,7 +96,7 @@ def test_threads_create_and_destroy_streams_and_events(library: DeviceLibrary) -
                 assert device.is_complete(event), f"{device}: an event is NOT_READY after its stream was synchronized"
         device.synchronize()
 
-    in_threads(_THREADS, work)
+    in_numbered_threads(_THREADS, work)
 
 
 def test_memory_is_freed_by_another_thread(library: DeviceLibrary) -> None:
@@ -109,4 +110,4 @@ def test_memory_is_freed_by_another_thread(library: DeviceLibrary) -> None:
             expect_bytes(device.read(blocks[number], 4096), data, f"{device}: memory of another thread")
             device.free(blocks[number], 4096)
 
-        in_threads(_THREADS, work)
+        in_numbered_threads(_THREADS, work)

@@ -2,9 +2,7 @@
 
 import functools
 import math
-import threading
 import time
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -87,22 +85,3 @@ def assert_idle(stream: torch.Stream, what: str) -> None:
     deadline = time.monotonic() + 5
     while not stream.query():
         assert time.monotonic() < deadline, f"{what}: query() still says that there is work"
-
-
-def in_threads(functions: Iterable[Callable[[], object]]) -> None:
-    """Run each in a thread of its own, all at once, and raise the first error of any."""
-    errors: list[BaseException] = []
-
-    def run(function: Callable[[], object]) -> None:
-        try:
-            function()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(function,)) for function in functions]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from torch_backend.testing.suite.async_._support import assert_all, in_threads, is_asynchronous, keep_busy, pinned
+from torch_backend.testing.suite._threads import in_threads
+from torch_backend.testing.suite.async_._support import assert_all, is_asynchronous, keep_busy, pinned
 
 COUNT = 60_000  # elements: a size that nothing else here uses
 

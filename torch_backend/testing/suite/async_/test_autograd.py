@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from torch_backend.testing import needs
-from torch_backend.testing.suite.async_._support import assert_all, in_threads, keep_busy, pinned
+from torch_backend.testing.suite._threads import in_threads
+from torch_backend.testing.suite.async_._support import assert_all, keep_busy, pinned
 
 
 def test_backward_runs_on_the_forwards_stream(device: str, backend: ModuleType) -> None:

@@ -5,7 +5,8 @@ from types import ModuleType
 import torch
 
 from torch_backend.testing import needs
-from torch_backend.testing.suite.async_._support import assert_all, assert_idle, in_threads, keep_busy, pinned
+from torch_backend.testing.suite._threads import in_threads
+from torch_backend.testing.suite.async_._support import assert_all, assert_idle, keep_busy, pinned
 
 pytestmark = needs.devices(2)
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from torch_backend.testing import needs
-from torch_backend.testing.suite.async_._support import assert_all, assert_idle, in_threads, keep_busy, pinned
+from torch_backend.testing.suite._threads import in_threads
+from torch_backend.testing.suite.async_._support import assert_all, assert_idle, keep_busy, pinned
 
 
 def test_the_default_stream(backend: ModuleType) -> None:

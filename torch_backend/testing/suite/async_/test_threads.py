@@ -4,7 +4,8 @@ from types import ModuleType
 
 import torch
 
-from torch_backend.testing.suite.async_._support import assert_all, in_threads, keep_busy, pinned
+from torch_backend.testing.suite._threads import in_threads
+from torch_backend.testing.suite.async_._support import assert_all, keep_busy, pinned
 
 
 def test_threads_share_the_default_stream(device: str) -> None:
