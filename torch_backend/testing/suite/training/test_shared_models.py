@@ -1,6 +1,5 @@
 """One model that several processes train at once."""
 
-import threading
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +8,7 @@ from torch import nn
 
 from torch_backend.testing import needs
 from torch_backend.testing.suite._other_process import OtherProcess
+from torch_backend.testing.suite._threads import in_numbered_threads
 from torch_backend.testing.suite.training._shared_model import WEIGHTS, train
 
 pytestmark = needs.capability("IPC")
@@ -31,21 +31,11 @@ def test_processes_train_one_model(device: str, workers: list[OtherProcess]) -> 
     model.share_memory()
     addresses = [parameter.data_ptr() for parameter in model.parameters()]
     losses: dict[int, tuple[float, float]] = {}
-    errors: list[BaseException] = []
 
     def work(rank: int) -> None:
-        try:
-            losses[rank] = workers[rank].run(train, model, rank)
-        except BaseException as error:
-            errors.append(error)
+        losses[rank] = workers[rank].run(train, model, rank)
 
-    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(len(workers))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
+    in_numbered_threads(len(workers), work)
     for rank, (_, last) in losses.items():
         assert last < 0.5, f"process {rank} ended with a loss of {last}"
     assert [parameter.data_ptr() for parameter in model.parameters()] == addresses, "the parameters have moved"
