@@ -11,4 +11,17 @@ void record_async_error(int device, std::exception_ptr error) noexcept;
 /// Raise and forget the error of `device`, if there is one. Called by every wait.
 void raise_async_error(int device);
 
+/// Call `wait`, which waits for `device`, and raise the error of work that is known by then. It comes before what `wait`
+/// itself throws: who recorded it knows more of the work than the device.
+template <typename Wait>
+void wait_and_raise_async_error(int device, Wait wait) {
+  try {
+    wait();
+  } catch (...) {
+    raise_async_error(device);
+    throw;
+  }
+  raise_async_error(device);
+}
+
 } // namespace torch_backend

@@ -119,8 +119,7 @@ bool Event::query() const {
 void Event::synchronize() const {
   refuse_captured("Event.synchronize");
   if (handle_) {
-    device_api().event_synchronize(device_, handle_);
-    raise_async_error(device_);
+    wait_and_raise_async_error(device_, [this] { device_api().event_synchronize(device_, handle_); });
   }
 }
 

@@ -86,12 +86,13 @@ void synchronize_device(c10::DeviceIndex device) {
   const auto index = resolve_device(device);
   auto& api = device_api();
   graph::refuse_in_capture(current_stream(index), "synchronize");
-  if (api.device_synchronize(index) == TB_STATUS_UNSUPPORTED) {
-    for (const auto& stream : all_streams(index)) {
-      stream.synchronize();
+  wait_and_raise_async_error(index, [&] {
+    if (api.device_synchronize(index) == TB_STATUS_UNSUPPORTED) {
+      for (const auto& stream : all_streams(index)) {
+        stream.synchronize();
+      }
     }
-  }
-  raise_async_error(index);
+  });
 }
 
 } // namespace torch_backend

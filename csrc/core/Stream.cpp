@@ -106,8 +106,7 @@ bool Stream::query() const {
 
 void Stream::synchronize() const {
   graph::refuse_in_capture(*this, "Stream.synchronize");
-  device_api().stream_synchronize(device_index(), handle());
-  raise_async_error(device_index());
+  wait_and_raise_async_error(device_index(), [this] { device_api().stream_synchronize(device_index(), handle()); });
 }
 
 Stream default_stream(c10::DeviceIndex device) {

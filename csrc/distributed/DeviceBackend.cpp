@@ -81,11 +81,13 @@ c10d::ErrorType DeviceBackend::getError() {
   return failed_ ? c10d::ErrorType::COMM_ERROR : c10d::ErrorType::SUCCESS;
 }
 
+void DeviceBackend::refuse_more() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  aborted_ = true;
+}
+
 void DeviceBackend::abort() {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    aborted_ = true;
-  }
+  refuse_more();
   for (const auto& work : running()) {
     work->abort();
   }

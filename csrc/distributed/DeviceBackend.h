@@ -79,6 +79,8 @@ class DeviceBackend : public c10d::Backend {
   void remember(const c10::intrusive_ptr<DeviceWork>& work);
   /// Once it has started: `work`, which is part of what the calling thread coalesces, if it does.
   c10::intrusive_ptr<c10d::Work> started(const c10::intrusive_ptr<DeviceWork>& work);
+  /// From now on remember() refuses.
+  void refuse_more();
   /// What has been started and has not been forgotten: some of it has ended.
   std::vector<c10::intrusive_ptr<DeviceWork>> running();
   /// The device whose current stream a barrier waits for.

@@ -4,6 +4,7 @@
 last one may leave a rank dead.
 """
 
+import functools
 import json
 import os
 import signal
@@ -35,6 +36,8 @@ def join(scenario: str, backend: str | None = None, seconds: float = 60, **optio
         timeout=timedelta(seconds=seconds),
         **options,
     )
+    if dist.get_debug_level() != dist.DebugLevel.DETAIL:  # which puts another backend in front
+        assert dist.group.WORLD._get_backend(DEVICE).path == os.environ.get("EXPECTED_PATH", "host")
 
 
 def meet(scenario: str) -> None:
@@ -47,7 +50,7 @@ def meet(scenario: str) -> None:
 def all_reduce_on_host(x: torch.Tensor) -> None:
     """Ends with the values, or the failure: wait() alone need not wait for either on an asynchronous device."""
     dist.all_reduce(x)
-    x.cpu()
+    torch.accelerator.synchronize()
 
 
 def raised_by(call: Callable[..., Any], *arguments: Any, **options: Any) -> Exception:
@@ -69,7 +72,6 @@ def names() -> None:
         join(f"names-{number}", backend)
         assert dist.group.WORLD.name() == "custom", f"{backend}: the main backend is {dist.group.WORLD.name()}"
         assert dist.group.WORLD._get_backend(DEVICE).name() == f"{NAME}ccl"
-        assert dist.group.WORLD._get_backend(DEVICE).path == os.environ.get("EXPECTED_PATH", "host")
         x = torch.ones(2, device=DEVICE)
         dist.all_reduce(x)
         assert x.tolist() == [2.0, 2.0]
@@ -240,6 +242,166 @@ def killed() -> None:
     assert str(error).startswith("all_reduce failed on rank 0 of 2: "), error
     assert "Another rank may have ended" in str(error)
     assert time.monotonic() - start < 60
+
+
+def slots() -> None:
+    """Which slots of ccl.1 did the work: what the library has is used, and what it has not is built from the rest."""
+    join("slots", device_id=DEVICE)
+    backend = dist.group.WORLD._get_backend(DEVICE)
+    used: dict[str, int] = {}
+
+    def calls(work: Callable[[], Any]) -> set[str]:
+        nonlocal used
+        work()
+        torch.accelerator.synchronize()
+        before, used = used, backend.slot_calls()
+        return {slot for slot, number in used.items() if number > before.get(slot, 0)} - {"comm_create"}
+
+    calls(dist.barrier)
+    expected = set(os.environ["EXPECTED_SLOTS"].split()) if "EXPECTED_SLOTS" in os.environ else None
+    x = torch.ones(1 << 16, device=DEVICE)
+    parts = torch.ones(COUNT * 4, device=DEVICE)
+    for native, work in (
+        ("all_reduce", lambda: dist.all_reduce(x)),
+        ("all_reduce", lambda: dist.all_reduce(x, dist.ReduceOp.AVG)),
+        ("broadcast", lambda: dist.broadcast(x, 1)),
+        ("reduce", lambda: dist.reduce(x, 1)),
+        ("all_gather", lambda: dist.all_gather_into_tensor(parts, torch.ones(4, device=DEVICE))),
+        ("reduce_scatter", lambda: dist.reduce_scatter_tensor(torch.empty(4, device=DEVICE), parts)),
+        ("all_to_all", lambda: dist.all_to_all_single(parts.clone(), parts)),
+    ):
+        by = calls(work)
+        assert by <= (expected or {native}), f"{native} was done by {by}"
+        assert by, f"{native} was done by no slot"
+    bits = torch.full((1 << 16,), 5 + RANK, device=DEVICE, dtype=torch.int32)
+    by = calls(lambda: dist.all_reduce(bits, dist.ReduceOp.BXOR))
+    assert by & {"all_to_all", "send", "recv"}, f"BXOR, which the library does not know, was done by {by}"
+    assert bits.unique().tolist() == [5 ^ 6]
+    dist.destroy_process_group()
+
+
+def crossing() -> None:
+    """Large messages that all ranks send before they receive: a send does not stand before a receive."""
+    join("crossing")
+    size = 1 << 20
+    before, after = (RANK - 1) % COUNT, (RANK + 1) % COUNT
+    for _ in range(2):
+        x = torch.zeros(size, device=DEVICE)
+        works = [dist.isend(torch.full((size,), float(RANK), device=DEVICE), after), dist.irecv(x, before)]
+        y = torch.full((100,), float(RANK), device=DEVICE)
+        dist.all_reduce(y)  # nor before a collective
+        assert y.sum().item() == 100 * sum(range(COUNT))
+        for work in works:
+            assert work is not None
+            work.wait()
+        assert x.sum().item() == size * before
+    dist.destroy_process_group()
+
+
+def empty() -> None:
+    """Tensors without elements, and ranks that get nothing."""
+    join("empty")
+    x, y = torch.empty(0, device=DEVICE), torch.empty(0, device=DEVICE)
+    dist.all_reduce(x)
+    dist.broadcast(x, 0)
+    dist.reduce(x, 0)
+    dist.all_gather([torch.empty(0, device=DEVICE) for _ in range(COUNT)], x)
+    dist.reduce_scatter_tensor(y, x)
+    dist.all_to_all_single(y, x)
+    rows = torch.full((3, 2), float(RANK), device=DEVICE)  # rank 0 gets all
+    got = torch.zeros(3 * COUNT if RANK == 0 else 0, 2, device=DEVICE)
+    sent = [3 if rank == 0 else 0 for rank in range(COUNT)]
+    dist.all_to_all_single(got, rows, [3 if RANK == 0 else 0] * COUNT, sent)
+    assert got.sum().item() == (6 * sum(range(COUNT)) if RANK == 0 else 0)
+    x = torch.full((COUNT - 1,), float(RANK), device=DEVICE)  # less than one for each rank
+    dist.all_reduce(x, dist.ReduceOp.MAX)
+    assert x.unique().tolist() == [COUNT - 1]
+    dist.destroy_process_group()
+
+
+def reductions() -> None:
+    """Every operator, on as many elements as make the ranks share the work, and on a few."""
+    join("reductions")
+    for count in (5, 30011):
+        values = [torch.arange(count) % 5 + 1 + rank for rank in range(COUNT)]
+        together: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+            "SUM": lambda t: t.sum(0),
+            "AVG": lambda t: t.sum(0) // COUNT,
+            "PRODUCT": lambda t: t.prod(0),
+            "MIN": lambda t: t.amin(0),
+            "MAX": lambda t: t.amax(0),
+            "BAND": lambda t: functools.reduce(torch.bitwise_and, t),
+            "BOR": lambda t: functools.reduce(torch.bitwise_or, t),
+            "BXOR": lambda t: functools.reduce(torch.bitwise_xor, t),
+        }
+        for name, combine in together.items():
+            expected = combine(torch.stack(values))
+            for dtype in (torch.int64, torch.uint8, torch.float32):
+                if dtype.is_floating_point and name in ("BAND", "BOR", "BXOR", "AVG"):
+                    continue
+                x = values[RANK].to(DEVICE, dtype)
+                whole = torch.cat([x] * COUNT)
+                operation = getattr(dist.ReduceOp, name)
+                part = torch.empty_like(x)
+                dist.reduce_scatter_tensor(part, whole, operation)
+                one = x.clone()
+                dist.reduce(one, COUNT - 1, operation)
+                dist.all_reduce(x, operation)
+                what = f"{name} of {count} {dtype}"
+                assert torch.equal(x.cpu(), expected.to(dtype)), what
+                assert torch.equal(part.cpu(), expected.to(dtype)), f"reduce_scatter with {what}"
+                assert RANK != COUNT - 1 or torch.equal(one.cpu(), expected.to(dtype)), f"reduce with {what}"
+    dist.destroy_process_group()
+
+
+def host_goes_on() -> None:
+    """On an asynchronous device wait() lets the stream wait for the collective and not the host."""
+    join("host_goes_on", device_id=DEVICE)
+    x = torch.ones(1000, device=DEVICE)
+    dist.all_reduce(x)
+    torch.accelerator.synchronize()
+    if RANK == 0:
+        work = dist.all_reduce(x, async_op=True)
+        work.wait()
+        y = x * 2
+        assert not work.is_completed(), "it is complete before the other rank has come"
+        refused(dist.DistBackendError, "is not complete after 50 ms", work.wait, timedelta(milliseconds=50))
+        meet("host_goes_on")
+        assert y.sum().item() == 1000 * 2 * 4
+        assert work.is_completed()
+        assert work.is_success()
+    else:
+        meet("host_goes_on")  # rank 0 has come from its wait()
+        dist.all_reduce(x)
+    work = dist.barrier(async_op=True, device_ids=[DEVICE.index])
+    work.wait()
+    assert work.is_completed(), "the host has not waited for a barrier"
+    dist.destroy_process_group()
+
+
+def monitored() -> None:
+    """monitored_barrier names the ranks that do not come."""
+    join("monitored")
+    backend = dist.group.WORLD._get_backend(DEVICE)
+    backend.monitored_barrier(timedelta(seconds=30))
+    if RANK == 0:
+        refused(RuntimeError, "waiting for rank 1 of 2", backend.monitored_barrier, timedelta(seconds=0.5))
+    meet("monitored")
+    dist.destroy_process_group()
+
+
+def not_connected() -> None:
+    """A rank that does not come at all: the first collective names it."""
+    join("not_connected")
+    x = torch.ones(3, device=DEVICE)
+    if RANK == 0:
+        dist.group.WORLD.set_timeout(timedelta(seconds=1))
+        error = raised_by(all_reduce_on_host, x)
+        assert isinstance(error, dist.DistBackendError), error
+        assert str(error).startswith("all_reduce failed on rank 0 of 2: timed out after 1000 ms"), error
+        refused(dist.DistBackendError, "does no more work since it has failed", dist.broadcast, x, 0)
+    meet("not_connected")
+    dist.destroy_process_group()
 
 
 def kit() -> None:

@@ -4,7 +4,6 @@ What collectives compute is tested by the conformance kit, for every device. All
 processes, because starting those takes most of the time.
 """
 
-import json
 import os
 import re
 import subprocess
@@ -13,52 +12,15 @@ from pathlib import Path
 
 import pytest
 from conftest import RunPython, clean_environment
+from distributed_ranks import ASYNC, DEVICE_COLLECTIVES, expect_good, run_ranks
 
 ROOT = Path(__file__).parents[2]
-ASYNC = {"TORCH_BACKEND_XCPU_ASYNC": "1", "TORCH_BACKEND_XCPU_DELAY_US": "300"}
-DEVICE_COLLECTIVES = {"TORCH_BACKEND_XCPU_CCL": "1", "EXPECTED_PATH": "ccl.1"}
-MODES = {
-    "sync": {},
-    "async": ASYNC,
-    "ccl": DEVICE_COLLECTIVES,
-    "ccl-async": ASYNC | DEVICE_COLLECTIVES,
-}
+MODES = {"sync": {}, "async": ASYNC, "ccl": DEVICE_COLLECTIVES, "ccl-async": ASYNC | DEVICE_COLLECTIVES}
 SYNC_PAIR = ("names", "bad_arguments", "rare_dtypes", "split", "unawaited", "detail", "time_out", "abort", "killed")
 ASYNC_PAIR = ("names", "rare_dtypes", "unawaited", "issued_at_once", "time_out", "abort", "killed")
 PAIR = {"sync": SYNC_PAIR, "async": ASYNC_PAIR, "ccl": SYNC_PAIR, "ccl-async": ASYNC_PAIR}
 
 _results: dict[str, list[dict[str, str]]] = {}
-
-
-def run_ranks(scenarios: tuple[str, ...], place: Path, count: int, env: dict[str, str]) -> list[dict[str, str]]:
-    """What each rank says of each scenario that it came to."""
-    processes = []
-    for rank in range(count):
-        own = {"RANK": str(rank), "WORLD_SIZE": str(count), "PLACE": os.fspath(place / "store"), "OMP_NUM_THREADS": "1"}
-        processes.append(
-            subprocess.Popen(
-                [sys.executable, Path(__file__).with_name("distributed_scenarios.py"), *scenarios],
-                env=clean_environment() | {"TORCH_BACKEND": "xcpu", "TORCH_BACKEND_XCPU_DEVICES": "2", **own, **env},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        )
-    said = []
-    try:
-        for process in processes:
-            out, err = process.communicate(timeout=150)
-            said.append(dict(json.loads(line) for line in out.splitlines()) | {"stderr": err})
-    finally:
-        for process in processes:
-            process.kill()
-    return said
-
-
-def expect_good(scenario: str, said: list[dict[str, str]]) -> None:
-    for rank, results in enumerate(said):
-        how = results.get(scenario, "was not reached")
-        assert how == "good", f"rank {rank}, {scenario}: {how}\n{results['stderr']}"
 
 
 @pytest.mark.parametrize(("mode", "scenario"), [(mode, name) for mode, scenarios in PAIR.items() for name in scenarios])

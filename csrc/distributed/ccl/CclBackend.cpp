@@ -80,7 +80,8 @@ c10d::ErrorType CclBackend::getError() {
 
 void CclBackend::abort() {
   const WithoutInterpreterLock unlocked;
-  group_->abort(); // first: it tells the devices of work that had not ended
+  refuse_more();
+  group_->abort(); // before the rest: it tells the devices of work that had not ended
   DeviceBackend::abort();
 }
 

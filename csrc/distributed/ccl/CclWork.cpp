@@ -69,6 +69,7 @@ void CclWork::complete_future() {
     if (device_api().async()) {
       // A stream with nothing else on it: the future's events are those of this collective.
       const auto side = stream_from_pool(/*priority=*/0, device_.index());
+      is_relied_on_ = true;
       done_.block(side);
       guard.reset_stream(side);
     }
@@ -179,6 +180,8 @@ bool CclWork::wait(std::chrono::milliseconds timeout) {
     TORCH_CHECK_WITH(DistBackendError, isCompleted(), what(), " is not complete after ", timeout.count(), " ms.");
   }
   raise_failure();
+  is_relied_on_ = true;
+  raise_failure(); // what has failed in between may not know that it is relied on
   if (device_api().async()) {
     const auto current = current_stream(device_.index());
     done_.block(current);

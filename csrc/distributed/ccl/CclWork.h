@@ -50,6 +50,10 @@ class CclWork final : public DeviceWork {
   bool failed_on_device() const {
     return failed_on_device_;
   }
+  /// A stream, or a future, waits for its end: a failure reaches nobody but through the device.
+  bool is_relied_on() const {
+    return is_relied_on_;
+  }
   std::chrono::milliseconds time_limit() const {
     return timeout_;
   }
@@ -73,6 +77,7 @@ class CclWork final : public DeviceWork {
   std::vector<at::Tensor> results_;
   int source_ = -1;
   std::atomic<bool> failed_on_device_{false};
+  std::atomic<bool> is_relied_on_{false}; // set before the last look whether it has failed
   Event ready_{/*enable_timing=*/false};
   Event done_{/*enable_timing=*/false}; // recorded once is_enqueued_
 

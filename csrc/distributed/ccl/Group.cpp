@@ -20,6 +20,12 @@ std::exception_ptr error(const std::string& text) {
   return std::make_exception_ptr(std::runtime_error(text));
 }
 
+/// Of an error that is part of another one, without its advice.
+std::string first_line_of(const std::exception_ptr& cause) {
+  const auto text = text_of(cause);
+  return text.substr(0, text.find('\n'));
+}
+
 /// What says nothing about the communicator.
 bool is_of_one_call(const std::exception_ptr& cause) {
   try {
@@ -86,8 +92,8 @@ void Group::refuse_if_failed(const CclWork& work) {
   }
   if (failure) {
     std::rethrow_exception(describe_collective_failure(
-        error(c10::str("the process group does no more work since it has failed: ", text_of(failure))), work.what(),
-        rank_, size_));
+        error(c10::str("the process group does no more work since it has failed: ", first_line_of(failure))),
+        work.what(), rank_, size_));
   }
 }
 
@@ -169,48 +175,59 @@ bool Group::look() {
 void Group::take_ended() {
   std::vector<c10::intrusive_ptr<CclWork>> ended; // goes without the lock: tensors may need others for that
   const std::lock_guard<std::mutex> lock(mutex_);
-  const auto first_ended =
-      std::stable_partition(pending_.begin(), pending_.end(), [](const auto& one) { return !one->has_ended(); });
+  // A failure that the group has not heard of stays until look() has told it.
+  const auto first_ended = std::stable_partition(pending_.begin(), pending_.end(), [this](const auto& one) {
+    return !one->has_ended() || (one->failed_on_device() && !failure_);
+  });
   ended.assign(first_ended, pending_.end());
   pending_.erase(first_ended, pending_.end());
 }
 
 void Group::fail(const c10::intrusive_ptr<CclWork>& first, const std::exception_ptr& cause) {
-  if (first) {
+  if (first && is_of_one_call(cause)) {
     first->fail(cause);
-    if (is_of_one_call(cause)) {
-      return;
-    }
+    return;
   }
   const auto described =
-      first ? first->exception() : describe_collective_failure(cause, "connecting the ranks", rank_, size_);
-  end_all(described, error(c10::str("other work of the process group has failed: ", text_of(described))),
-          first != nullptr);
+      describe_collective_failure(cause, first ? first->what() : "connecting the ranks", rank_, size_);
+  end_all(first, described, error(c10::str("other work of the process group has failed: ", first_line_of(described))));
 }
 
 void Group::abort() {
   const auto aborted = error("the process group was aborted");
-  end_all(describe_collective_failure(aborted, "a collective", rank_, size_), aborted, /*has_failed_work=*/false);
+  end_all({}, describe_collective_failure(aborted, "a collective", rank_, size_), aborted);
 }
 
-void Group::end_all(const std::exception_ptr& described, const std::exception_ptr& cause, bool has_failed_work) {
+void Group::end_all(const c10::intrusive_ptr<CclWork>& first, const std::exception_ptr& described,
+                    const std::exception_ptr& cause) {
   std::vector<c10::intrusive_ptr<CclWork>> works;
   std::vector<std::shared_ptr<Lane>> lanes;
+  bool is_first = false;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (std::exchange(failure_, described)) {
-      return;
+    is_first = !failure_;
+    if (is_first) {
+      failure_ = described; // before the work ends: whoever waits for that finds later calls refused
+      works = pending_;
+      for (const auto& [key, lane] : lanes_) {
+        lanes.push_back(lane);
+      }
     }
-    works = pending_;
-    for (const auto& [key, lane] : lanes_) {
-      lanes.push_back(lane);
-    }
+  }
+  if (first) {
+    first->fail(described);
+    works.push_back(first);
+  }
+  if (!is_first) {
+    return;
   }
   for (const auto& work : works) {
-    has_failed_work |= work->fail(cause);
+    work->fail(cause);
   }
+  const bool is_relied_on = std::any_of(works.begin(), works.end(),
+                                        [](const auto& work) { return !work->isSuccess() && work->is_relied_on(); });
   // First known to the devices: whoever waits for one learns of it when the abort lets them go on.
-  if (device_api().async() && has_failed_work) {
+  if (device_api().async() && is_relied_on) {
     for (const auto& lane : lanes) {
       record_async_error(lane->device().index(), described);
     }

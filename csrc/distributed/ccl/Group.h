@@ -62,7 +62,10 @@ class Group final : public Watched, public std::enable_shared_from_this<Group> {
   void start_on(const std::shared_ptr<Lane>& lane, const c10::intrusive_ptr<CclWork>& work, Body body);
   void refuse_if_failed(const CclWork& work);
   void fail(const c10::intrusive_ptr<CclWork>& first, const std::exception_ptr& cause);
-  void end_all(const std::exception_ptr& described, const std::exception_ptr& cause, bool has_failed_work);
+  /// `first` ends with `described`, and when it is the first, all else with `cause`. The devices raise `described` if a
+  /// stream waits for what has ended so.
+  void end_all(const c10::intrusive_ptr<CclWork>& first, const std::exception_ptr& described,
+               const std::exception_ptr& cause);
   void take_ended();
 
   const c10::intrusive_ptr<c10d::Store> store_;

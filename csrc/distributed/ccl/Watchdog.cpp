@@ -24,7 +24,7 @@ struct Watchdog {
 };
 
 Watchdog& watchdog() {
-  static auto* only = new Watchdog; // its thread outlives statics
+  static auto* only = new Watchdog; // its thread outlives static objects
   return *only;
 }
 
