@@ -9,7 +9,7 @@ namespace {
 // Up to here every rank sends all it has to every other and adds up alone: one message instead of two, one after the other.
 constexpr uint64_t kSmallBytes = 16 << 10;
 // What a rank adds up at a time, and passes on while it is in its cache.
-constexpr uint64_t kSliceBytes = 256 << 10;
+constexpr uint64_t kSliceBytes = 128 << 10;
 constexpr uint64_t kSliceAlignment = 64;
 
 const unsigned char* at(const void* data, uint64_t offset) {

@@ -23,7 +23,7 @@ result communicator::join(int32_t device, int32_t num_ranks, int32_t rank, const
   if (r.ok()) r = memory->join(rank);
   if (!r.ok()) return r;
   out_communicator->reset(new communicator(device, num_ranks, rank, std::move(memory)));
-  at_exit_add(out_communicator->get(), [](void* self) { static_cast<communicator*>(self)->end_as(rank_state::left); });
+  at_exit_add(out_communicator->get(), [](void* self) { static_cast<communicator*>(self)->leave(); });
   return {};
 }
 
@@ -38,6 +38,10 @@ communicator::communicator(int32_t device, int32_t num_ranks, int32_t rank, std:
 
 communicator::~communicator() {
   at_exit_remove(this);
+  leave();
+}
+
+void communicator::leave() {
   end_as(rank_state::left);
   if (!segment_->is_complete()) segment_->unlink();
 }

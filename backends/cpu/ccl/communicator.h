@@ -87,6 +87,7 @@ class communicator {
   }
   result check_those_present() const;
   std::string absent_ranks() const;
+  void leave();
   void end_as(rank_state state);
 
   const int32_t device_, num_ranks_, rank_;

@@ -92,8 +92,8 @@ struct half {
   }
 };
 
-// One byte: sign, exponent, mantissa. `Finite`: no infinities, and what is too large becomes NaN. `Unsigned zero`: 0x80
-// is the only NaN, and there is no -0.
+// One byte: sign, exponent, mantissa. `Finite`: there are no infinities. `UnsignedZero`: 0x80 is the only NaN, and there is
+// no -0. What is too large becomes infinity, where there is none NaN, and of e4m3fn the largest number, as in PyTorch.
 template <int ExponentBits, int MantissaBits, int Bias, bool Finite, bool UnsignedZero>
 struct float8 {
   using stored = uint8_t;
@@ -118,7 +118,7 @@ struct float8 {
     const double middle = (static_cast<double>(values[low]) + next) / 2;
     const bool up = magnitude > middle || (magnitude == middle && low % 2 == 1);
     const int code = up ? high : low;
-    if (code > kLargest) return static_cast<uint8_t>(Finite ? (UnsignedZero ? kNan : kNan | sign) : kInfinity | sign);
+    if (code > kLargest) return static_cast<uint8_t>(UnsignedZero ? kNan : (Finite ? kLargest : kInfinity) | sign);
     return static_cast<uint8_t>(UnsignedZero && code == 0 ? 0 : code | sign);
   }
 
