@@ -94,6 +94,25 @@ def killed(rank: Rank) -> None:
     print(again)
 
 
+def gives_up(rank: Rank) -> None:
+    """Rank 1 joins, and ends before rank 2 comes, which never does. Rank 0 says what comm_create fails with."""
+    rank.size = 3
+    if rank.number == 0:
+        (rank.directory / "process").write_text(str(os.getpid()))
+        try:
+            rank.connect()
+        except DeviceError as error:
+            print(error)
+        return
+    rank.check("group_begin")  # does not wait
+    rank.connect()
+    maps = Path("/proc") / (rank.directory / "process").read_text() / "maps"
+    while "torch_backend_xcpu" not in maps.read_text():
+        time.sleep(0.002)
+    if os.environ["ENDS"] == "crash":
+        os._exit(0)
+
+
 def disagreements(rank: Rank) -> None:
     """Two ranks make calls that do not fit, each time on a new communicator."""
     address = rank.device.allocate(4096)

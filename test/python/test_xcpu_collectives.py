@@ -96,6 +96,13 @@ def test_reductions_are_those_of_torch(run_ranks: RunRanks) -> None:
     run_ranks("all_dtypes", 3, CCL)
 
 
+@pytest.mark.parametrize("ends", ["in order", "crash"])
+def test_nobody_waits_for_ranks_when_one_has_gone(run_ranks: RunRanks, ends: str) -> None:
+    said = run_ranks("gives_up", 2, {**CCL, "ENDS": ends})[0]
+    how = "rank 1 has given up" if ends == "in order" else r"the process of rank 1 \(pid \d+\) ended"
+    assert re.fullmatch(f"comm_create failed with INTERNAL: comm_create: {how} while rank 0 waited for rank 2\n", said)
+
+
 PRELUDE = """
     import ctypes, threading, time
     from torch_backend.abi import DeviceError, DeviceLibrary, DTypeCode, Reduction, tb_dtype

@@ -79,7 +79,12 @@ result communicator::wait_for_all() {
 result communicator::check_those_present() const {
   for (int32_t peer = 0; peer < num_ranks_; ++peer) {
     const shared_rank& other = segment_->rank(peer);
-    if (peer == rank_ || other.state.load() != rank_state::present) continue;
+    const rank_state state = other.state.load();
+    if (peer == rank_) continue;
+    if (state == rank_state::left || state == rank_state::failed)
+      return failure(TB_STATUS_INTERNAL, "comm_create: rank %d has given up while rank %d waited for %s", peer, rank_,
+                     absent_ranks().c_str());
+    if (state != rank_state::present) continue;
     if (watched_process(other.process, other.process_namespace).has_ended())
       return failure(TB_STATUS_INTERNAL,
                      "comm_create: the process of rank %d (pid %d) ended while rank %d waited for %s", peer,
