@@ -208,6 +208,41 @@ def sent_and_received_here() -> None:
     assert torch.zeros(1000, device=device()).data_ptr() == address
 
 
+# ---- failures of the device ----
+
+
+def take_twice(queue: Any, answers: Any) -> None:
+    for _ in range(2):
+        take(queue, answers)
+    answers.put(_C.num_lent())
+
+
+def device_fails() -> None:
+    """The first export and the first import fail, and leave nothing behind."""
+    before = torch.xcpu.memory_stats().get("active_bytes.all.current", 0)  # type: ignore[attr-defined]
+    x = torch.ones(2, device="xcpu")
+    _C.set_option("xcpu.fault", "ipc_export=INTERNAL@1")
+    try:
+        ForkingPickler.dumps(x)
+    except torch.AcceleratorError as error:
+        print(error)
+    context = mp.get_context("spawn")
+    queue, answers = context.SimpleQueue(), context.SimpleQueue()
+    os.environ["TORCH_BACKEND_XCPU_FAULT"] = "ipc_import=OUT_OF_MEMORY@1,ipc_close=INTERNAL"
+    process = context.Process(target=take_twice, args=(queue, answers))
+    process.start()
+    queue.put(x)
+    print(answers.get())
+    queue.put(x)
+    assert answers.get() == [1, 1]
+    assert answers.get() == 0
+    assert _C.num_lent() == 0
+    process.join()
+    del x
+    after = torch.xcpu.memory_stats()["active_bytes.all.current"]  # type: ignore[attr-defined]
+    assert after == before, (before, after)
+
+
 # ---- memory ----
 
 

@@ -105,3 +105,10 @@ def test_messages_to_oneself() -> None:
 
 def test_memory_comes_back() -> None:
     scenario("comes_back_when_memory_is_short", memory="64MiB")
+
+
+def test_failures_of_the_device() -> None:
+    said = scenario("device_fails", fault="")
+    assert "xcpu:0: ipc_export failed: internal error (INTERNAL): ipc_export fails with INTERNAL because" in said
+    assert "xcpu:0: ipc_import failed: out of memory (OUT_OF_MEMORY): ipc_import fails with OUT_OF_MEMORY" in said
+    assert "xcpu:0: ipc_close failed: internal error (INTERNAL)" in said
