@@ -1,5 +1,7 @@
 #include "core/allocator_test_device.h"
 
+#include <cstring>
+
 #include <c10/core/AllocatorConfig.h>
 
 #include "csrc/core/Status.h"
@@ -82,6 +84,21 @@ tb_status memory_info(int32_t, uint64_t* out_free, uint64_t* out_total) {
   *out_total = device.options.memory_bytes;
   *out_free = *out_total - device.live_bytes();
   return TB_STATUS_OK;
+}
+
+tb_status ipc_export(int32_t, void* ptr, tb_ipc_handle* out_handle) {
+  ENTER("ipc_export");
+  ++device.num_exports;
+  std::memcpy(out_handle->bytes, &ptr, sizeof ptr);
+  return TB_STATUS_OK;
+}
+
+tb_status ipc_import(int32_t, const tb_ipc_handle*, void**) {
+  return TB_STATUS_INTERNAL;
+}
+
+tb_status ipc_close(int32_t, void*) {
+  return TB_STATUS_INTERNAL;
 }
 
 tb_status stream_create(int32_t, int32_t, tb_stream**) {
@@ -170,6 +187,11 @@ tb_core_table TestDevice::table() const {
     table.event_record = event_record;
     table.event_query = event_query;
     table.event_synchronize = event_synchronize;
+  }
+  if (options.extra_capabilities & TB_CAP_IPC) {
+    table.ipc_export = ipc_export;
+    table.ipc_import = ipc_import;
+    table.ipc_close = ipc_close;
   }
   return table;
 }

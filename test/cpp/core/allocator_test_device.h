@@ -63,6 +63,7 @@ struct TestDevice {
   int num_event_creates = 0;
   int num_allocates = 0;
   int num_frees = 0;
+  int num_exports = 0;
   int frees_of_busy_streams = 0;
   int64_t num_calls = 0;
   int64_t fail_at = -1;

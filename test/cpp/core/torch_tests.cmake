@@ -10,6 +10,6 @@ function(tb_add_torch_test target)
 endfunction()
 
 tb_add_torch_test(caching_allocator_test core/allocator_test_device.cpp core/caching_allocator_stress_test.cpp
-                  core/caching_allocator_test.cpp)
+                  core/caching_allocator_test.cpp core/lent_memory_test.cpp)
 
 tb_add_torch_test(device_api_test core/device_api_test.cpp)
