@@ -112,8 +112,9 @@ def _watch_the_end() -> None:
                 stacklevel=2,
             )
 
-    # Unlike atexit, also in processes that multiprocessing has forked.
-    util.Finalize(None, end, exitpriority=0)
+    # Unlike atexit also in processes that multiprocessing has forked, and after it has flushed queues (-5) and waited
+    # for processes that this one has started (0).
+    util.Finalize(None, end, exitpriority=-100)
 
 
 # ---- the receiver's side ----

@@ -275,6 +275,16 @@ def comes_back_when_memory_is_short() -> None:
     assert set(os.listdir("/dev/shm")) <= files
 
 
+def use_late(x: torch.Tensor) -> None:
+    time.sleep(1)
+    assert x.tolist() == [1, 1]
+
+
+def leaves_without_a_wait() -> None:
+    """multiprocessing waits for the process that receives, so nothing is lost."""
+    mp.get_context("spawn").Process(target=use_late, args=(torch.ones(2, device=device()),)).start()
+
+
 def many_messages() -> None:
     """A tensor that is sent over and over takes no more room. One that nobody receives stays lent."""
     x = torch.ones(2, device=device())

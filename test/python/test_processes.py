@@ -103,6 +103,10 @@ def test_messages_to_oneself() -> None:
     assert "This process ends while 1 tensors that it has sent" in said  # one of many_messages
 
 
+def test_a_process_that_others_end_before() -> None:
+    assert scenario("leaves_without_a_wait") == ""
+
+
 def test_memory_comes_back() -> None:
     scenario("comes_back_when_memory_is_short", memory="64MiB")
 
