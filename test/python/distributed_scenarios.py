@@ -278,6 +278,7 @@ def slots() -> None:
     assert by & {"all_to_all", "send", "recv"}, f"BXOR, which the library does not know, was done by {by}"
     assert bits.unique().tolist() == [5 ^ 6]
     dist.destroy_process_group()
+    refused(dist.DistBackendError, "does no more work: it was destroyed", backend.allreduce, [x])
 
 
 def crossing() -> None:
@@ -399,7 +400,7 @@ def not_connected() -> None:
         error = raised_by(all_reduce_on_host, x)
         assert isinstance(error, dist.DistBackendError), error
         assert str(error).startswith("all_reduce failed on rank 0 of 2: timed out after 1000 ms"), error
-        refused(dist.DistBackendError, "does no more work since it has failed", dist.broadcast, x, 0)
+        refused(dist.DistBackendError, "does no more work: all_reduce failed", dist.broadcast, x, 0)
     meet("not_connected")
     dist.destroy_process_group()
 

@@ -59,8 +59,7 @@ CclBackend::CclBackend(std::string name, c10::intrusive_ptr<c10d::Store> store, 
       group_(std::make_shared<Group>(std::move(store), rank, size)) {}
 
 CclBackend::~CclBackend() {
-  const WithoutInterpreterLock unlocked;
-  group_->close();
+  CclBackend::shutdown();
 }
 
 c10::intrusive_ptr<DeviceBackend> CclBackend::make_part(const c10::intrusive_ptr<c10d::Store>& store, int rank,
@@ -83,6 +82,11 @@ void CclBackend::abort() {
   refuse_more();
   group_->abort(); // before the rest: it tells the devices of work that had not ended
   DeviceBackend::abort();
+}
+
+void CclBackend::shutdown() {
+  const WithoutInterpreterLock unlocked;
+  group_->close();
 }
 
 // ---- how a collective runs ----

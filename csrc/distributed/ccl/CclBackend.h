@@ -32,6 +32,8 @@ class CclBackend final : public DeviceBackend {
   c10d::ErrorType getError() override;
   void eagerConnectSingleDevice(at::Device device) override;
   void abort() override;
+  /// Waits until what was issued has ended, and frees the communicators; part of destroy_process_group().
+  void shutdown() override;
 
   c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& tensors,
                                            const c10d::BroadcastOptions& options) override;

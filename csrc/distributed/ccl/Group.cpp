@@ -92,8 +92,7 @@ void Group::refuse_if_failed(const CclWork& work) {
   }
   if (failure) {
     std::rethrow_exception(describe_collective_failure(
-        error(c10::str("the process group does no more work since it has failed: ", first_line_of(failure))),
-        work.what(), rank_, size_));
+        error(c10::str("the process group does no more work: ", first_line_of(failure))), work.what(), rank_, size_));
   }
 }
 
@@ -252,6 +251,9 @@ void Group::close() {
   look();
   const std::lock_guard<std::mutex> lock(mutex_);
   lanes_.clear();
+  if (!failure_) {
+    failure_ = error("it was destroyed");
+  }
 }
 
 } // namespace torch_backend::ccl

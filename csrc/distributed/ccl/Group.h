@@ -46,7 +46,7 @@ class Group final : public Watched, public std::enable_shared_from_this<Group> {
 
   /// All ends now: of unfinished work with an error, which the devices raise as well.
   void abort();
-  /// Waits for what runs, and frees the communicators. The last call.
+  /// Waits for what runs, and frees the communicators. Later calls are refused.
   void close();
 
   std::map<std::string, uint64_t> slot_calls() const {

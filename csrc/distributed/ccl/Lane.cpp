@@ -48,12 +48,20 @@ void Lane::perform(const Task& task, const Failed& failed) {
   }
 }
 
-Communicator& Lane::connected(const Stream& stream) {
+void Lane::check_not_aborted() const {
   TORCH_CHECK(!aborted_.load(), "the process group was aborted");
+}
+
+Communicator& Lane::connected(const Stream& stream) {
+  check_not_aborted();
   if (!connected_.load()) {
     const auto id = meet(*ends_.store, ends_.key, {ends_.rank, ends_.size, ends_.timeout, &aborted_}, create_unique_id);
+    is_creating_.store(true); // before the last look at aborted_: one of the two sees the other
+    check_not_aborted();
     auto comm = std::make_unique<Communicator>(stream, ends_.size, ends_.rank, id, calls_);
     const std::lock_guard<std::mutex> lock(comm_mutex_);
+    is_creating_.store(false);
+    check_not_aborted();
     comm_ = std::move(comm);
     connected_.store(true);
   }
@@ -63,7 +71,7 @@ Communicator& Lane::connected(const Stream& stream) {
 bool Lane::abort() {
   aborted_.store(true);
   const std::lock_guard<std::mutex> lock(comm_mutex_);
-  const bool ended = !comm_ || comm_->abort();
+  const bool ended = comm_ ? comm_->abort() : !is_creating_.load();
   if (!ended) {
     is_stuck_.store(true);
   }

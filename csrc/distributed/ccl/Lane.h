@@ -65,6 +65,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
  private:
   bool is_idle();
   void perform(const Task& task, const Failed& failed);
+  void check_not_aborted() const;
   Communicator& connected(const Stream& stream);
 
   const c10::DeviceIndex device_;
@@ -79,6 +80,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   std::unique_ptr<Communicator> comm_;
   std::atomic<bool> connected_{false};
   std::atomic<bool> aborted_{false};
+  std::atomic<bool> is_creating_{false}; // in comm_create, which cannot be aborted
   std::atomic<bool> is_stuck_{false};
   IssueThread thread_;
 };
