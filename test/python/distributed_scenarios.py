@@ -299,6 +299,27 @@ def crossing() -> None:
     dist.destroy_process_group()
 
 
+def callbacks() -> None:
+    """A callback of a future may call collectives, and wait for them, and so may theirs."""
+    join("callbacks")
+    for _ in range(5):
+        x = torch.ones(100, device=DEVICE)
+        work = dist.all_reduce(x, async_op=True)
+
+        def again(done: Any) -> torch.Tensor:
+            inner = dist.all_reduce(done.value()[0] * 2, async_op=True)
+            return inner.get_future().then(last).wait()
+
+        def last(done: Any) -> torch.Tensor:
+            y = done.value()[0]
+            dist.all_reduce(y)
+            return y
+
+        y = work.get_future().then(again).wait()
+        assert y.sum().item() == 100 * 2 * COUNT**3
+    dist.destroy_process_group()
+
+
 def empty() -> None:
     """Tensors without elements, and ranks that get nothing."""
     join("empty")

@@ -41,7 +41,12 @@ def run(scenarios: str, place: Path, count: int, env: dict[str, str]) -> None:
 def test_all_slots(tmp_path: Path, mode: dict[str, str]) -> None:
     """A library with all slots does the work by itself."""
     more = " host_goes_on" if mode else " bad_arguments"
-    run("slots crossing empty reductions not_connected monitored" + more, tmp_path, 2, DEVICE_COLLECTIVES | mode)
+    run(
+        "slots crossing callbacks empty reductions not_connected monitored" + more,
+        tmp_path,
+        2,
+        DEVICE_COLLECTIVES | mode,
+    )
 
 
 @pytest.mark.parametrize("mode", [{}, ASYNC], ids=["sync", "async"])
