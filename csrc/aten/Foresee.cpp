@@ -6,6 +6,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/empty.h>
+#include <c10/core/ScalarType.h>
 
 #include "csrc/aten/ForeseenCache.h"
 
@@ -86,6 +87,26 @@ std::optional<Stack> call_stand_ins(const c10::OperatorHandle& op, const Operato
   return returns_fresh(traits, pairs, stack) ? std::optional<Stack>(std::move(stack)) : std::nullopt;
 }
 
+/// Whether what the operator computes can be cast to the tensor that it writes in place. PyTorch's meta kernels in Python
+/// do not all look, and the CPU kernel would say so when it is too late; those that make a new tensor show its dtype.
+bool fits_in_place(const c10::OperatorHandle& op, const OperatorTraits& traits, const Stack& stand_ins) {
+  const bool in_place = traits.name.ends_with('_') && traits.returned_arg == std::vector<int>{0};
+  const auto functional = in_place ? c10::Dispatcher::singleton().findSchema(
+                                         {traits.name.substr(0, traits.name.size() - 1), op.schema().overload_name()})
+                                   : std::nullopt;
+  if (!functional || functional->schema().arguments().size() != stand_ins.size()) {
+    return true;
+  }
+  Stack stack = stand_ins;
+  try {
+    functional->redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
+  } catch (const std::exception&) {
+    return true; // it has no meta kernel, or refuses what the one in place has accepted
+  }
+  return stack.size() != 1 || !stack[0].isTensor() ||
+         c10::canCast(stack[0].toTensor().scalar_type(), stand_ins[0].toTensor().scalar_type());
+}
+
 ForeseenCache& cache() {
   static auto* const cache = new ForeseenCache; // never destroyed: threads may outlive what is destroyed at exit
   return *cache;
@@ -127,7 +148,10 @@ std::optional<Stack> foresee(const c10::OperatorHandle& op, const OperatorTraits
       return pairs.back().second;
     }));
   }
-  auto results = call_stand_ins(op, traits, c10::DispatchKey::Meta, pairs, std::move(meta));
+  auto results = call_stand_ins(op, traits, c10::DispatchKey::Meta, pairs, meta);
+  if (results && !fits_in_place(op, traits, meta)) {
+    return std::nullopt;
+  }
   if (results && key) {
     Stack copies; // of this call alone: those of the kernel may have Python objects
     for (const auto& result : *results) {

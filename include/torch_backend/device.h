@@ -480,7 +480,7 @@ typedef struct tb_ccl_table {
   tb_status (*comm_destroy)(tb_comm* comm);
   tb_status (*send)(const void* buffer, uint64_t count, tb_dtype dtype, int32_t peer, tb_comm* comm, tb_stream* stream);
   tb_status (*recv)(void* buffer, uint64_t count, tb_dtype dtype, int32_t peer, tb_comm* comm, tb_stream* stream);
-  /* optional: the core builds them from send and recv */
+  /* optional: the core builds them from send and recv; `in` may be `out` in all_reduce, reduce and broadcast */
   tb_status (*group_begin)(void);
   tb_status (*group_end)(void);
   tb_status (*comm_abort)(tb_comm* comm); /* from any thread; pending calls fail */

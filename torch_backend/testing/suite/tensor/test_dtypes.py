@@ -215,10 +215,10 @@ def test_in_place_results_are_not_promoted(device: str) -> None:
     x = torch.tensor([1, 2], device=device)
     x.add_(torch.tensor([True, True], device=device))
     assert x.dtype is torch.int64, f"adding bool in place makes int64 {x.dtype}"
-    with pytest.raises(RuntimeError, match="can't be cast"):
-        x.add_(torch.tensor([0.5, 0.5], device=device))
-    with pytest.raises(RuntimeError, match="can't be cast"):
-        x.div_(2)
+    halves = torch.tensor([0.5, 0.5], device=device)
+    for write in (lambda: x.add_(halves), lambda: x.mul_(halves), lambda: x.mul_(2.5), lambda: x.div_(2), x.sqrt_):
+        with pytest.raises(RuntimeError, match="can't be cast"):
+            write()
     assert_values(x, [2, 3], "a tensor that an operator refused to write to")
 
 
