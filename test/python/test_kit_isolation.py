@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from conftest import RunPython
 
 from torch_backend.testing import Result, session
 from torch_backend.testing.session import Settings, Suite
@@ -131,3 +132,20 @@ def test_a_test_that_does_not_say_what_it_proves_fails(tmp_path: Path, name: str
     settings = Settings(device=name, environment=dict(os.environ))
     (result,) = session.run(Suite([tmp_path], tmp_path), settings, lambda result, total: None).results
     assert (result.outcome, result.message) == ("failed", "the test has no docstring that says what it proves")
+
+
+def test_processes_for_the_bare_library_do_without_torch(run_python: RunPython) -> None:
+    """They are started by the dozen, and torch takes seconds to import."""
+    run_python(
+        """
+        import sys
+
+        import torch_backend.testing.suite.abi._child
+        import torch_backend.testing.suite.abi._rank_process
+
+        assert "torch" not in sys.modules
+        from torch_backend.testing import check_leaks
+
+        assert "torch" in sys.modules and callable(check_leaks)
+        """
+    )

@@ -12,12 +12,16 @@ is not tested and reported as not offered. :func:`check_upstream` runs PyTorch's
 :func:`check_leaks` is for your own tests: it finds device memory that stays in use.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from torch_backend.testing.conformance import NoSuchDevice, check
-from torch_backend.testing.leaks import Leak, LeakError, check_leaks
 from torch_backend.testing.levels import LEVELS, Level
 from torch_backend.testing.levels import find as find_level
 from torch_backend.testing.results import DeviceDescription, Report, Result
 from torch_backend.testing.upstream import UpstreamReport, check_upstream
+
+if TYPE_CHECKING:
+    from torch_backend.testing.leaks import Leak, LeakError, check_leaks
 
 __all__ = [
     "LEVELS",
@@ -34,3 +38,12 @@ __all__ = [
     "check_upstream",
     "find_level",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What needs torch, which processes that test the bare library do without."""
+    if name in {"Leak", "LeakError", "check_leaks"}:
+        from torch_backend.testing import leaks
+
+        return getattr(leaks, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

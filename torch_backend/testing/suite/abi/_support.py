@@ -19,7 +19,7 @@ GUARD_BYTES = 64
 HOLD_SECONDS = 1.0
 """How long a stream is held at most: a device may make the caller wait for the work it enqueues."""
 
-CHILD_SECONDS = 30.0
+CHILD_SECONDS = 60.0
 
 _SAMPLES = 3
 _SAMPLE_SECONDS = 0.005
