@@ -33,6 +33,9 @@ void record_async_error(int device, std::exception_ptr error) noexcept {
 }
 
 void raise_async_error(int device) {
+  if (static_cast<unsigned>(device) >= static_cast<unsigned>(kMaxDevices)) {
+    return; // a wait has been refused for that reason
+  }
   auto& s = slot(device);
   if (__builtin_expect(!s.pending.load(std::memory_order_acquire), 1)) {
     return;

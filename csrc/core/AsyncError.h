@@ -8,7 +8,7 @@ namespace torch_backend {
 /// Keep the first error of `device` until it is raised. From any thread.
 void record_async_error(int device, std::exception_ptr error) noexcept;
 
-/// Raise and forget the error of `device`, if there is one. Called by every wait.
+/// Raise and forget the error of `device`, if there is one. Called by every wait; no device may have that index.
 void raise_async_error(int device);
 
 /// Call `wait`, which waits for `device`, and raise the error of work that is known by then. It comes before what `wait`
