@@ -157,7 +157,7 @@ std::optional<Stack> foresee(const c10::OperatorHandle& op, const OperatorTraits
     for (const auto& result : *results) {
       copies.push_back(map_tensors(result, as_meta));
     }
-    cache().insert(std::move(*key), copies);
+    cache().insert(std::move(*key), std::move(copies));
   }
   return results;
 }

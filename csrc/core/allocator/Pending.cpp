@@ -9,7 +9,8 @@
 
 namespace torch_backend {
 
-/// `block` was freed, and these streams, or other processes, used it. Not under the mutex; the block is kPending, so nobody else touches it.
+/// `block` was freed, and these streams, or other processes, used it. Not under the mutex; the block is kPending, so
+/// nobody else touches it.
 void CachingAllocator::retire(Block* block, const std::vector<StreamRef>& uses) {
   {
     const Lock lock(mutex_);
