@@ -26,7 +26,7 @@ class RedirectingCpuAllocator final : public c10::Allocator {
     if (!redirect) {
       return next_->allocate(n);
     }
-    c10::DataPtr data = device_allocator().allocate(n);
+    c10::DataPtr data = device_allocator().allocate_for_host(n);
     data.unsafe_set_device(c10::Device(c10::DeviceType::CPU));
     return data;
   }

@@ -46,6 +46,18 @@ c10::DataPtr DeviceAllocator::allocate_on(std::size_t size, c10::DeviceIndex dev
   return allocate_from(index, size, stream);
 }
 
+/// Note [Memory for the host]
+/// Free memory may still be used by work of its stream, enqueued before it was freed, by any thread and at any time. Work
+/// of the stream comes after that; the host does not, be it that it has waited for the stream before. So it waits after
+/// the memory is taken: from then on nobody else has it.
+c10::DataPtr DeviceAllocator::allocate_for_host(std::size_t size) {
+  c10::DataPtr data = allocate(size);
+  if (data && device_api().async()) {
+    current_stream().synchronize();
+  }
+  return data;
+}
+
 c10::DataPtr DeviceAllocator::allocate_from(c10::DeviceIndex device, std::size_t size, const Stream& stream) {
   void* ptr = of(device).allocate(size, ref(stream));
   return {ptr, ptr, &free_device_memory, device_at(device)};

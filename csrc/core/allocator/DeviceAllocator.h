@@ -46,6 +46,8 @@ class DeviceAllocator final : public c10::DeviceAllocator {
   // ---- ours ----
 
   c10::DataPtr allocate_on(std::size_t size, c10::DeviceIndex device, const Stream& stream);
+  /// As allocate, for the host to use from now on, out of the stream's order. See Note [Memory for the host].
+  c10::DataPtr allocate_for_host(std::size_t size);
   /// Takes back memory by its address alone. Never throws.
   void free(void* ptr) noexcept;
   void empty_cache(c10::DeviceIndex device, c10::MempoolId_t pool = {0, 0});
