@@ -19,6 +19,7 @@
 #include "csrc/aten/Registrar.h"
 #include "csrc/aten/Resize.h"
 #include "csrc/core/Event.h"
+#include "csrc/core/FailedWait.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/Stream.h"
 #include "csrc/core/SyncDebug.h"
@@ -37,13 +38,16 @@ namespace {
 //   4. Host-accessible asynchronous device: ATen's CPU copy on aliases, as a host function on the stream.
 //   5. Through the host: the source's values are brought to the host, converted there, and brought back.
 
-/// Wait for a stream that still uses `host`. If the wait fails, the work may be under way: the memory is given up.
-void wait_for_copy(const Stream& stream, const at::Tensor& host) {
+/// Call `use`, which enqueues copies on `stream` that use memory which the stream does not own: the host's or another
+/// device's. If it fails, what it had enqueued is waited for, or else the memory kept for good. See Note [Failed waits].
+template <class Use>
+void use_on_stream(const Stream& stream, const at::Tensor& memory, Use use) {
   try {
-    stream.synchronize();
+    use();
   } catch (...) {
-    if (!device_api().is_lost(stream.device_index())) {
-      static_cast<void>(c10::Storage(host.storage()).unsafeReleaseStorageImpl());
+    const bool captured = graph::is_capturing(stream); // then nothing runs, and to wait would fail the capture
+    if (!captured && !wait_until_over(device_api(), stream.device_index(), stream.handle())) {
+      static_cast<void>(c10::Storage(memory.storage()).unsafeReleaseStorageImpl());
     }
     throw;
   }
@@ -165,6 +169,23 @@ at::TensorOptions host_options(const at::Tensor& tensor) {
   return at::TensorOptions(c10::kCPU).dtype(tensor.scalar_type());
 }
 
+/// Host memory for what covering_bytes covers, one-dimensional.
+at::Tensor empty_covered(const at::Tensor& tensor) {
+  const auto elements = covering_bytes(tensor) / static_cast<uint64_t>(tensor.element_size());
+  return at::empty({static_cast<int64_t>(elements)}, host_options(tensor));
+}
+
+/// The same with its contents, complete on return.
+at::Tensor copy_covered(const at::Tensor& tensor, const Stream& stream) {
+  at::Tensor covered = empty_covered(tensor);
+  use_on_stream(stream, covered, [&] {
+    device_api().memory_copy(-1, data_of(covered), index_of(tensor), data_of(tensor), covered.nbytes(),
+                             TB_COPY_DEVICE_TO_HOST, stream.handle());
+    stream.synchronize();
+  });
+  return covered;
+}
+
 at::Tensor with_bits_of(at::Tensor host, const at::Tensor& tensor) {
   host._set_conj(tensor.is_conj());
   host._set_neg(tensor.is_neg());
@@ -244,8 +265,10 @@ void copy_between_devices(const at::Tensor& dst, const at::Tensor& src) {
   }
   order_after(src_stream, dst_stream);
   if (device_api().has_capability(index_of(src), TB_CAP_PEER)) {
-    enqueue_raw_copy(landing, packed, TB_COPY_PEER, index_of(src), src_stream);
-    order_after(dst_stream, src_stream);
+    use_on_stream(src_stream, landing, [&] {
+      enqueue_raw_copy(landing, packed, TB_COPY_PEER, index_of(src), src_stream);
+      order_after(dst_stream, src_stream);
+    });
   } else {
     const at::Tensor host = copy_to_host(packed);
     copy_from_host(host, landing);
@@ -280,42 +303,42 @@ bool must_wait(const at::Tensor& host, bool non_blocking, const char* what) {
   return true;
 }
 
-void finish_host_copy(const at::Tensor& host, const Stream& stream, bool wait) {
-  // Memory that was pinned by someone else's allocator cannot be recorded, so it is waited for.
-  if (graph::is_capturing(stream)) {
-    return;
-  }
-  if (wait || !record_host_use(host, stream)) {
-    wait_for_copy(stream, host);
-  }
+/// Enqueue the copy if it is a raw one, and do for `host`, which is one of its sides, what has to be done after it.
+bool try_host_copy(const at::Tensor& dst, const at::Tensor& src, uint32_t kind, const Stream& stream,
+                   const at::Tensor& host, bool wait) {
+  bool enqueued = false;
+  use_on_stream(stream, host, [&] {
+    enqueued = enqueue_raw_copy(dst, src, kind, stream.device_index(), stream);
+    // Memory that was pinned by someone else's allocator cannot be recorded, so it is waited for.
+    if (enqueued && !graph::is_capturing(stream) && (wait || !record_host_use(host, stream))) {
+      stream.synchronize();
+    }
+  });
+  return enqueued;
 }
 
 void copy_host_to_device(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) {
   const Stream stream = current_stream(dst.device().index());
   const bool wait = must_wait(src, non_blocking, "copy from pageable host memory");
-  if (enqueue_raw_copy(dst, src, TB_COPY_HOST_TO_DEVICE, index_of(dst), stream)) {
-    finish_host_copy(src, stream, wait);
+  if (try_host_copy(dst, src, TB_COPY_HOST_TO_DEVICE, stream, src, wait)) {
     return;
   }
   // Convert on the host, then let the device place it.
   at::Tensor packed = with_bits_of(
       at::empty_strided(dst.sizes(), at::infer_dense_strides(dst.sizes(), dst.strides()), host_options(dst)), dst);
   copy_on_host(packed, src);
-  if (enqueue_raw_copy(dst, packed, TB_COPY_HOST_TO_DEVICE, index_of(dst), stream)) {
-    wait_for_copy(stream, packed);
+  if (try_host_copy(dst, packed, TB_COPY_HOST_TO_DEVICE, stream, packed, /*wait=*/true)) {
     return;
   }
   const at::Tensor landing = with_bits_of(empty_like_layout(packed, dst.device()), dst);
-  enqueue_raw_copy(landing, packed, TB_COPY_HOST_TO_DEVICE, index_of(dst), stream);
-  wait_for_copy(stream, packed);
+  try_host_copy(landing, packed, TB_COPY_HOST_TO_DEVICE, stream, packed, /*wait=*/true);
   copy_within_device(dst, landing);
 }
 
 void copy_device_to_host(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) {
   const Stream stream = current_stream(src.device().index());
   const bool wait = must_wait(dst, non_blocking, "copy to pageable host memory");
-  if (enqueue_raw_copy(dst, src, TB_COPY_DEVICE_TO_HOST, index_of(src), stream)) {
-    finish_host_copy(dst, stream, wait);
+  if (try_host_copy(dst, src, TB_COPY_DEVICE_TO_HOST, stream, dst, wait)) {
     return;
   }
   copy_on_host(dst, copy_to_host(src));
@@ -357,8 +380,6 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
 
 at::Tensor copy_to_host(const at::Tensor& device_tensor) {
   const Stream stream = current_stream(device_tensor.device().index());
-  auto& api = device_api();
-  const int device = index_of(device_tensor);
   const bool dense = device_tensor.is_non_overlapping_and_dense();
   at::Tensor host = at::empty_strided(
       device_tensor.sizes(),
@@ -368,14 +389,10 @@ at::Tensor copy_to_host(const at::Tensor& device_tensor) {
   if (host.numel() == 0) {
     return host;
   }
-  if (enqueue_raw_copy(host, device_tensor, TB_COPY_DEVICE_TO_HOST, device, stream)) {
-    wait_for_copy(stream, host);
+  if (try_host_copy(host, device_tensor, TB_COPY_DEVICE_TO_HOST, stream, host, /*wait=*/true)) {
     return host;
   }
-  const auto bytes = covering_bytes(device_tensor);
-  at::Tensor covered = at::empty({static_cast<int64_t>(bytes / device_tensor.element_size())}, host_options(host));
-  api.memory_copy(-1, data_of(covered), device, data_of(device_tensor), bytes, TB_COPY_DEVICE_TO_HOST, stream.handle());
-  wait_for_copy(stream, covered);
+  const at::Tensor covered = copy_covered(device_tensor, stream);
   return with_bits_of(covered.as_strided(device_tensor.sizes(), device_tensor.strides()), device_tensor);
 }
 
@@ -384,26 +401,19 @@ uint64_t copy_from_host(const at::Tensor& host_tensor, const at::Tensor& device_
     return 0;
   }
   const Stream stream = current_stream(device_tensor.device().index());
-  const int device = index_of(device_tensor);
-  if (enqueue_raw_copy(device_tensor, host_tensor, TB_COPY_HOST_TO_DEVICE, device, stream)) {
-    wait_for_copy(stream, host_tensor);
+  if (try_host_copy(device_tensor, host_tensor, TB_COPY_HOST_TO_DEVICE, stream, host_tensor, /*wait=*/true)) {
     return host_tensor.nbytes();
   }
-  auto& api = device_api();
-  const auto bytes = covering_bytes(device_tensor);
-  const bool every_byte_written = device_tensor.is_non_overlapping_and_dense();
-  at::Tensor covered =
-      at::empty({static_cast<int64_t>(bytes / device_tensor.element_size())}, host_options(device_tensor));
-  if (!every_byte_written) {
-    api.memory_copy(-1, data_of(covered), device, data_of(device_tensor), bytes, TB_COPY_DEVICE_TO_HOST,
-                    stream.handle());
-    wait_for_copy(stream, covered);
-  }
+  const at::Tensor covered =
+      device_tensor.is_non_overlapping_and_dense() ? empty_covered(device_tensor) : copy_covered(device_tensor, stream);
   copy_on_host(with_bits_of(covered.as_strided(device_tensor.sizes(), device_tensor.strides()), device_tensor),
                host_tensor);
-  api.memory_copy(device, data_of(device_tensor), -1, data_of(covered), bytes, TB_COPY_HOST_TO_DEVICE, stream.handle());
-  wait_for_copy(stream, covered);
-  return bytes;
+  use_on_stream(stream, covered, [&] {
+    device_api().memory_copy(index_of(device_tensor), data_of(device_tensor), -1, data_of(covered), covered.nbytes(),
+                             TB_COPY_HOST_TO_DEVICE, stream.handle());
+    stream.synchronize();
+  });
+  return covered.nbytes();
 }
 
 void copy_tensor(const at::Tensor& dst, const at::Tensor& original_src, bool non_blocking) {

@@ -9,6 +9,7 @@
 #include <c10/util/Logging.h>
 #include <c10/util/StringUtil.h>
 
+#include "csrc/core/FailedWait.h"
 #include "csrc/core/InterpreterLock.h"
 #include "csrc/core/Status.h"
 #include "csrc/core/graph/Capture.h"
@@ -298,7 +299,7 @@ void DeviceApi::memory_fill(int device, void* dst, const void* pattern, uint32_t
     }
     stream_synchronize(device, stream);
   } catch (...) {
-    if (!is_lost(device)) {
+    if (!wait_until_over(*this, device, stream)) {
       piece.release(); // copies may still read it
     }
     throw;

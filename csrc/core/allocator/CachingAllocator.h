@@ -135,6 +135,7 @@ class CachingAllocator {
   struct PendingUse {
     RecordedEvent event;
     Block* block;
+    bool failed = false; // to be waited for or queried, at least once
   };
   struct UseQueue {
     StreamRef stream;
@@ -178,7 +179,7 @@ class CachingAllocator {
   void retire_deferred();
   /// Frees the blocks whose events are complete; waits for all events if `wait`. Throws what the plugin reports.
   void process_events(bool wait);
-  bool is_complete(const PendingUse& use, bool wait, std::exception_ptr* out_error) noexcept;
+  bool is_complete(PendingUse& use, bool wait, std::exception_ptr* out_error) noexcept;
   void finish_use(Block* block);
   void set_attention(Attention bit, bool on);
 

@@ -5,6 +5,7 @@
 
 #include <c10/util/Exception.h>
 
+#include "csrc/core/FailedWait.h"
 #include "csrc/core/Runtime.h"
 
 namespace torch_backend {
@@ -111,7 +112,10 @@ void DeviceAllocator::copy_data(void* dest, const void* src, std::size_t count) 
     api.memory_copy(to, dest, -1, staging.get(), count, TB_COPY_HOST_TO_DEVICE, target.handle());
     target.synchronize();
   } catch (...) {
-    staging.release(); // copies may still use it
+    const bool read = wait_until_over(api, from, source.handle());
+    if (!wait_until_over(api, to, target.handle()) || !read) {
+      staging.release(); // copies may still use it
+    }
     throw;
   }
 }

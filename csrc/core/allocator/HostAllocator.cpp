@@ -16,6 +16,7 @@
 
 #include "csrc/core/AsyncError.h"
 #include "csrc/core/Event.h"
+#include "csrc/core/FailedWait.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/Status.h"
 #include "csrc/core/graph/Capture.h"
@@ -156,26 +157,37 @@ class HostAllocatorImpl final : public at::CachingHostAllocatorImpl<Stream, Even
     }
   }
 
-  /// Called from destructors, so it must not throw. An event that is missing keeps the block from being reused.
+  /// Called from destructors, so it must not throw. An event that is missing keeps the block from being reused; one that
+  /// was never recorded is complete.
   void record_stream(std::optional<std::vector<Event>>& events, Stream stream) override {
+    Event event(/*enable_timing=*/false);
     try {
-      Event event(/*enable_timing=*/false);
       event.record(stream);
       events->push_back(std::move(event));
     } catch (const c10::Error& error) {
+      if (wait_until_over(device_api(), stream.device_index(), stream.handle())) {
+        events->emplace_back(/*enable_timing=*/false);
+        return;
+      }
       TORCH_WARN("Pinned memory will not be reused, because no event could be recorded on a stream that used it: ",
                  error.what_without_backtrace());
     }
   }
 
+  /// What fails is asked a second time, see Note [Failed waits].
   bool query_event(Event& event) override {
     try {
       return event.query();
     } catch (...) {
-      if (!device_api().is_lost(event.device_index())) {
-        record_async_error(event.device_index(), std::current_exception());
+      if (device_api().is_lost(event.device_index())) {
+        return true;
       }
-      return true; // over, one way or the other
+      record_async_error(event.device_index(), std::current_exception());
+    }
+    try {
+      return event.query();
+    } catch (...) {
+      return device_api().is_lost(event.device_index());
     }
   }
 

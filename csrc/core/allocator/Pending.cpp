@@ -4,6 +4,7 @@
 
 #include <c10/util/Exception.h>
 
+#include "csrc/core/FailedWait.h"
 #include "csrc/core/allocator/CachingAllocator.h"
 #include "csrc/core/ipc/LoanBook.h"
 
@@ -81,18 +82,13 @@ bool CachingAllocator::record_use(Block* block, const StreamRef& stream) noexcep
     set_attention(kPendingEvents, true);
     return true;
   } catch (const c10::Error& error) {
-    if (api_.is_lost(device_)) {
-      return true; // nothing runs on it any more
-    }
-    try {
-      api_.stream_synchronize(stream.device < 0 ? device_ : stream.device, stream.handle);
+    if (wait_until_over(api_, stream.device < 0 ? device_ : stream.device, stream.handle)) {
       return true;
-    } catch (...) {
-      TORCH_WARN("Memory at ", block->ptr, " of ", api_.name(), ":", static_cast<int>(device_), " (", block->size,
-                 " bytes) will not be reused, because no event could be recorded on a stream that used it: ",
-                 error.what_without_backtrace());
-      return false;
     }
+    TORCH_WARN("Memory at ", block->ptr, " of ", api_.name(), ":", static_cast<int>(device_), " (", block->size,
+               " bytes) will not be reused, because no event could be recorded on a stream that used it: ",
+               error.what_without_backtrace());
+    return false;
   }
 }
 
@@ -115,17 +111,33 @@ void CachingAllocator::retire_deferred() {
   }
 }
 
-/// Not under the mutex. A use whose event fails is over as well; the failure goes to the caller.
-bool CachingAllocator::is_complete(const PendingUse& use, bool wait, std::exception_ptr* out_error) noexcept {
-  try {
+/// Not under the mutex. What fails is asked a second time, see Note [Failed waits]. The failure goes to the caller; that of
+/// a query only the first time, or every allocation would fail for as long as the event does.
+bool CachingAllocator::is_complete(PendingUse& use, bool wait, std::exception_ptr* out_error) noexcept {
+  const auto [event, device] = use.event;
+  const auto complete = [&] {
     if (!wait) {
-      return api_.event_query(use.event.device, use.event.handle);
+      return api_.event_query(device, event);
     }
-    api_.event_synchronize(use.event.device, use.event.handle);
+    api_.event_synchronize(device, event);
+    return true;
+  };
+  try {
+    return complete();
   } catch (...) {
-    *out_error = std::current_exception();
+    if (wait || !use.failed) {
+      *out_error = std::current_exception();
+    }
+    use.failed = true;
   }
-  return true;
+  if (wait) {
+    return wait_until_over(api_, device, event);
+  }
+  try {
+    return api_.is_lost(device) || complete();
+  } catch (...) {
+    return api_.is_lost(device);
+  }
 }
 
 void CachingAllocator::process_events(bool wait) {
@@ -145,7 +157,7 @@ void CachingAllocator::process_events(bool wait) {
   // By index: while the mutex is dropped other threads add queues. They are never removed.
   for (std::size_t i = 0; i < queues_.size(); ++i) {
     while (!queues_[i].uses.empty()) {
-      const PendingUse use = queues_[i].uses.front();
+      PendingUse use = queues_[i].uses.front();
       queues_[i].uses.pop_front();
       ++num_looked_at_;
       lock.unlock();
