@@ -1,0 +1,173 @@
+"""Calls of the device fail at random while threads train and copy: what is raised, what is lost, what is left behind."""
+
+import collections
+import ctypes
+import gc
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+import warnings
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import torch
+from resident import growth_per_step, resident_bytes
+from steps import STEPS, Place, take
+
+import torch_backend
+from torch_backend import _paths
+
+PLUGIN = Path(__file__).parents[1] / "plugins" / "chaos.c"
+# What torch_backend's documentation says that a failing device raises.
+DOCUMENTED = (torch.AcceleratorError, torch.OutOfMemoryError, NotImplementedError)
+
+
+class Device:
+    """xcpu behind test/plugins/chaos.c, active, and the functions that tell it how to fail."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        path = Path(tempfile.mkdtemp()) / "libtorch_backend_xcpu.so"
+        include, over = _paths.include_dir(), _paths.reference_library("xcpu")
+        command = ["cc", "-std=c11", "-O1", "-shared", "-fPIC", f"-I{include}", f'-DLIBRARY="{over}"', str(PLUGIN)]
+        subprocess.run([*command, "-ldl", "-lpthread", "-o", str(path)], check=True)
+        torch_backend.activate(torch_backend.load(path, options=options))
+        self.library = ctypes.CDLL(str(path))
+        self.library.chaos_slot_name.restype = ctypes.c_char_p
+        self.library.chaos_count.restype = ctypes.c_uint64
+        self.slots = [self.library.chaos_slot_name(i).decode() for i in range(self.library.chaos_num_slots())]
+        self.statuses = [self.library.chaos_status(i) for i in range(self.library.chaos_num_statuses())]
+        self.module: Any = getattr(torch, "xcpu")  # noqa: B009  # unknown to mypy
+
+    def set_rates(self, rates: dict[str, int]) -> None:
+        """Faults per million calls, of the slots that are named; the others do not fail."""
+        for index, slot in enumerate(self.slots):
+            self.library.chaos_set_rate(index, rates.get(slot, 0))
+
+    def lose_devices(self, on: bool) -> None:
+        self.library.chaos_lose_devices(int(on))
+
+    def is_lost(self, device: int) -> bool:
+        return bool(self.library.chaos_is_lost(device))
+
+    def counts(self) -> collections.Counter[tuple[str, int]]:
+        return collections.Counter(
+            {
+                (slot, status): self.library.chaos_count(i, j)
+                for i, slot in enumerate(self.slots)
+                for j, status in enumerate(self.statuses)
+            }
+        )
+
+    def usable(self) -> list[int]:
+        return [i for i in range(self.module.device_count()) if not self.is_lost(i)]
+
+
+class Run:
+    """Threads that work while rates change; see `problems` for what must not happen."""
+
+    def __init__(self, device: Device, num_threads: int) -> None:
+        self.device = device
+        self.num_threads = num_threads
+        self.stop = threading.Event()
+        self.lock = threading.Lock()
+        self.raised: collections.Counter[str] = collections.Counter()
+        self.problems: list[str] = []
+        self.steps = 0
+        self.resident: list[tuple[int, int]] = []
+
+    def work(self, seed: int) -> None:
+        place = Place("xcpu", seed)
+        while not self.stop.is_set():
+            step = place.random.choice(STEPS)
+            try:
+                take(place, step)
+                outcome = "nothing"
+            except DOCUMENTED as error:
+                outcome = type(error).__name__
+            except Exception as error:
+                outcome = type(error).__name__
+                last = traceback.extract_tb(error.__traceback__)[-1]
+                with self.lock:
+                    self.problems.append(f"{step.__name__}: {outcome}: {error} ({last.filename}:{last.lineno})")
+            with self.lock:
+                self.raised[outcome] += 1
+                self.steps += 1
+
+    def faults(self) -> int:
+        return sum(self.device.counts().values())
+
+    def until(self, num_faults: int, random: Random) -> None:
+        """Let the device fail until that many calls have."""
+        threads = [threading.Thread(target=self.work, args=(seed,)) for seed in range(self.num_threads)]
+        for thread in threads:
+            thread.start()
+        while self.faults() < num_faults and len(self.problems) < 50 and self.device.usable():
+            # A few slots at a time, often: where all fail, nobody gets to those that are called late or rarely.
+            often = set(random.sample(self.device.slots, 4))
+            self.device.set_rates({slot: 200_000 if slot in often else 500 for slot in self.device.slots})
+            time.sleep(0.2)
+            self.resident.append((self.steps, resident_bytes()))
+        self.stop.set()
+        for thread in threads:
+            thread.join()
+        self.device.set_rates({})
+
+    def calm_down(self) -> None:
+        """Errors of earlier work are reported once; after them there is nothing left."""
+        gc.collect()
+        for device in self.device.usable():
+            for _ in range(3):
+                try:
+                    self.device.module.synchronize(device)
+                    break
+                except DOCUMENTED:
+                    continue
+            else:
+                self.problems.append(f"device {device} cannot be synchronized")
+        self.device.module.memory.empty_cache()
+
+    def use_again(self) -> None:
+        """Without faults everything works."""
+        place = Place("xcpu", seed=10**6)
+        for step in STEPS * 2:
+            try:
+                take(place, step)
+            except Exception as error:
+                self.problems.append(f"afterwards: {step.__name__}: {type(error).__name__}: {error}")
+
+    def check_memory(self) -> None:
+        gc.collect()
+        for device in self.device.usable():
+            if left := self.device.module.memory_allocated(device):
+                self.problems.append(f"{left} bytes of device {device} are still allocated")
+
+
+def run(num_faults: int, num_threads: int, seed: int, lose: bool) -> bool:
+    """One process's part. Prints what happened; whether all was as it should be."""
+    warnings.simplefilter("ignore")
+    options = {"async": "1", "delay_us": "0-50", "devices": "64" if lose else "4", "fault": "", "memory": "256MiB"}
+    device = Device(options)
+    warm_up = Run(device, num_threads)
+    warm_up.use_again()
+    device.lose_devices(lose)
+    chaos = Run(device, num_threads)
+    chaos.problems += warm_up.problems
+    chaos.until(num_faults, Random(seed))
+    if not lose:
+        chaos.calm_down()
+        chaos.use_again()
+    chaos.check_memory()
+    counts = device.counts()
+    print(f"{sum(counts.values())} faults in {chaos.steps} steps, which raised {dict(chaos.raised)}")
+    for slot in device.slots:
+        print(f"  {slot:22}", *(f"{status}: {counts[slot, status]}" for status in device.statuses))
+    print(
+        f"resident: {resident_bytes() / 2**20:.0f} MiB, {growth_per_step(chaos.resident):.0f} bytes per step at the end"
+    )
+    for problem in chaos.problems[:20]:
+        print("PROBLEM", problem[:600], file=sys.stderr)
+    return not chaos.problems
