@@ -39,15 +39,15 @@ namespace {
 //   5. Through the host: the source's values are brought to the host, converted there, and brought back.
 
 /// Call `use`, which enqueues copies on `stream` that use memory which the stream does not own: the host's or another
-/// device's. If it fails, what it had enqueued is waited for, or else the memory kept for good. See Note [Failed waits].
+/// device's, so that the memory outlives what it had enqueued if it fails. See Note [Failed waits].
 template <class Use>
 void use_on_stream(const Stream& stream, const at::Tensor& memory, Use use) {
   try {
     use();
   } catch (...) {
-    const bool captured = graph::is_capturing(stream); // then nothing runs, and to wait would fail the capture
-    if (!captured && !wait_until_over(device_api(), stream.device_index(), stream.handle())) {
-      static_cast<void>(c10::Storage(memory.storage()).unsafeReleaseStorageImpl());
+    if (!graph::is_capturing(stream)) { // then nothing runs, and to wait would fail the capture
+      release_when_over(device_api(), stream.device_index(), stream.handle(),
+                        std::make_shared<c10::Storage>(memory.storage()));
     }
     throw;
   }

@@ -288,7 +288,7 @@ void DeviceApi::memory_fill(int device, void* dst, const void* pattern, uint32_t
   }
   constexpr uint64_t kPieceBytes = 1 << 20;
   const uint64_t piece_bytes = std::min(size_bytes, kPieceBytes);
-  std::unique_ptr<char[]> piece(new char[piece_bytes]);
+  const std::shared_ptr<char[]> piece(new char[piece_bytes]);
   for (uint64_t offset = 0; offset + pattern_bytes <= piece_bytes; offset += pattern_bytes) {
     std::memcpy(piece.get() + offset, pattern, pattern_bytes);
   }
@@ -299,9 +299,7 @@ void DeviceApi::memory_fill(int device, void* dst, const void* pattern, uint32_t
     }
     stream_synchronize(device, stream);
   } catch (...) {
-    if (!wait_until_over(*this, device, stream)) {
-      piece.release(); // copies may still read it
-    }
+    release_when_over(*this, device, stream, piece); // copies may still read it
     throw;
   }
 }

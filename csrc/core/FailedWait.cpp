@@ -1,6 +1,10 @@
 #include "csrc/core/FailedWait.h"
 
+#include <atomic>
 #include <exception>
+#include <mutex>
+#include <utility>
+#include <vector>
 
 #include "csrc/core/AsyncError.h"
 #include "csrc/core/DeviceApi.h"
@@ -30,6 +34,39 @@ bool succeeds(const DeviceApi& api, int device, Wait wait) noexcept {
   return false;
 }
 
+struct Kept {
+  int device;
+  tb_stream* stream;
+  std::shared_ptr<void> memory;
+};
+
+class KeptMemory {
+ public:
+  void add(Kept entry) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    entries_.push_back(std::move(entry));
+    any_.store(true, std::memory_order_release);
+  }
+  std::vector<Kept> take() {
+    if (!any_.load(std::memory_order_acquire)) {
+      return {};
+    }
+    const std::lock_guard<std::mutex> lock(mutex_);
+    any_.store(false, std::memory_order_relaxed);
+    return std::exchange(entries_, {});
+  }
+
+ private:
+  std::atomic<bool> any_{false};
+  std::mutex mutex_; // guards entries_
+  std::vector<Kept> entries_;
+};
+
+KeptMemory& kept() {
+  static auto* instance = new KeptMemory; // never destroyed: what is in it may still be used
+  return *instance;
+}
+
 } // namespace
 
 bool wait_until_over(DeviceApi& api, int device, tb_stream* stream) noexcept {
@@ -38,6 +75,18 @@ bool wait_until_over(DeviceApi& api, int device, tb_stream* stream) noexcept {
 
 bool wait_until_over(DeviceApi& api, int device, tb_event* event) noexcept {
   return succeeds(api, device, [&] { api.event_synchronize(device, event); });
+}
+
+void release_when_over(DeviceApi& api, int device, tb_stream* stream, std::shared_ptr<void> memory) {
+  if (!wait_until_over(api, device, stream)) {
+    kept().add({device, stream, std::move(memory)});
+  }
+}
+
+void retry_releases(DeviceApi& api) {
+  for (auto& [device, stream, memory] : kept().take()) {
+    release_when_over(api, device, stream, std::move(memory));
+  }
 }
 
 } // namespace torch_backend

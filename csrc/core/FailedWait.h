@@ -1,6 +1,8 @@
 // What is known of a stream's work after a call for it has failed.
 #pragma once
 
+#include <memory>
+
 #include "torch_backend/device.h"
 
 namespace torch_backend {
@@ -11,13 +13,20 @@ class DeviceApi;
 /// A wait, a query, or a call that enqueues can fail while work goes on: the call itself gave up (a time-out), or a later
 /// step of several could not be enqueued. Or everything is over, and what was reported is the failure of earlier work,
 /// which a device reports once. The error does not tell which. So memory that the work uses is neither freed nor handed out
-/// until a later wait has succeeded or the device is lost, which ends its work; what never can be waited for is kept for
-/// good. What such a later wait reports and survives is raised by the next wait for the device (see AsyncError.h).
+/// until a later wait has succeeded or the device is lost, which ends its work. What such a later wait reports and
+/// survives is raised by the next wait for the device (see AsyncError.h).
 
 /// Whether everything enqueued on `stream` before the call is over: waits for it, and again if that fails. Blocks.
 bool wait_until_over(DeviceApi& api, int device, tb_stream* stream) noexcept;
 
 /// The same for what came before the last record of `event`.
 bool wait_until_over(DeviceApi& api, int device, tb_event* event) noexcept;
+
+/// Let go of `memory` when wait_until_over says that the stream's work is over: now, or in a later call of retry_releases.
+/// From any thread; `memory` is let go of without a lock.
+void release_when_over(DeviceApi& api, int device, tb_stream* stream, std::shared_ptr<void> memory);
+
+/// For what release_when_over could not wait for. Called where a user gives memory back or waits for a whole device.
+void retry_releases(DeviceApi& api);
 
 } // namespace torch_backend

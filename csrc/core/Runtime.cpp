@@ -7,6 +7,7 @@
 #include <c10/util/Exception.h>
 
 #include "csrc/core/AsyncError.h"
+#include "csrc/core/FailedWait.h"
 #include "csrc/core/Stream.h"
 #include "csrc/core/graph/Capture.h"
 
@@ -93,6 +94,7 @@ void synchronize_device(c10::DeviceIndex device) {
       }
     }
   });
+  retry_releases(api);
 }
 
 } // namespace torch_backend

@@ -177,3 +177,24 @@ def test_copy_between_devices_that_fails_after_it_was_enqueued(run_delayed: RunP
     """
     ):
         assert line.split()[1:] == ["AcceleratorError", "True"], line
+
+
+def test_memory_that_could_not_be_waited_for_comes_back(run_delayed: RunPython) -> None:
+    """What was kept while every wait failed is released by the next one that succeeds."""
+    assert run_delayed(
+        """
+    x = torch.ones(N, device="xcpu:0")
+    torch.xcpu.synchronize(0)
+    before = [torch.xcpu.memory_allocated(device) for device in range(2)]
+    fault("stream_wait_event=INTERNAL@2,stream_synchronize=TIMEOUT,event_record=INTERNAL@3")
+    print(raised(lambda: x.to("xcpu:1")))
+    y = torch.ones(N, device="xcpu:0")
+    y.record_stream(side)
+    del y
+    print(torch.xcpu.memory_allocated(1) > before[1], torch.xcpu.memory_stats()["active_bytes.all.current"] > before[0])
+    fault("")
+    print([raised(lambda: torch.xcpu.synchronize(device)) for device in range(2)])
+    print([torch.xcpu.memory_allocated(device) for device in range(2)] == before)
+    print(torch.xcpu.memory_stats()["active_bytes.all.current"] == before[0])
+    """
+    ) == ["AcceleratorError", "True True", "[None, None]", "True", "True"]

@@ -175,7 +175,7 @@ class CachingAllocator {
 
   // Pending.cpp: blocks other streams have used.
   void retire(Block* block, const std::vector<StreamRef>& uses);
-  bool record_use(Block* block, const StreamRef& stream) noexcept;
+  void record_use(Block* block, const StreamRef& stream) noexcept;
   void retire_deferred();
   /// Frees the blocks whose events are complete; waits for all events if `wait`. Throws what the plugin reports.
   void process_events(bool wait);

@@ -103,7 +103,7 @@ void DeviceAllocator::copy_data(void* dest, const void* src, std::size_t count) 
     return;
   }
   // Between devices: rare (a clone under another current device), so simple.
-  std::unique_ptr<char[]> staging(new char[count]);
+  const std::shared_ptr<char[]> staging(new char[count]);
   const auto source = current_stream(from);
   const auto target = current_stream(to);
   try {
@@ -112,10 +112,8 @@ void DeviceAllocator::copy_data(void* dest, const void* src, std::size_t count) 
     api.memory_copy(to, dest, -1, staging.get(), count, TB_COPY_HOST_TO_DEVICE, target.handle());
     target.synchronize();
   } catch (...) {
-    const bool read = wait_until_over(api, from, source.handle());
-    if (!wait_until_over(api, to, target.handle()) || !read) {
-      staging.release(); // copies may still use it
-    }
+    release_when_over(api, from, source.handle(), staging);
+    release_when_over(api, to, target.handle(), staging);
     throw;
   }
 }
@@ -128,6 +126,7 @@ bool DeviceAllocator::initialized() {
 }
 
 void DeviceAllocator::emptyCache(c10::MempoolId_t pool) {
+  retry_releases(device_api());
   for_each([&](CachingAllocator& allocator) { allocator.empty_cache(pool); });
 }
 
@@ -196,6 +195,7 @@ void DeviceAllocator::for_each(Visit visit) const {
 }
 
 void DeviceAllocator::empty_cache(c10::DeviceIndex device, c10::MempoolId_t pool) {
+  retry_releases(device_api());
   if (auto* allocator = peek(resolve_device(device))) {
     allocator->empty_cache(pool);
   }

@@ -24,12 +24,8 @@ void CachingAllocator::retire(Block* block, const std::vector<StreamRef>& uses) 
       return;
     }
   }
-  bool all_known = true;
   for (const auto& stream : uses) {
-    all_known &= record_use(block, stream);
-  }
-  if (!all_known) {
-    return;
+    record_use(block, stream);
   }
   if (block->lent) {
     {
@@ -66,8 +62,8 @@ void CachingAllocator::collect_lent() {
   lent_.insert(lent_.end(), waiting.begin(), back);
 }
 
-/// False if it cannot be known when `stream` is done with `block`: then the block must never be reused.
-bool CachingAllocator::record_use(Block* block, const StreamRef& stream) noexcept {
+/// Without an event, the use is over when the stream can be waited for.
+void CachingAllocator::record_use(Block* block, const StreamRef& stream) noexcept {
   try {
     const auto event = events_.record(stream);
     const Lock lock(mutex_);
@@ -80,15 +76,16 @@ bool CachingAllocator::record_use(Block* block, const StreamRef& stream) noexcep
     ++block->num_pending_events;
     ++num_pending_;
     set_attention(kPendingEvents, true);
-    return true;
-  } catch (const c10::Error& error) {
-    if (wait_until_over(api_, stream.device < 0 ? device_ : stream.device, stream.handle)) {
-      return true;
+  } catch (const c10::Error&) {
+    {
+      const Lock lock(mutex_);
+      ++block->num_pending_events;
     }
-    TORCH_WARN("Memory at ", block->ptr, " of ", api_.name(), ":", static_cast<int>(device_), " (", block->size,
-               " bytes) will not be reused, because no event could be recorded on a stream that used it: ",
-               error.what_without_backtrace());
-    return false;
+    const std::shared_ptr<void> use(block, [this](void* used) {
+      const Lock lock(mutex_);
+      finish_use(static_cast<Block*>(used));
+    });
+    release_when_over(api_, stream.device < 0 ? device_ : stream.device, stream.handle, use);
   }
 }
 
