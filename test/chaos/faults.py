@@ -1,4 +1,4 @@
-"""Calls of the device fail at random while threads train and copy: what is raised, what is lost, what is left behind."""
+"""Calls of the device fail at random while threads train and copy: what is raised, and what is left behind."""
 
 import collections
 import ctypes
@@ -165,9 +165,8 @@ def run(num_faults: int, num_threads: int, seed: int, lose: bool) -> bool:
     print(f"{sum(counts.values())} faults in {chaos.steps} steps, which raised {dict(chaos.raised)}")
     for slot in device.slots:
         print(f"  {slot:22}", *(f"{status}: {counts[slot, status]}" for status in device.statuses))
-    print(
-        f"resident: {resident_bytes() / 2**20:.0f} MiB, {growth_per_step(chaos.resident):.0f} bytes per step at the end"
-    )
+    growth = growth_per_step(chaos.resident)
+    print(f"resident: {resident_bytes() / 2**20:.0f} MiB, {growth:.0f} bytes per step in the later half")
     for problem in chaos.problems[:20]:
         print("PROBLEM", problem[:600], file=sys.stderr)
     return not chaos.problems

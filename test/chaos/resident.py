@@ -13,7 +13,7 @@ def resident_bytes() -> int:
 
 
 def growth_per_step(samples: Sequence[tuple[int, int]]) -> float:
-    """Bytes per step: the slope (least squares) of the later half of (step, bytes); what grows only at first is a cache."""
+    """Bytes per step: the slope (least squares) of the later half of (step, bytes), when caches are full."""
     later = samples[len(samples) // 2 :]
     mean_x = sum(x for x, _ in later) / len(later)
     mean_y = sum(y for _, y in later) / len(later)
