@@ -11,6 +11,9 @@
 namespace xcpu {
 namespace {
 
+// So many bytes are written in less time than it takes to wake a thread.
+constexpr uint64_t kBriefBytes = 16 << 10;
+
 // Works at any alignment. A pattern of equal bytes, as in the common fill with zeros, is left to memset; any other is
 // repeated up to a block that stays in the first-level cache, and the block is copied.
 void fill(unsigned char* dst, const unsigned char* pattern, uint32_t pattern_bytes, uint64_t size_bytes) {
@@ -56,7 +59,7 @@ result memory_copy(int32_t dst_device, void* dst, int32_t src_device, const void
   const int32_t to = kind == TB_COPY_DEVICE_TO_HOST ? kHostSide : dst_device;
   const int32_t from = kind == TB_COPY_HOST_TO_DEVICE ? kHostSide : src_device;
   const int32_t stream_device = kind == TB_COPY_DEVICE_TO_HOST || kind == TB_COPY_PEER ? src_device : dst_device;
-  return run_on_stream(slot::memory_copy, stream_device, stream, [=]() -> result {
+  return run_on_stream(slot::memory_copy, stream_device, stream, size_bytes <= kBriefBytes, [=]() -> result {
     const scoped_access write(to, dst, size_bytes, TB_MAP_WRITE);
     if (!write.opened().ok()) return write.opened();
     const scoped_access read(from, src, size_bytes, TB_MAP_READ);
@@ -76,7 +79,7 @@ result memory_fill(int32_t device, void* dst, const void* pattern, uint32_t patt
   result r = check_device(device);
   if (!r.ok()) return r;
   std::memcpy(bytes.data(), pattern, pattern_bytes);
-  return run_on_stream(slot::memory_fill, device, stream, [=]() -> result {
+  return run_on_stream(slot::memory_fill, device, stream, size_bytes <= kBriefBytes, [=]() -> result {
     const scoped_access write(device, dst, size_bytes, TB_MAP_WRITE);
     if (!write.opened().ok()) return write.opened();
     fill(static_cast<unsigned char*>(dst), bytes.data(), pattern_bytes, size_bytes);

@@ -1,7 +1,7 @@
 #include "event.h"
 
+#include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <memory>
 #include <mutex>
 
@@ -14,44 +14,46 @@ namespace {
 // One record of an event. Whoever waits for it shares it: the event may be recorded again or destroyed meanwhile.
 class record {
  public:
-  // On the worker, when everything before the record is done.
-  void complete(std::shared_ptr<pending_failure> failure) {
-    const auto now = std::chrono::steady_clock::now().time_since_epoch();
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      done_ = true;
-      time_ns_ = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
-      failure_ = std::move(failure);
-    }
-    completed_.notify_all();
+  static std::shared_ptr<record> make(const std::shared_ptr<queue>& on) {
+    auto made = std::make_shared<record>();
+    made->queue_ = on;
+    made->place_ = on->push_brief([made] {
+      made->complete();
+      return result();
+    });
+    return made;
   }
 
-  void wait() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    completed_.wait(lock, [this] { return done_; });
+  bool done() const {
+    return done_.load(std::memory_order_acquire);
   }
-
-  bool done() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return done_;
+  void wait() const {
+    if (!done()) queue_->wait(place_);
   }
 
   // Both once done.
-  int64_t time_ns() {
-    const std::lock_guard<std::mutex> lock(mutex_);
+  int64_t time_ns() const {
     return time_ns_;
   }
-  result take_failure() {
-    const std::lock_guard<std::mutex> lock(mutex_);
+  result take_failure() const {
     return failure_ ? failure_->take() : result();
   }
 
  private:
-  std::mutex mutex_; // guards all below
-  std::condition_variable completed_;
-  bool done_ = false;
+  // When everything before the record is done.
+  void complete() {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    time_ns_ = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+    failure_ = queue_->last_failure();
+    done_.store(true, std::memory_order_release);
+  }
+
+  std::shared_ptr<queue> queue_;
+  uint64_t place_ = 0;
+  // Written before done_ is.
   int64_t time_ns_ = 0;
   std::shared_ptr<pending_failure> failure_; // of the stream, when the record completed
+  std::atomic<bool> done_{false};
 };
 
 } // namespace
@@ -99,12 +101,7 @@ result event_record(int32_t device, tb_event* event, tb_stream* stream) {
   std::shared_ptr<queue> q;
   r = find_queue(device, stream, &q);
   if (!r.ok()) return r;
-  auto next = std::make_shared<record>();
-  // A plain pointer: a queue that its own work owned would never go.
-  q->push([next, on = q.get()] {
-    next->complete(on->last_failure());
-    return result();
-  });
+  std::shared_ptr<record> next = record::make(q);
   const std::lock_guard<std::mutex> lock(event->mutex);
   event->last = std::move(next);
   return {};
@@ -146,10 +143,15 @@ result stream_wait_event(int32_t device, tb_stream* stream, tb_event* event) {
   if (!r.ok()) return r;
   const std::shared_ptr<record> last = last_record(event);
   if (!last) return {};
-  q->push([last] {
+  const auto wait = [last] {
     last->wait();
     return result();
-  });
+  };
+  if (last->done()) {
+    q->push_brief(wait);
+  } else {
+    q->push(wait);
+  }
   return {};
 }
 

@@ -1,4 +1,4 @@
-// A worker thread that runs what is pushed, one after the other: what stands behind a stream.
+// A queue of work that runs one after the other: what stands behind a stream.
 #pragma once
 
 #include <atomic>
@@ -31,6 +31,10 @@ class pending_failure {
   std::atomic<bool> reported_{false};
 };
 
+// Who runs the work of a queue: its worker thread, which it always has. But waking a thread takes longer than most work.
+// So while nobody runs it, a thread that waits for work runs it in the worker's place, up to what it waits for, and one
+// that pushes brief work to a queue that is idle has it done at once. In either case one piece runs at a time, in order.
+// The worker and those who wait spin for a moment before they sleep.
 class queue {
  public:
   using work = std::function<result()>;
@@ -39,9 +43,15 @@ class queue {
   // finishes its work and goes, and one that was not ends with the process, which waits for neither.
   static std::shared_ptr<queue> start(uint32_t seed);
 
-  void push(work next);
+  // Returns the place of the work among all that is pushed, for `wait`.
+  uint64_t push(work next);
+  // The same for work that takes less time than waking a thread, and waits for nothing: it may be done on return.
+  uint64_t push_brief(work next);
   // No more pushes will come.
   void close();
+
+  // Until what has this place is done.
+  void wait(uint64_t place);
 
   // Waits for what was pushed before the call. Then, and if nothing is left to do when queried, returns a failure that
   // nobody has been told of yet.
@@ -52,17 +62,31 @@ class queue {
   std::shared_ptr<pending_failure> last_failure();
 
  private:
+  using unique_lock = std::unique_lock<std::mutex>;
+
   explicit queue(uint32_t seed) : random_(seed) {}
-  void run();
-  bool next(work* out_work);
-  void complete(result outcome);
+
+  // Also without the mutex, as a hint.
+  bool can_run() const {
+    return !running_ && num_completed_ != num_pushed_;
+  }
+  void run_worker();
+  bool wait_for_work(unique_lock& lock);
+  void leave_to_worker(unique_lock& lock);
+  void wait(uint64_t place, unique_lock& lock);
+  void run_next(unique_lock& lock);
+  void run(work what, unique_lock& lock);
+  void complete(result outcome, unique_lock& lock);
   void delay();
   result take_failure();
 
-  std::mutex mutex_; // guards all but random_, which only the worker uses; not held while work runs
+  std::mutex mutex_; // guards all but random_, which is whose work runs; not held while work runs
   std::condition_variable pushed_, completed_;
   std::deque<work> waiting_;
-  uint64_t num_pushed_ = 0, num_completed_ = 0;
+  std::atomic<uint64_t> num_pushed_{0}, num_completed_{0}; // written with the mutex held, as the next
+  std::atomic<bool> running_{false};
+  uint64_t wake_at_ = UINT64_MAX; // the first place that a sleeping thread waits for
+  bool worker_sleeps_ = false;    // and nobody has woken it
   bool closed_ = false;
   std::shared_ptr<pending_failure> failure_;
   std::minstd_rand random_;

@@ -48,7 +48,7 @@ result find_queue(int32_t device, tb_stream* stream, std::shared_ptr<queue>* out
   return {};
 }
 
-result enqueue(slot s, int32_t device, tb_stream* stream, queue::work work) {
+result enqueue(slot s, int32_t device, tb_stream* stream, queue::work work, bool brief) {
   std::shared_ptr<queue> q;
   result r = find_queue(device, stream, &q);
   if (!r.ok()) return r;
@@ -56,7 +56,11 @@ result enqueue(slot s, int32_t device, tb_stream* stream, queue::work work) {
   // "Unsupported" promises that nothing was enqueued; any other failure of a device shows when the work runs.
   if (fault.status == TB_STATUS_UNSUPPORTED) return fault;
   if (!fault.ok()) work = [fault] { return fault; };
-  q->push(std::move(work));
+  if (brief) {
+    q->push_brief(std::move(work));
+  } else {
+    q->push(std::move(work));
+  }
   return {};
 }
 

@@ -22,12 +22,12 @@ constexpr int32_t kLowestPriority = 0, kHighestPriority = -1;
 // The queue of `stream`, which may be null: the default stream of `device`.
 result find_queue(int32_t device, tb_stream* stream, std::shared_ptr<queue>* out_queue);
 
-result enqueue(slot s, int32_t device, tb_stream* stream, queue::work work);
+result enqueue(slot s, int32_t device, tb_stream* stream, queue::work work, bool brief);
 
-// Runs `work` now, or enqueues it if the device is asynchronous.
+// Runs `work` now, or enqueues it if the device is asynchronous. `brief`: see queue::push_brief.
 template <typename Work>
-result run_on_stream(slot s, int32_t device, tb_stream* stream, Work work) {
-  if (settings().async) return enqueue(s, device, stream, std::move(work));
+result run_on_stream(slot s, int32_t device, tb_stream* stream, bool brief, Work work) {
+  if (settings().async) return enqueue(s, device, stream, std::move(work), brief);
   result r = injected_fault(s, device);
   return r.ok() ? work() : r;
 }

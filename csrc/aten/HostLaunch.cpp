@@ -3,8 +3,13 @@
 #include <memory>
 #include <utility>
 
-#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/record_function.h>
+#include <c10/core/AutogradState.h>
+#include <c10/core/DispatchKeySet.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/Exception.h>
 
+#include "csrc/aten/Alias.h"
 #include "csrc/core/AsyncError.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/graph/Capture.h"
@@ -17,6 +22,33 @@ struct Work {
   std::function<void()> function;
   int device;
   std::shared_ptr<profiler::HostTimes> times;
+};
+
+/// The plugin may run work on a thread of the user's that waits for it. While this lives, that thread's modes (autocast,
+/// inference, tracing, profiling, ...) are those of a thread of the plugin, below autograd.
+class DeviceThread {
+ public:
+  DeviceThread() {
+    auto& state = c10::AutogradState::get_tls_state();
+    state.set_grad_mode(true);
+    state.set_inference_mode(false);
+  }
+  ~DeviceThread() {
+    auto& state = c10::AutogradState::get_tls_state();
+    state.set_grad_mode(grad_mode_);
+    state.set_inference_mode(inference_mode_);
+  }
+  DeviceThread(const DeviceThread&) = delete;
+  DeviceThread& operator=(const DeviceThread&) = delete;
+
+ private:
+  const bool grad_mode_ = c10::AutogradState::get_tls_state().get_grad_mode();
+  const bool inference_mode_ = c10::AutogradState::get_tls_state().get_inference_mode();
+  const c10::impl::ForceDispatchKeyGuard keys_{
+      c10::default_included_set, c10::default_excluded_set | c10::autograd_dispatch_keyset_with_ADInplaceOrView};
+  const at::RecordFunctionGuard not_profiled_{false};
+  const c10::WarningUtils::WarningHandlerGuard warnings_{nullptr};
+  const CpuAllocatorRedirect allocator_{false};
 };
 
 /// From construction to destruction.
@@ -41,7 +73,7 @@ void run(void* arg) {
   const std::unique_ptr<Work> work(static_cast<Work*>(arg));
   const Timed timed(work->times.get());
   try {
-    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    const DeviceThread device_thread;
     work->function();
   } catch (...) {
     record_async_error(work->device, std::current_exception());
@@ -57,7 +89,7 @@ struct KeptWork {
 void run_again(void* arg) {
   const auto* work = static_cast<KeptWork*>(arg);
   try {
-    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    const DeviceThread device_thread;
     work->function();
   } catch (...) {
     record_async_error(work->device, std::current_exception());

@@ -146,6 +146,28 @@ def test_training_is_the_same_in_every_mode(run_python: RunPython) -> None:
     assert outputs == outputs[:1] * len(modes)
 
 
+# A thread that waits may run the work itself. This kernel calls operators that autocast knows.
+WAITING = """
+import torch
+
+a, b = torch.randn(30, 4, device="xcpu"), torch.randn(30, 4, device="xcpu")
+alone = torch.ops.aten._cdist_forward(a, b, 2.0, 1).cpu()
+for mode in (torch.autocast("cpu", torch.bfloat16), torch.inference_mode()):
+    with mode:
+        for _ in range(100):
+            assert torch.equal(torch.ops.aten._cdist_forward(a, b, 2.0, 1).cpu(), alone)
+with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+    for _ in range(100):
+        torch.ops.aten._cdist_forward(a, b, 2.0, 1).cpu()
+names = {event.key for event in profile.key_averages()}
+assert "aten::_cdist_forward" in names and "aten::_euclidean_dist" not in names, names
+"""
+
+
+def test_work_does_not_see_the_modes_of_a_thread_that_waits_for_it(run_python: RunPython) -> None:
+    run_python(WAITING, env={"TORCH_BACKEND": "xcpu", "TORCH_BACKEND_XCPU_ASYNC": "1"})
+
+
 here = pytest.mark.skipif(
     "TORCH_BACKEND_XCPU_DELAY_US" in os.environ, reason="runs tests in a process with settings of their own"
 )

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "../scoped_access.h"
+#include "../spin.h"
 
 namespace xcpu::ccl {
 namespace {
@@ -18,12 +19,6 @@ constexpr auto kLongestSleep = std::chrono::milliseconds(100);
 // One thread that waits for several communicators hears only the bell of the first.
 constexpr auto kSleepOfSeveral = std::chrono::microseconds(200);
 constexpr auto kAskProcessesEvery = std::chrono::milliseconds(100);
-
-void pause_processor() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#endif
-}
 
 } // namespace
 

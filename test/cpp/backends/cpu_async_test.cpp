@@ -1,11 +1,17 @@
 // Streams and events of the xcpu device.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <memory>
+#include <mutex>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -74,6 +80,30 @@ TEST_F(XcpuAsyncTest, CopiesAndFillsHappenLater) {
   EXPECT_EQ(bytes(b, b + 1000), bytes(1000, 1));
   EXPECT_EQ(bytes(a, a + 500), bytes(500, 3));
   EXPECT_EQ(a[500], 1);
+}
+
+TEST_F(XcpuAsyncTest, AnIdleStreamHasDoneASmallCopyWhenTheCallReturns) {
+  load_async();
+  unsigned char *a = allocate(0, 64), *b = allocate(0, 64);
+  tb_event* event = create_event(0);
+  enqueue_fill(0, a, 7, 64, nullptr);
+  enqueue_copy(0, b, a, 64, nullptr);
+  EXPECT_OK(core->event_record(0, event, nullptr));
+  EXPECT_OK(core->event_query(0, event));
+  EXPECT_OK(core->stream_query(0, nullptr));
+  EXPECT_EQ(bytes(b, b + 64), bytes(64, 7));
+}
+
+TEST_F(XcpuAsyncTest, DelaysHoldForSmallCopies) {
+  load_async({{"delay_us", "20000"}});
+  unsigned char* a = allocate(0, 64);
+  tb_event* event = create_event(0);
+  enqueue_fill(0, a, 7, 64, nullptr);
+  EXPECT_OK(core->event_record(0, event, nullptr));
+  EXPECT_STATUS(TB_STATUS_NOT_READY, core->event_query(0, event));
+  EXPECT_STATUS(TB_STATUS_NOT_READY, core->stream_query(0, nullptr));
+  EXPECT_OK(core->stream_synchronize(0, nullptr));
+  EXPECT_OK(core->event_query(0, event));
 }
 
 TEST_F(XcpuAsyncTest, TheFillPatternIsReadBeforeTheCallReturns) {
@@ -286,6 +316,117 @@ TEST_F(XcpuAsyncTest, ThreadsShareStreamsAndEvents) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_OK(core->device_synchronize(0));
   EXPECT_EQ(calls, kThreads * kRounds);
+}
+
+// Whoever runs the work of a stream, its worker or a thread that waits, runs it alone and in order.
+TEST_F(XcpuAsyncTest, ThreadsThatWaitRunTheWorkInOrder) {
+  load_async();
+  constexpr int kThreads = 4, kRounds = 2000;
+  struct state {
+    std::mutex order; // held while work is enqueued, so that its order is known
+    int enqueued = 0, ran = 0, disorder = 0;
+    std::set<std::thread::id> ran_on;
+  } s;
+  struct item {
+    state* s;
+    int place;
+  };
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t)
+    threads.emplace_back([&, t] {
+      std::mt19937 random(static_cast<unsigned>(t));
+      for (int i = 0; i < kRounds; ++i) {
+        {
+          const std::lock_guard<std::mutex> lock(s.order);
+          EXPECT_OK(core->stream_host_function(
+              0, nullptr,
+              [](void* arg) {
+                const std::unique_ptr<item> it(static_cast<item*>(arg));
+                it->s->disorder += it->s->ran++ != it->place;
+                it->s->ran_on.insert(std::this_thread::get_id());
+              },
+              new item{&s, s.enqueued++}));
+        }
+        if (random() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 100));
+        if (random() % 2 == 0) {
+          EXPECT_OK(core->stream_synchronize(0, nullptr));
+        }
+      }
+    });
+  std::vector<std::thread::id> ids;
+  for (std::thread& thread : threads) ids.push_back(thread.get_id());
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_OK(core->stream_synchronize(0, nullptr));
+  EXPECT_EQ(s.ran, kThreads * kRounds);
+  EXPECT_EQ(s.disorder, 0);
+  EXPECT_TRUE(std::any_of(ids.begin(), ids.end(), [&](std::thread::id id) { return s.ran_on.count(id) > 0; }));
+}
+
+// Work that nobody waits for is the worker's.
+TEST_F(XcpuAsyncTest, WorkGoesOnWithoutAWait) {
+  load_async();
+  std::atomic<int> calls{0};
+  for (int round = 1; round <= 50; ++round) {
+    EXPECT_OK(
+        core->stream_host_function(0, nullptr, [](void* count) { ++*static_cast<std::atomic<int>*>(count); }, &calls));
+    if (round % 3 == 0) {
+      EXPECT_OK(core->stream_synchronize(0, nullptr));
+    }
+    for (int i = 0; i < 10000 && calls < round; ++i) std::this_thread::sleep_for(milliseconds(1));
+    ASSERT_EQ(calls, round);
+  }
+}
+
+TEST_F(XcpuAsyncTest, AThreadThatSleepsIsWokenForWhatItWaitsFor) {
+  load_async();
+  std::atomic<bool> entered{false};
+  gate g;
+  EXPECT_OK(core->stream_host_function(
+      0, nullptr, [](void* flag) { static_cast<std::atomic<bool>*>(flag)->store(true); }, &entered));
+  g.enqueue(core, 0, nullptr);
+  while (!entered) std::this_thread::yield(); // the worker is there, so the waiting thread runs nothing itself
+  for (int i = 0; i < 200; ++i)
+    EXPECT_OK(core->stream_host_function(
+        0, nullptr, [](void*) { std::this_thread::sleep_for(std::chrono::microseconds(100)); }, nullptr));
+  std::thread opener([&g] {
+    std::this_thread::sleep_for(milliseconds(20));
+    g.open();
+  });
+  rusage before, after;
+  getrusage(RUSAGE_THREAD, &before);
+  EXPECT_OK(core->stream_synchronize(0, nullptr));
+  getrusage(RUSAGE_THREAD, &after);
+  EXPECT_LT(after.ru_nvcsw - before.ru_nvcsw, 20);
+  opener.join();
+}
+
+int64_t cpu_time_us() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return int64_t{now.tv_sec} * 1'000'000 + now.tv_nsec / 1000;
+}
+
+TEST_F(XcpuAsyncTest, IdleAndBlockedStreamsTakeNoProcessorTime) {
+  load_async();
+  gate g;
+  tb_stream *blocked = create_stream(0), *waiting = create_stream(1);
+  tb_event* event = create_event(0);
+  for (int i = 0; i < 20; ++i) {
+    tb_stream* stream = create_stream(0);
+    EXPECT_OK(core->stream_host_function(0, stream, [](void*) {}, nullptr));
+    EXPECT_OK(core->stream_synchronize(0, stream));
+  }
+  g.enqueue(core, 0, blocked);
+  EXPECT_OK(core->event_record(0, event, blocked));
+  EXPECT_OK(core->stream_wait_event(1, waiting, event));
+  std::thread waiter([&] { EXPECT_OK(core->event_synchronize(0, event)); });
+  std::this_thread::sleep_for(milliseconds(100));
+  const int64_t before = cpu_time_us();
+  std::this_thread::sleep_for(milliseconds(300));
+  EXPECT_LT(cpu_time_us() - before, 30'000); // one thread that spins takes ten times as much
+  g.open();
+  waiter.join();
+  EXPECT_OK(core->stream_synchronize(1, waiting));
 }
 
 int num_threads() {

@@ -1,0 +1,12 @@
+# The part of the core that needs no operators: allocator, streams, events, device calls.
+find_package(Python REQUIRED COMPONENTS Interpreter)
+list(APPEND CMAKE_MODULE_PATH ${TB_ROOT}/cmake)
+include(TorchWheel)
+file(GLOB_RECURSE tb_core_sources ${TB_ROOT}/csrc/core/*.cpp ${TB_ROOT}/csrc/profiler/*.cpp)
+add_library(torch_backend_core STATIC ${tb_core_sources})
+set_target_properties(torch_backend_core PROPERTIES CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF)
+target_compile_options(torch_backend_core PRIVATE -Wall -Wextra -Wno-unused-parameter)
+target_include_directories(torch_backend_core PUBLIC ${TB_ROOT} ${TB_ROOT}/include)
+target_link_libraries(torch_backend_core PUBLIC tb_torch_core ${CMAKE_DL_LIBS})
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_BUILD_RPATH ${TORCH_DIR}/lib)
