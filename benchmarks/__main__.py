@@ -9,11 +9,20 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import targets
+from benchmarks import targets, timer
 from benchmarks.facts import facts
 from benchmarks.result import Row, table
 
-BENCHMARKS = ("small_ops", "training", "copies", "allocator", "distributed")
+BENCHMARKS = (
+    "small_ops",
+    "training",
+    "layers",
+    "optimizers",
+    "generation",
+    "copies",
+    "allocator",
+    "distributed",
+)
 
 
 def main() -> int:
@@ -26,7 +35,8 @@ def main() -> int:
         )
         return 2
     torch.set_num_threads(1)  # more threads would hide what the device adds to a call
-    known = facts(device)
+    timer.use_clock(arguments.clock)
+    known = facts(device) | {"clock": arguments.clock}
     for fact, value in known.items():
         print(f"{fact + ':':<15}{value}")
     results: dict[str, list[Row]] = {}
@@ -48,6 +58,9 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Device against native CPU, one thread.")
     parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(BENCHMARKS)}; default: all")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results to FILE")
+    parser.add_argument(
+        "--clock", choices=timer.CLOCKS, default="wall", help="what passes, or what the process runs (default: wall)"
+    )
     parser.add_argument("--check", action="store_true", help="exit with 1 if a target is missed")
     arguments = parser.parse_args()
     if unknown := set(arguments.names) - set(BENCHMARKS):

@@ -29,6 +29,8 @@ SMALL_OPS = (
     "copy_", "sort", "nonzero", "empty", "to(device), against clone", "cpu(), against clone",
 )  # fmt: skip
 
+TRAINING = ("tiny MLP with momentum", "LSTM", "GRU", "packed LSTM", "VAE", "bfloat16 autocast", "float16 autocast")
+
 TARGETS = (
     Target("small_ops", "geomean", at_most=1.08),
     *(Target("small_ops", row, at_most=1.25) for row in SMALL_OPS),
@@ -36,6 +38,8 @@ TARGETS = (
     Target("training", "MLP", at_most=1.03),
     Target("training", "transformer encoder layer", at_most=1.03),
     Target("training", "CNN", at_most=1.03),
+    *(Target("training", row, at_most=1.05) for row in TRAINING),
+    *(Target("generation", row, at_most=1.05) for row in ("sampling", "beam search")),
     Target("copies", "host to device", at_least=0.9),
     Target("copies", "device to host", at_least=0.9),
     Target("copies", "device to device", at_least=0.9),
