@@ -31,6 +31,7 @@ const Mode& mode() {
   return instance;
 }
 
+/// Not on the path of every call: where Python refers to the tensor too, another reference takes the interpreter's lock.
 at::Tensor borrow(const c10::TensorImpl* impl) {
   return at::Tensor(
       c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(const_cast<c10::TensorImpl*>(impl)));
@@ -178,7 +179,9 @@ void HostCall::enter() {
       }
     }
   }
-  graph::refuse_in_capture(current_stream(), op_);
+  if (C10_UNLIKELY(graph::any_capture())) {
+    graph::refuse_in_capture(current_stream(), op_);
+  }
   if (!coherent_) {
     current_stream().synchronize();
     if (aliased_) {
@@ -237,20 +240,19 @@ void HostCall::write_back(const Argument& argument) {
                           stand_in->storage_offset() == original->storage_offset();
   const bool same_memory = stand_in->unsafe_storage().data() == original->unsafe_storage().data();
   const at::Tensor& source = argument.stand_in;
-  const at::Tensor target = borrow(original);
   if (aliased_ && (same_memory || is_device_memory(source))) {
     // Some kernels leave their result conjugated and say so with the bit.
     original->_set_conj(stand_in->is_conj());
     original->_set_neg(stand_in->is_neg());
     if (!same_shape || !same_memory) {
-      adopt_resized(source, target);
+      adopt_resized(source, borrow(original));
     }
     return;
   }
   if (stand_in->sizes() != original->sizes()) {
     resize_tensor(original, stand_in->sizes(), stand_in->strides());
   }
-  bytes_copied_ += copy_from_host(source, target);
+  bytes_copied_ += copy_from_host(source, borrow(original));
 }
 
 at::Tensor HostCall::result(at::Tensor&& cpu) {
