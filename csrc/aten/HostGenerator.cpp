@@ -16,6 +16,35 @@ uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
+/// Note [A generator per kernel]
+/// A kernel of the CPU draws from a Mersenne Twister, whose own seeding takes longer than a small kernel. Here its state
+/// is filled from a counter, as if numbers had been drawn before.
+void seed(at::CPUGeneratorImpl& generator, uint64_t key) {
+  thread_local at::mt19937_data_pod data = at::mt19937().data();
+  data.seed_ = key;
+  for (std::size_t i = 0; i < data.state_.size(); i += 2) {
+    const uint64_t bits = mix(key + i);
+    data.state_[i] = static_cast<uint32_t>(bits);
+    data.state_[i + 1] = static_cast<uint32_t>(bits >> 32);
+  }
+  data.left_ = static_cast<int>(data.state_.size());
+  data.next_ = 0;
+  thread_local at::mt19937 engine;
+  engine.set_data(data);
+  generator.set_engine(engine);
+  generator.set_next_float_normal_sample(std::nullopt);
+  generator.set_next_double_normal_sample(std::nullopt);
+}
+
+/// The calling thread's, unless a kernel that has not run yet refers to it.
+at::Generator spare_generator() {
+  thread_local at::Generator spare;
+  if (!spare.defined() || spare.getIntrusivePtr().use_count() > 1) {
+    spare = at::make_generator<at::CPUGeneratorImpl>();
+  }
+  return spare;
+}
+
 } // namespace
 
 at::Generator draw_cpu_generator(PhiloxGenerator& generator) {
@@ -24,7 +53,9 @@ at::Generator draw_cpu_generator(PhiloxGenerator& generator) {
     const std::lock_guard<std::mutex> lock(generator.mutex_);
     inputs = generator.philox_engine_inputs(4);
   }
-  return at::make_generator<at::CPUGeneratorImpl>(mix(inputs.first ^ mix(inputs.second)));
+  at::Generator drawn = spare_generator();
+  seed(*drawn.get<at::CPUGeneratorImpl>(), mix(inputs.first ^ mix(inputs.second)));
+  return drawn;
 }
 
 } // namespace torch_backend
