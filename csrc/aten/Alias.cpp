@@ -72,7 +72,7 @@ class AliasStore {
   }
 
  private:
-  std::array<at::Tensor, 8> aliases_;
+  std::array<at::Tensor, 64> aliases_; // as many as a fused optimizer takes at once
   std::size_t count_ = 0;
 };
 

@@ -6,8 +6,10 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/CachingHostAllocator.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/_local_scalar_dense_native.h>
 #include <ATen/ops/_to_copy.h>
+#include <ATen/ops/copy_ops.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <c10/core/DeviceGuard.h>
@@ -351,6 +353,44 @@ void check_overlap(const at::Tensor& dst, const at::Tensor& src) {
   }
 }
 
+// ---- on a synchronous device with host-coherent memory ----
+
+/// A tensor's memory for the host, for one call.
+class HostSide {
+ public:
+  explicit HostSide(const at::Tensor& tensor)
+      : borrowed_(on_device(tensor)), tensor_(borrowed_ ? borrow_cpu_alias(tensor) : tensor) {}
+  ~HostSide() {
+    if (borrowed_) {
+      give_back_cpu_alias(std::move(tensor_));
+    }
+  }
+  HostSide(const HostSide&) = delete;
+  HostSide& operator=(const HostSide&) = delete;
+  at::Tensor& get() {
+    return tensor_;
+  }
+
+ private:
+  bool borrowed_;
+  at::Tensor tensor_;
+};
+
+void copy_inline(const at::Tensor& dst, const at::Tensor& src) {
+  if (is_plain_copy(dst, src)) {
+    const uint32_t kind = !on_device(src)                  ? TB_COPY_HOST_TO_DEVICE
+                          : !on_device(dst)                ? TB_COPY_DEVICE_TO_HOST
+                          : index_of(dst) == index_of(src) ? TB_COPY_DEVICE_TO_DEVICE
+                                                           : TB_COPY_PEER;
+    enqueue_raw_copy(dst, src, kind, 0, current_stream());
+    return;
+  }
+  const profiler::HostKernelSpan span("aten::copy_", index_of(on_device(dst) ? dst : src));
+  HostSide to(dst), from(src);
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  at::_ops::copy_::redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), to.get(), from.get(), /*non_blocking=*/false);
+}
+
 // ---- operators ----
 
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
@@ -436,16 +476,7 @@ void copy_tensor(const at::Tensor& dst, const at::Tensor& original_src, bool non
     }
   }
   if (runs_inline()) {
-    if (is_plain_copy(dst, src)) {
-      const uint32_t kind = !on_device(src)                  ? TB_COPY_HOST_TO_DEVICE
-                            : !on_device(dst)                ? TB_COPY_DEVICE_TO_HOST
-                            : index_of(dst) == index_of(src) ? TB_COPY_DEVICE_TO_DEVICE
-                                                             : TB_COPY_PEER;
-      enqueue_raw_copy(dst, src, kind, 0, current_stream(guard.current_device().index()));
-      return;
-    }
-    const profiler::HostKernelSpan span("aten::copy_", index_of(on_device(dst) ? dst : src));
-    copy_on_host(on_device(dst) ? make_cpu_alias(dst) : dst, on_device(src) ? make_cpu_alias(src) : src);
+    copy_inline(dst, src);
     return;
   }
   if (!on_device(src)) {
