@@ -20,6 +20,7 @@ void register_operators() {
   register_copy(m);
   register_convolution(m);
   register_recurrent(m);
+  register_recurrent_layers(m);
   register_matmul(m);
   register_activation(m);
   register_attention(m);

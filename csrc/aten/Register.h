@@ -18,6 +18,7 @@ void register_fill(Registrar& m);
 void register_copy(Registrar& m);
 void register_convolution(Registrar& m);
 void register_recurrent(Registrar& m);
+void register_recurrent_layers(Registrar& m);
 void register_matmul(Registrar& m);
 void register_activation(Registrar& m);
 void register_attention(Registrar& m);
