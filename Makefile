@@ -43,7 +43,8 @@ SOURCES := CMakeLists.txt pyproject.toml $(shell find include csrc backends torc
 TEST_SOURCES := $(shell find test/cpp -type f)
 
 .DELETE_ON_ERROR:
-.PHONY: help demo check build test test-cpp test-python test-kit test-ecosystem test-torch same-devices \
+.PHONY: help demo check build test test-cpp test-python test-kit test-ecosystem test-torch test-sanitize \
+	test-sanitize-devices test-sanitize-core same-devices \
 	lint lint-ruff lint-format lint-mypy lint-clang-format lint-cmake lint-codespell bench docs clean distclean
 
 help:
@@ -136,6 +137,26 @@ test: $(STAMPS)/built-tests $(STAMPS)/for-test
 
 test-cpp: $(STAMPS)/built-tests
 	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error --parallel $(JOBS)
+
+# The C++ tests with the address and undefined behaviour sanitizers, then with the thread sanitizer: a report fails them.
+# Not part of "test". The first is all that needs no torch; the second is the core without operators, on torch as it is
+# installed.
+test-sanitize: test-sanitize-devices test-sanitize-core
+
+SANITIZED = failed=0; for sanitizer in address thread; do folder=build/sanitize/$(1)-$$sanitizer; \
+	cmake -S test/cpp -B $$folder -DTB_SANITIZE=$$sanitizer $(2) > /dev/null && \
+	cmake --build $$folder > $$folder/build.log 2>&1 || { cat $$folder/build.log; exit 1; }; \
+	echo "C++ tests with the $$sanitizer sanitizer: $(1)"; \
+	ctest --test-dir $$folder --output-on-failure --no-tests=error --parallel $(JOBS) --quiet || failed=1; \
+	done; exit $$failed
+
+test-sanitize-devices: $(STAMPS)/tools
+	@.ci/need googletest
+	@$(call SANITIZED,devices)
+
+test-sanitize-core: $(STAMPS)/tools
+	@.ci/need googletest
+	@$(call SANITIZED,core,-DTB_SANITIZE_CORE=ON -DPython_EXECUTABLE=$(abspath $(PY)))
 
 # The smallest device first: what the core does by default has to work without anything that xcpu offers.
 PYTEST = $(PY) -m pytest -q --numprocesses $(JOBS)

@@ -209,6 +209,7 @@ void DeviceApi::after_fork_in_child() noexcept {
 
 const tb_device_properties& DeviceApi::properties(int device) {
   enter(device, "device_properties");
+  initialize(); // done, but what another thread's call has written is to be seen here
   return properties_[static_cast<std::size_t>(device)];
 }
 

@@ -10,11 +10,12 @@
 
 typedef struct setting {
   char* key;
-  char* value; /* never freed: a string that was handed out stays valid until the process ends */
+  char* value;
   struct setting* next;
 } setting;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards settings */
+/* The newest first. None goes: a string that was handed out stays valid until the process ends. */
 static setting* settings;
 
 /* With the mutex held. */
@@ -26,21 +27,19 @@ static setting* find(const char* key) {
 
 /* With the mutex held. Returns what is kept, NULL if there is no memory. */
 static const char* keep(const char* key, const char* value) {
-  setting* s = find(key);
-  char* copy = strdup(value);
-  if (!copy) return NULL;
-  if (!s) {
-    s = calloc(1, sizeof *s);
-    if (!s || !(s->key = strdup(key))) {
-      free(s);
-      free(copy);
-      return NULL;
-    }
-    s->next = settings;
-    settings = s;
+  setting* s = calloc(1, sizeof *s);
+  if (!s) return NULL;
+  s->key = strdup(key);
+  s->value = strdup(value);
+  if (!s->key || !s->value) {
+    free(s->key);
+    free(s->value);
+    free(s);
+    return NULL;
   }
-  s->value = copy;
-  return copy;
+  s->next = settings;
+  settings = s;
+  return s->value;
 }
 
 /* "TORCH_BACKEND_" and the key in capitals, "_" for what is neither letter nor digit. */

@@ -105,7 +105,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, XcpuCollectivesTest,
                          ::testing::Values(option_map{}, option_map{{"async", "1"}},
                                            option_map{{"async", "1"}, {"delay_us", "0-100"}}),
                          [](const auto& test) {
-                           return test.param.empty()                ? std::string("sync")
+                           return test.param.empty()                 ? std::string("sync")
                                   : test.param.count("delay_us") > 0 ? std::string("delayed")
                                                                      : std::string("async");
                          });

@@ -16,7 +16,7 @@ void XcpuTest::load(const option_map& options) {
   option_map full;
   for (const auto& [key, value] : options) full["xcpu." + key] = value;
   set_options(full);
-  const tb_plugin* plugin = load_plugin(TB_XCPU_PLUGIN);
+  plugin = load_plugin(TB_XCPU_PLUGIN);
   ASSERT_NE(plugin, nullptr) << take_failure_text();
   core = plugin->core;
   ASSERT_OK(core->initialize());

@@ -41,6 +41,7 @@ class XcpuTest : public ::testing::Test {
 
   uint64_t free_bytes(int32_t device);
 
+  const tb_plugin* plugin = nullptr;
   const tb_core_table* core = nullptr;
 
  private:
