@@ -21,6 +21,7 @@ BENCHMARKS = (
     "generation",
     "copies",
     "allocator",
+    "asynchronous",
     "distributed",
 )
 

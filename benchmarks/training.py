@@ -23,7 +23,7 @@ def run(device: torch.device) -> list[Row]:
     rows = []
     steps: dict[str, Callable[[torch.device], Work]] = {
         "MLP": _mlp,
-        "transformer encoder layer": _transformer,
+        "transformer encoder layer": transformer,
         "CNN": _cnn,
         "tiny MLP with momentum": _tiny_mlp,
         "LSTM": partial(_recurrent, nn.LSTM),
@@ -56,7 +56,8 @@ def _mlp(device: torch.device) -> Work:
     return partial(_step, model, inputs.to(device), targets.to(device), optimizer, F.cross_entropy)
 
 
-def _transformer(device: torch.device) -> Work:
+def transformer(device: torch.device) -> Work:
+    """A step of a small transformer encoder layer with AdamW."""
     torch.manual_seed(0)
     model = nn.TransformerEncoderLayer(128, 4, 256, dropout=0.0, batch_first=True)
     inputs, targets = torch.randn(8, 32, 128), torch.randn(8, 32, 128)

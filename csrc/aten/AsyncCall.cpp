@@ -1,14 +1,15 @@
 #include "csrc/aten/AsyncCall.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/ivalue.h>
 #include <c10/core/DeviceGuard.h>
+#include <c10/util/SmallVector.h>
 
 #include "csrc/aten/Alias.h"
 #include "csrc/aten/Foresee.h"
@@ -26,37 +27,6 @@ namespace {
 
 using torch::jit::Stack;
 
-/// Operators whose CPU kernel returns other sizes, strides, dtypes or conj bits than PyTorch's meta kernel says.
-constexpr std::string_view kUnforeseeable[] = {
-    "aten::_batch_norm_with_update",
-    "aten::_embedding_bag",
-    "aten::_embedding_bag_forward_only",
-    "aten::_fft_c2r",
-    "aten::_fft_r2c",
-    "aten::_linalg_solve_ex",
-    "aten::_linalg_svd",
-    "aten::_make_per_channel_quantized_tensor",
-    "aten::_make_per_tensor_quantized_tensor",
-    "aten::_native_batch_norm_legit",
-    "aten::_native_batch_norm_legit_no_training",
-    "aten::convolution",
-    "aten::linalg_eig",
-    "aten::linalg_lu_solve",
-    "aten::max_unpool2d",
-    "aten::native_batch_norm",
-    "aten::native_group_norm",
-    "aten::native_layer_norm",
-    "aten::nonzero_static",
-    "aten::quantize_per_channel",
-    "aten::quantize_per_tensor",
-    "aten::quantize_per_tensor_dynamic",
-};
-
-bool is_foreseeable(const OperatorTraits& traits) {
-  return !traits.random && !traits.data_dependent && traits.returns_tensors &&
-         std::find(std::begin(kUnforeseeable), std::end(kUnforeseeable), traits.name) == std::end(kUnforeseeable);
-}
-
 bool memory_is_coherent() {
   static const bool yes = device_api().host_access() && device_api().host_coherent();
   return yes;
@@ -71,26 +41,31 @@ bool on_device(const at::Tensor& tensor) {
   return tensor.defined() && tensor.device().type() == c10::DeviceType::PrivateUse1;
 }
 
-/// The arguments of one call, as PyTorch passed them.
-struct Call {
-  std::vector<c10::IValue> arguments;
-  c10::Device device{c10::DeviceType::PrivateUse1, -1};
-};
+using Arguments = c10::ArrayRef<c10::IValue>;
 
 /// Whether a written argument shares its storage with another one: the kernels' own check for overlap needs both as they
-/// are.
-bool writes_shared_memory(const OperatorTraits& traits, const Call& call) {
-  std::vector<std::pair<const void*, bool>> storages; // its address, whether it is written
-  for (std::size_t i = 0; i < call.arguments.size(); ++i) {
-    for_each_tensor(call.arguments[i], [&](const at::Tensor& tensor) {
+/// are. Pointwise operators may write one of their inputs, and often do: a foreach operator may become mul.out(x, 2, out=x).
+bool writes_shared_memory(const OperatorTraits& traits, Arguments arguments) {
+  if (!traits.writes_arguments) {
+    return false;
+  }
+  struct Use {
+    const at::Tensor* tensor;
+    bool written, in_list;
+  };
+  c10::SmallVector<Use, 8> uses;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    for_each_tensor(arguments[i], [&](const at::Tensor& tensor) {
       if (on_device(tensor)) {
-        storages.emplace_back(tensor.storage().unsafeGetStorageImpl(), traits.written[i]);
+        uses.push_back({&tensor, traits.written[i], !arguments[i].isTensor()});
       }
     });
   }
-  for (std::size_t i = 0; i < storages.size(); ++i) {
-    for (std::size_t j = i + 1; j < storages.size(); ++j) {
-      if (storages[i].first == storages[j].first && (storages[i].second || storages[j].second)) {
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    for (std::size_t j = i + 1; j < uses.size(); ++j) {
+      const auto &a = uses[i], &b = uses[j];
+      if ((a.written || b.written) && a.tensor->storage().is_alias_of(b.tensor->storage()) &&
+          !(traits.pointwise && !a.in_list && !b.in_list && a.tensor->is_same(*b.tensor))) {
         return true;
       }
     }
@@ -98,28 +73,27 @@ bool writes_shared_memory(const OperatorTraits& traits, const Call& call) {
   return false;
 }
 
-/// Nothing if the arguments are not all plain tensors of one device (and CPU scalars). A generator is one of the device,
-/// and only welcome if `random`.
-std::optional<Call> examine(const OperatorTraits& traits, const Stack& stack, bool random) {
-  Call call;
-  call.arguments.assign(stack.end() - static_cast<std::ptrdiff_t>(traits.written.size()), stack.end());
+/// The device of the call; nothing if the arguments are not all plain tensors of one device (and CPU scalars). A generator
+/// is one of the device, and only welcome if `random`.
+std::optional<c10::Device> device_of(const OperatorTraits& traits, Arguments arguments, bool random) {
+  c10::Device device{c10::DeviceType::PrivateUse1, -1};
   bool plain = true;
-  for (std::size_t i = 0; i < call.arguments.size(); ++i) {
-    plain = plain && !call.arguments[i].isDevice() && (random || !call.arguments[i].isGenerator());
-    for_each_tensor(call.arguments[i], [&](const at::Tensor& tensor) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    plain = plain && !arguments[i].isDevice() && (random || !arguments[i].isGenerator());
+    for_each_tensor(arguments[i], [&](const at::Tensor& tensor) {
       if (!tensor.defined()) {
         return;
       }
       plain = plain && tensor.layout() == c10::kStrided && !tensor._is_zerotensor();
       if (on_device(tensor)) {
-        plain = plain && (!call.device.has_index() || call.device == tensor.device());
-        call.device = tensor.device();
+        plain = plain && (!device.has_index() || device == tensor.device());
+        device = tensor.device();
       } else {
         plain = plain && tensor.device().is_cpu() && tensor.dim() == 0 && !traits.written[i];
       }
     });
   }
-  return plain && call.device.has_index() ? std::optional<Call>(std::move(call)) : std::nullopt;
+  return plain && device.has_index() ? std::optional<c10::Device>(device) : std::nullopt;
 }
 
 /// A CPU scalar as it is now. A number stays one: it does not take part in the choice of the result's dtype.
@@ -130,42 +104,66 @@ at::Tensor copy_scalar(const at::Tensor& scalar) {
 }
 
 /// CPU tensors on the memory of a call's tensors, which share it where those do: so that the kernels see an operation in
-/// place, and overlap.
+/// place, and overlap. For one call, whose arguments outlive it.
 class Aliases {
  public:
   at::Tensor of(const at::Tensor& tensor) {
+    const auto* impl = tensor.unsafeGetTensorImpl();
     for (const auto& [original, alias] : known_) {
-      if (original.is_same(tensor)) {
+      if (original == impl) {
         return alias;
       }
     }
     for (const auto& [original, alias] : known_) {
-      if (original.storage().is_alias_of(tensor.storage())) {
-        return known_.emplace_back(tensor, make_cpu_alias(tensor, alias.storage())).second;
+      if (original->storage().is_alias_of(impl->storage())) {
+        return known_.emplace_back(impl, make_cpu_alias(tensor, alias.storage())).second;
       }
     }
-    return known_.emplace_back(tensor, make_cpu_alias(tensor)).second;
+    return known_.emplace_back(impl, make_cpu_alias(tensor)).second;
   }
 
  private:
-  std::vector<std::pair<at::Tensor, at::Tensor>> known_;
+  c10::SmallVector<std::pair<const c10::TensorImpl*, at::Tensor>, 8> known_;
 };
 
-/// What runs on the stream: the kernel on aliases, then its results into the outputs' memory.
+/// What runs on the stream: the kernel on aliases, with its results in the outputs' memory.
 struct Kernel {
   c10::OperatorHandle op;
-  std::vector<int> returned_arg;
-  std::vector<c10::IValue> arguments; // aliases; CPU scalars are copies, as they were when the call was made
-  std::vector<at::Tensor> outputs;    // aliases, in order of the new tensors among the results
+  const OperatorTraits* traits;
+  Stack arguments;                         // aliases; CPU scalars are copies, as they were when the call was made
+  c10::SmallVector<at::Tensor, 2> outputs; // aliases, in order of the new tensors among the results
 
+  /// As often as it is called.
   void operator()() const {
-    Stack stack(arguments.begin(), arguments.end());
+    run(arguments);
+  }
+
+  void run(Stack stack) const {
+    if (traits->out_form) {
+      write_outputs(std::move(stack));
+      return;
+    }
     op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
     std::size_t next = 0;
-    for (std::size_t i = 0; i < returned_arg.size(); ++i) {
-      if (returned_arg[i] < 0) {
-        for_each_tensor(stack[i], [&](const at::Tensor& result) { store(result, outputs.at(next++)); });
+    for (std::size_t i = 0; i < traits->returned_arg.size(); ++i) {
+      if (traits->returned_arg[i] < 0) {
+        for_each_tensor(stack[i], [&](const at::Tensor& result) {
+          store(result, outputs[next]);
+          ++next;
+        });
       }
+    }
+  }
+
+  void write_outputs(Stack stack) const {
+    c10::SmallVector<const void*, 2> memory;
+    for (const auto& output : outputs) {
+      stack.emplace_back(output);
+      memory.push_back(output.const_data_ptr());
+    }
+    traits->out_form->redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      TORCH_INTERNAL_ASSERT(outputs[i].const_data_ptr() == memory[i], traits->overload, " has moved its output.");
     }
   }
 
@@ -186,14 +184,15 @@ bool can_be_tried(const OperatorTraits& traits) {
 }
 
 /// The device's generators that the call draws from, by the argument's index.
-std::vector<std::pair<std::size_t, at::Generator>> generators_of(const c10::OperatorHandle& op, const Call& call) {
+std::vector<std::pair<std::size_t, at::Generator>> generators_of(const c10::OperatorHandle& op, Arguments given,
+                                                                 c10::DeviceIndex device) {
   std::vector<std::pair<std::size_t, at::Generator>> found;
   const auto& arguments = op.schema().arguments();
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (is_generator(*arguments[i].type())) {
-      const auto& value = call.arguments[i];
-      auto* generator = resolve_generator(
-          value.isNone() ? std::nullopt : std::optional<at::Generator>(value.toGenerator()), call.device.index());
+      const auto& value = given[i];
+      auto* generator =
+          resolve_generator(value.isNone() ? std::nullopt : std::optional<at::Generator>(value.toGenerator()), device);
       found.emplace_back(i, at::Generator(c10::intrusive_ptr<c10::GeneratorImpl>::reclaim_copy(generator)));
     }
   }
@@ -220,55 +219,59 @@ void capture_random(const Stream& stream, const std::string& name, Kernel kernel
 
 bool try_async_call(const c10::OperatorHandle& op, const OperatorTraits& traits, Stack* stack) {
   const bool may_be_captured = graph::any_capture() && memory_is_coherent() && can_be_tried(traits);
-  if (!may_be_captured && (!device_runs_async_kernels() || !is_foreseeable(traits))) {
+  const bool may_be_enqueued = device_runs_async_kernels() && traits.foresight != Foresight::kNone;
+  if (!may_be_captured && !may_be_enqueued) {
     return false;
   }
-  const auto call = examine(traits, *stack, /*random=*/may_be_captured);
-  if (!call) {
+  const Arguments arguments = torch::jit::last(*stack, traits.written.size());
+  const auto device = device_of(traits, arguments, /*random=*/may_be_captured);
+  if (!device) {
     return false;
   }
-  const auto stream = current_stream(call->device.index());
+  const auto stream = current_stream(device->index());
   const bool captured = may_be_captured && graph::is_capturing(stream);
-  if (!captured && (!device_runs_async_kernels() || !is_foreseeable(traits) || writes_shared_memory(traits, *call))) {
+  if (!captured && (!may_be_enqueued || writes_shared_memory(traits, arguments))) {
     return false;
   }
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  auto foreseen = is_foreseeable(traits) ? foresee(op, traits, call->arguments) : std::nullopt;
-  if (!foreseen && captured) {
-    foreseen = foresee_by_trial(op, traits, call->arguments);
+  auto foreseen = traits.foresight == Foresight::kMeta ? foresee(op, traits, arguments) : nullptr;
+  if (!foreseen && (captured || traits.foresight == Foresight::kTrial)) {
+    foreseen = foresee_by_trial(op, traits, arguments);
   }
   if (!foreseen) {
     return false;
   }
-  const c10::DeviceGuard guard(call->device);
-  Kernel kernel{op, traits.returned_arg, {}, {}};
+  const c10::DeviceGuard guard(*device);
+  Kernel kernel{op, &traits, {}, {}};
   Aliases aliases;
-  for (const auto& argument : call->arguments) {
+  kernel.arguments.reserve(arguments.size() + traits.returned_arg.size());
+  for (const auto& argument : arguments) {
     kernel.arguments.push_back(map_tensors(argument, [&](const at::Tensor& tensor) {
       return on_device(tensor) ? aliases.of(tensor) : tensor.defined() ? copy_scalar(tensor) : tensor;
     }));
   }
-  Stack results;
+  c10::SmallVector<c10::IValue, 4> results;
   for (std::size_t i = 0; i < traits.returned_arg.size(); ++i) {
     if (traits.returned_arg[i] >= 0) {
-      results.push_back(call->arguments[static_cast<std::size_t>(traits.returned_arg[i])]);
+      results.push_back(arguments[static_cast<std::size_t>(traits.returned_arg[i])]);
       continue;
     }
     results.push_back(map_tensors((*foreseen)[i], [&](const at::Tensor& meta) {
-      at::Tensor output = meta.defined() ? empty_like_layout(meta, call->device) : meta;
+      at::Tensor output = meta.defined() ? empty_like_layout(meta, *device) : meta;
       kernel.outputs.push_back(output.defined() ? make_cpu_alias(output) : output);
       return output;
     }));
   }
   if (captured && traits.random) {
-    capture_random(stream, traits.overload, std::move(kernel), generators_of(op, *call));
-  } else {
+    capture_random(stream, traits.overload, std::move(kernel), generators_of(op, arguments, device->index()));
+  } else if (graph::any_capture()) {
     enqueue_host_work(stream, traits.overload, std::move(kernel));
+  } else {
+    enqueue_host_work(stream, traits.overload,
+                      [kernel = std::move(kernel)]() mutable { kernel.run(std::move(kernel.arguments)); });
   }
-  stack->resize(stack->size() - traits.written.size());
-  for (auto& result : results) {
-    stack->push_back(std::move(result));
-  }
+  torch::jit::drop(*stack, traits.written.size());
+  std::move(results.begin(), results.end(), std::back_inserter(*stack));
   return true;
 }
 

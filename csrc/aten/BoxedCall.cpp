@@ -35,6 +35,21 @@ constexpr std::string_view kIndexingOperators[] = {
     "aten::_nested_from_padded",
 };
 
+/// Operators, beside the pointwise ones, whose out= kernel neither resizes its output nor computes anything else in it.
+constexpr std::string_view kWritingOut[] = {
+    "aten::_log_softmax", "aten::_log_softmax_backward_data",
+    "aten::_softmax",     "aten::_softmax_backward_data",
+    "aten::addmm",        "aten::baddbmm",
+    "aten::bmm",          "aten::cat",
+    "aten::index_select", "aten::mm",
+    "aten::sum",
+};
+
+template <std::size_t N>
+bool is_among(const std::string_view (&names)[N], const std::string& name) {
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
+
 bool is_write(const c10::Argument& argument) {
   return argument.alias_info() && argument.alias_info()->isWrite();
 }
@@ -47,6 +62,47 @@ bool is_running_statistic(const std::string& name, const c10::Argument& argument
 
 bool is_tensor_or_list(const c10::Type& type) {
   return type.kind() == c10::TypeKind::TensorType || type.isSubtypeOf(*c10::ListType::ofTensors());
+}
+
+/// Scalar, Scalar? or a list of them.
+bool is_number(const c10::Type& type) {
+  switch (type.kind()) {
+    case c10::TypeKind::NumberType:
+      return true;
+    case c10::TypeKind::OptionalType:
+    case c10::TypeKind::ListType:
+      return is_number(*type.containedType(0));
+    default:
+      return false;
+  }
+}
+
+bool is_out_form(const c10::FunctionSchema& functional, const c10::FunctionSchema& out) {
+  const auto &inputs = functional.arguments(), &all = out.arguments();
+  const std::size_t returns = functional.returns().size();
+  const bool same_inputs = all.size() == inputs.size() + returns && out.returns().size() == returns &&
+                           std::equal(inputs.begin(), inputs.end(), all.begin(), [](const auto& a, const auto& b) {
+                             return a.name() == b.name() && *a.real_type() == *b.real_type();
+                           });
+  return same_inputs && std::all_of(all.end() - static_cast<std::ptrdiff_t>(returns), all.end(), is_write);
+}
+
+std::optional<c10::OperatorHandle> find_out_form(const c10::FunctionSchema& schema) {
+  const auto makes_tensor = [](const auto& returned) {
+    return returned.type()->kind() == c10::TypeKind::TensorType && !returned.alias_info();
+  };
+  if (schema.returns().empty() || !std::all_of(schema.returns().begin(), schema.returns().end(), makes_tensor)) {
+    return std::nullopt;
+  }
+  // How native_functions.yaml names them; an operator that has another name is served by its functional form.
+  for (const auto& overload : {std::string("out"), schema.overload_name() + "_out", std::string("grad_input"),
+                               std::string("output"), std::string("IntList_out")}) {
+    const auto out = c10::Dispatcher::singleton().findSchema({schema.name(), overload});
+    if (out && out->hasKernelForDispatchKey(c10::DispatchKey::CPU) && is_out_form(schema, out->schema())) {
+      return out;
+    }
+  }
+  return std::nullopt;
 }
 
 /// Replaces the arguments on the stack by their stand-ins, and keeps those alive.
@@ -157,16 +213,18 @@ OperatorTraits::OperatorTraits(const c10::OperatorHandle& op) {
   const auto& arguments = schema.arguments();
   name = schema.name();
   overload = schema.overload_name().empty() ? name : name + "." + schema.overload_name();
-  const bool indexing =
-      std::find(std::begin(kIndexingOperators), std::end(kIndexingOperators), name) != std::end(kIndexingOperators);
+  const bool indexing = is_among(kIndexingOperators, name);
   host_call_flags = indexing ? static_cast<unsigned>(kTakesHostTensors) : 0;
   has_cpu_kernel = op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
   random = op.hasTag(at::Tag::nondeterministic_seeded);
   data_dependent = op.hasTag(at::Tag::dynamic_output_shape) || op.hasTag(at::Tag::data_dependent_output);
+  pointwise = op.hasTag(at::Tag::pointwise);
   for (const auto& argument : arguments) {
     written.push_back(is_write(argument) || is_running_statistic(name, argument));
+    takes_numbers.push_back(is_number(*argument.type()));
     random = random || is_generator(*argument.type());
   }
+  writes_arguments = std::find(written.begin(), written.end(), true) != written.end();
   returns_tensors = true;
   for (const auto& returned : schema.returns()) {
     returns_tensors = returns_tensors && is_tensor_or_list(*returned.type());
@@ -177,6 +235,10 @@ OperatorTraits::OperatorTraits(const c10::OperatorHandle& op) {
       }
     }
     returned_arg.push_back(source);
+  }
+  foresight = foresight_of(*this);
+  if (foresight != Foresight::kNone && !writes_arguments && (pointwise || is_among(kWritingOut, name))) {
+    out_form = find_out_form(schema);
   }
 }
 

@@ -1,6 +1,7 @@
 // Any operator's CPU kernel on device tensors, driven by its schema.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,9 @@
 #include <ATen/core/stack.h>
 
 namespace torch_backend {
+
+/// How it is known what an operator returns before it runs; see Foresee.h.
+enum class Foresight { kNone, kMeta, kTrial };
 
 /// What the schema says about an operator, worked out once.
 struct OperatorTraits {
@@ -17,11 +21,17 @@ struct OperatorTraits {
   std::string name;     // "aten::sort"
   unsigned host_call_flags;
   bool has_cpu_kernel;
-  bool random;                   // takes a generator, or draws numbers without taking one
-  bool data_dependent;           // output shapes depend on values
-  bool returns_tensors;          // nothing but tensors, lists of them included
-  std::vector<bool> written;     // per argument: a tensor or list that the operator writes
-  std::vector<int> returned_arg; // per return: the written argument it is, or -1 for a new value
+  bool random;          // takes a generator, or draws numbers without taking one
+  bool data_dependent;  // output shapes depend on values
+  bool pointwise;       // each element of the result comes from those at its place
+  bool returns_tensors; // nothing but tensors, lists of them included
+  Foresight foresight;
+  std::vector<bool> written;       // per argument: a tensor or list that the operator writes
+  bool writes_arguments;           // any of them
+  std::vector<bool> takes_numbers; // per argument: a Scalar, or a list of them
+  std::vector<int> returned_arg;   // per return: the written argument it is, or -1 for a new value
+  /// The out= overload with the same inputs, for operators that are known to write what they compute there at once.
+  std::optional<c10::OperatorHandle> out_form;
 };
 
 /// Calls the kernel that `op` has for `host_key`, CPU's or that of a layout on the CPU. Tensors may have any layout.

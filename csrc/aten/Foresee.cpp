@@ -1,5 +1,9 @@
 #include "csrc/aten/Foresee.h"
 
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,6 +19,37 @@ namespace torch_backend {
 using torch::jit::Stack;
 
 namespace {
+
+/// Operators whose CPU kernel returns other sizes, strides, dtypes or conj bits than PyTorch's meta kernel says.
+constexpr std::string_view kUnforeseeable[] = {
+    "aten::_embedding_bag",
+    "aten::_embedding_bag_forward_only",
+    "aten::_fft_c2r",
+    "aten::_fft_r2c",
+    "aten::_linalg_solve_ex",
+    "aten::_linalg_svd",
+    "aten::_make_per_channel_quantized_tensor",
+    "aten::_make_per_tensor_quantized_tensor",
+    "aten::convolution",
+    "aten::linalg_eig",
+    "aten::linalg_lu_solve",
+    "aten::max_unpool2d",
+    "aten::nonzero_static",
+    "aten::quantize_per_channel",
+    "aten::quantize_per_tensor",
+    "aten::quantize_per_tensor_dynamic",
+};
+
+/// The same, but running them once per kind of call shows it: they take any values, and are called again and again.
+constexpr std::string_view kTried[] = {
+    "aten::_batch_norm_with_update", "aten::_native_batch_norm_legit", "aten::_native_batch_norm_legit_no_training",
+    "aten::native_batch_norm",       "aten::native_group_norm",        "aten::native_layer_norm",
+};
+
+template <std::size_t N>
+bool is_among(const std::string_view (&names)[N], const std::string& name) {
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
 
 /// A meta tensor with the same sizes, strides, dtype and conj/neg bits. A number stays a number on the CPU: PyTorch's meta
 /// kernels in Python know it by that.
@@ -76,6 +111,24 @@ bool returns_fresh(const OperatorTraits& traits, const Pairs& pairs, const Stack
   return fresh;
 }
 
+/// The arguments with every tensor replaced by make(tensor); an argument that is written and given again stays one tensor.
+template <class Make>
+Stack stand_ins_of(const OperatorTraits& traits, c10::ArrayRef<c10::IValue> arguments, Pairs& pairs, const Make& make) {
+  Stack stack;
+  for (const auto& argument : arguments) {
+    stack.push_back(map_tensors(argument, [&](const at::Tensor& tensor) {
+      for (std::size_t i = 0; traits.writes_arguments && i < pairs.size(); ++i) {
+        if (tensor.defined() && pairs[i].first.is_same(tensor)) {
+          return pairs[i].second;
+        }
+      }
+      pairs.emplace_back(tensor, make(tensor));
+      return pairs.back().second;
+    }));
+  }
+  return stack;
+}
+
 /// The results of the kernel for `key`; nothing if it refuses, or its results are no tensors of their own.
 std::optional<Stack> call_stand_ins(const c10::OperatorHandle& op, const OperatorTraits& traits, c10::DispatchKey key,
                                     const Pairs& pairs, Stack stack) {
@@ -114,52 +167,71 @@ ForeseenCache& cache() {
 
 } // namespace
 
-std::optional<Stack> foresee_by_trial(const c10::OperatorHandle& op, const OperatorTraits& traits,
-                                      c10::ArrayRef<c10::IValue> arguments) {
-  Stack trial;
-  Pairs pairs;
-  const auto& schema = op.schema().arguments();
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (is_generator(*schema[i].type())) {
-      trial.emplace_back(at::make_generator<at::CPUGeneratorImpl>(uint64_t{0}));
-      continue;
-    }
-    trial.push_back(map_tensors(arguments[i], [&](const at::Tensor& tensor) {
-      pairs.emplace_back(tensor, as_trial(tensor));
-      return pairs.back().second;
-    }));
+Foresight foresight_of(const OperatorTraits& traits) {
+  if (traits.random || traits.data_dependent || !traits.returns_tensors || is_among(kUnforeseeable, traits.name)) {
+    return Foresight::kNone;
   }
-  return call_stand_ins(op, traits, c10::DispatchKey::CPU, pairs, std::move(trial));
+  return is_among(kTried, traits.name) ? Foresight::kTrial : Foresight::kMeta;
 }
 
-std::optional<Stack> foresee(const c10::OperatorHandle& op, const OperatorTraits& traits,
-                             c10::ArrayRef<c10::IValue> arguments) {
-  auto key = CallKey::of(op, traits, arguments);
-  if (key) {
-    if (auto known = cache().find(*key)) {
-      return known;
-    }
-  }
-  Stack meta;
+namespace {
+
+Foreseen as_foreseen(std::optional<Stack>&& results) {
+  return results ? std::make_shared<const Stack>(std::move(*results)) : nullptr;
+}
+
+Foreseen call_meta_kernel(const c10::OperatorHandle& op, const OperatorTraits& traits,
+                          c10::ArrayRef<c10::IValue> arguments) {
   Pairs pairs;
-  for (const auto& argument : arguments) {
-    meta.push_back(map_tensors(argument, [&](const at::Tensor& tensor) {
-      pairs.emplace_back(tensor, as_meta(tensor));
-      return pairs.back().second;
-    }));
-  }
+  const Stack meta = stand_ins_of(traits, arguments, pairs, as_meta);
   auto results = call_stand_ins(op, traits, c10::DispatchKey::Meta, pairs, meta);
-  if (results && !fits_in_place(op, traits, meta)) {
-    return std::nullopt;
-  }
-  if (results && key) {
-    Stack copies; // of this call alone: those of the kernel may have Python objects
-    for (const auto& result : *results) {
-      copies.push_back(map_tensors(result, as_meta));
+  return results && fits_in_place(op, traits, meta) ? as_foreseen(std::move(results)) : nullptr;
+}
+
+Foreseen try_cpu_kernel(const c10::OperatorHandle& op, const OperatorTraits& traits,
+                        c10::ArrayRef<c10::IValue> arguments) {
+  Pairs pairs;
+  Stack trial = stand_ins_of(traits, arguments, pairs, as_trial);
+  const auto& schema = op.schema().arguments();
+  for (std::size_t i = 0; i < trial.size(); ++i) {
+    if (is_generator(*schema[i].type())) {
+      trial[i] = at::make_generator<at::CPUGeneratorImpl>(uint64_t{0});
     }
-    cache().insert(std::move(*key), std::move(copies));
   }
-  return results;
+  return as_foreseen(call_stand_ins(op, traits, c10::DispatchKey::CPU, pairs, std::move(trial)));
+}
+
+Foreseen once(Foresight how, decltype(call_meta_kernel)& find, const c10::OperatorHandle& op,
+              const OperatorTraits& traits, c10::ArrayRef<c10::IValue> arguments) {
+  auto key = CallKey::of(op, traits, arguments, how);
+  if (!key) {
+    return find(op, traits, arguments);
+  }
+  if (auto known = cache().find(*key)) {
+    return known;
+  }
+  const auto results = find(op, traits, arguments);
+  if (!results) {
+    return nullptr;
+  }
+  Stack copies; // of this call alone: those of the kernel may have Python objects
+  for (const auto& result : *results) {
+    copies.push_back(map_tensors(result, as_meta));
+  }
+  auto kept = std::make_shared<const Stack>(std::move(copies));
+  cache().insert(std::move(*key), kept);
+  return kept;
+}
+
+} // namespace
+
+Foreseen foresee_by_trial(const c10::OperatorHandle& op, const OperatorTraits& traits,
+                          c10::ArrayRef<c10::IValue> arguments) {
+  return once(Foresight::kTrial, try_cpu_kernel, op, traits, arguments);
+}
+
+Foreseen foresee(const c10::OperatorHandle& op, const OperatorTraits& traits, c10::ArrayRef<c10::IValue> arguments) {
+  return once(Foresight::kMeta, call_meta_kernel, op, traits, arguments);
 }
 
 } // namespace torch_backend

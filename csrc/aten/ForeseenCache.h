@@ -5,20 +5,22 @@
 #include <mutex>
 #include <optional>
 #include <unordered_map>
-#include <vector>
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>
 #include <c10/util/ArrayRef.h>
+#include <c10/util/SmallVector.h>
 
 #include "csrc/aten/BoxedCall.h"
+#include "csrc/aten/Foresee.h"
 
 namespace torch_backend {
 
 /// Note [Foreseen once]
 /// PyTorch's meta kernels are written in Python for the most part: 100 us a call, and Python's lock. What they say depends
-/// on the operator, the layouts and dtypes of tensors and the values of numbers, so it is kept. Two things bound the
+/// on the operator, the layouts and dtypes of tensors, which of them are one tensor, and the values of numbers, so it is
+/// kept. Two things bound the
 /// number of entries: they are dropped once there are `kCapacity` of them, and where an operator takes a tensor,
 /// floating-point Scalars (a learning rate) count by their class alone, which is all that a result's dtype, or a refusal,
 /// depends on.
@@ -30,7 +32,7 @@ class CallKey {
  public:
   /// Nothing if the call has arguments whose influence is not known: generators, symbolic sizes.
   static std::optional<CallKey> of(const c10::OperatorHandle& op, const OperatorTraits& traits,
-                                   c10::ArrayRef<c10::IValue> arguments);
+                                   c10::ArrayRef<c10::IValue> arguments, Foresight how);
 
   bool operator==(const CallKey& other) const {
     return words_ == other.words_;
@@ -44,22 +46,22 @@ class CallKey {
   bool add(const c10::IValue& value, bool by_class);
   bool add_tensor(const at::Tensor& tensor);
 
-  std::vector<int64_t> words_;
+  c10::SmallVector<int64_t, 64> words_;
 };
 
 /// Any thread.
 class ForeseenCache {
  public:
-  /// Meta tensors, to be read only.
-  std::optional<torch::jit::Stack> find(const CallKey& key);
+  /// Meta tensors; null if there is no entry.
+  Foreseen find(const CallKey& key);
   /// `results` are meta tensors without Python objects, which would outlive the interpreter here.
-  void insert(CallKey key, torch::jit::Stack results);
+  void insert(CallKey key, Foreseen results);
 
  private:
   static constexpr std::size_t kCapacity = 1 << 14;
 
   std::mutex mutex_; // guards entries_
-  std::unordered_map<CallKey, torch::jit::Stack, CallKey::Hash> entries_;
+  std::unordered_map<CallKey, Foreseen, CallKey::Hash> entries_;
 };
 
 } // namespace torch_backend

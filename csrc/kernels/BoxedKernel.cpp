@@ -247,7 +247,8 @@ std::optional<Stack> BoxedKernel::foresee_outputs(Values inputs, std::optional<c
     return std::nullopt;
   }
   if (!dtype) {
-    return foresee(teller.op, teller.traits, inputs);
+    const auto foreseen = foresee(teller.op, teller.traits, inputs);
+    return foreseen ? std::optional<Stack>(*foreseen) : std::nullopt;
   }
   // Meta kernels that are written in Python would take a number for a tensor of its own dtype.
   Stack resolved;
@@ -256,10 +257,10 @@ std::optional<Stack> BoxedKernel::foresee_outputs(Values inputs, std::optional<c
       return tensor.defined() && is_host_number(tensor) ? at::Tensor(at::detail::empty_meta({}, *dtype)) : tensor;
     }));
   }
-  auto foreseen = foresee(teller.op, teller.traits, resolved);
+  const auto foreseen = foresee(teller.op, teller.traits, resolved);
   const bool computed_in_dtype = foreseen && ((*foreseen)[0].toTensor().scalar_type() == *dtype ||
                                               (*foreseen)[0].toTensor().scalar_type() == c10::ScalarType::Bool);
-  return computed_in_dtype ? std::move(foreseen) : std::nullopt;
+  return computed_in_dtype ? std::optional<Stack>(*foreseen) : std::nullopt;
 }
 
 bool BoxedKernel::prepare_outputs(Values arguments, const Stack& foreseen, c10::Device device, Stack* outputs) const {

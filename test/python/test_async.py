@@ -93,6 +93,46 @@ def test_operators_with_numbers_do_not_wait_for_the_device(delayed: ModuleType, 
         torch.testing.assert_close(result.cpu(), expected)
 
 
+def in_place(change: Callable[[Tensor], object]) -> Callable[[Tensor], Tensor]:
+    def changed(x: Tensor) -> Tensor:
+        copy = x.clone()
+        change(copy)
+        return copy
+
+    return changed
+
+
+def test_operators_of_a_training_step_do_not_wait_for_the_device(delayed: ModuleType, name: str) -> None:
+    expressions: list[Callable[[Tensor], Tensor]] = [
+        in_place(lambda x: torch._foreach_mul_([x], 0.9)),
+        in_place(lambda x: torch._foreach_lerp_([x], [x + 1], 0.1)),
+        in_place(lambda x: torch.add(x, x, alpha=2, out=x)),
+        lambda x: torch.nn.functional.layer_norm(x, (6,)),
+        lambda x: torch.nn.functional.group_norm(x, 2),
+        lambda x: torch.nn.functional.batch_norm(x, None, None, training=True),
+        lambda x: torch.max(x, 1).values,
+        lambda x: torch.softmax(x.t(), 0),
+        lambda x: x @ x.t(),
+    ]
+    x = torch.randn(4, 6)
+    on_device = x.to(name)
+    with torch.profiler.profile(activities=torch.profiler.supported_activities()) as profile:
+        results = [expression(on_device) for expression in expressions]
+    assert [event.name for event in profile.events() if event.name == "stream_synchronize"] == []
+    for result, expression in zip(results, expressions, strict=True):
+        torch.testing.assert_close(result.cpu(), expression(x))
+
+
+def test_a_result_over_another_part_of_an_input_is_refused_at_once(delayed: ModuleType, name: str) -> None:
+    x = torch.arange(6.0, device=name)
+    with pytest.raises(RuntimeError, match=r"single memory location|overlap"):
+        torch.add(x[:4], 1, out=x[1:5])
+    with pytest.raises(RuntimeError, match=r"single memory location|overlap"):
+        x.index_copy_(0, torch.arange(6).to(name), x)
+    delayed.synchronize()
+    assert x.tolist() == [0, 1, 2, 3, 4, 5]
+
+
 def test_errors_do_not_stop_other_streams(delayed: ModuleType, name: str, next_copy_fails: Callable[[], None]) -> None:
     side = delayed.Stream()
     x, y, source = torch.zeros(10, device=name), torch.zeros(10, device=name), pinned(torch.ones(10))
@@ -199,7 +239,8 @@ def device_that_declares_less(build_plugin: BuildPlugin) -> Path:
 
 @here
 def test_errors_with_delays() -> None:
-    run_tests("-k", "test_errors_of or test_errors_do", Path(__file__), environment=ENVIRONMENT)
+    only = "test_errors_of or test_errors_do or test_operators or test_a_result"
+    run_tests("-k", only, Path(__file__), environment=ENVIRONMENT)
 
 
 @here
