@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from torch_backend import _native, _places
+from torch_backend import _elf, _native, _places
 
 if TYPE_CHECKING:
     from torch_backend._C import Plugin
@@ -45,7 +45,13 @@ def load_library(path: str | os.PathLike[str], name: str | None, options: Option
     _native.require()
     from torch_backend import _C
 
-    return _load_once(os.path.realpath(path), place, name, options, lambda: _C.load_plugin(place))
+    def open_file() -> "Plugin":
+        fault = _elf.fault_of(place) if os.path.isfile(place) else None
+        if fault is not None:
+            raise RuntimeError(f"Cannot load device library: {fault}")
+        return _C.load_plugin(place)
+
+    return _load_once(os.path.realpath(path), place, name, options, open_file)
 
 
 def load_python(source: "Source", options: Options | None, place: str | None = None) -> "Plugin":

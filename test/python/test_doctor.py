@@ -236,6 +236,14 @@ def test_a_file_is_no_library(contents: bytes, words: str, doctor: Doctor, tmp_p
     assert words in said
 
 
+def test_a_file_was_cut_off(doctor: Doctor, build_plugin: BuildPlugin, tmp_path: Path) -> None:
+    (tmp_path / "lib.so").write_bytes(build_plugin().read_bytes()[:6000])
+    code, said = doctor(tmp_path / "lib.so")
+    assert code == 1
+    assert re.search(r"lib.so' was cut off: its headers describe \d+ bytes, and the file has 6000", said)
+    assert "Copy, download or build it again" in said
+
+
 def test_another_architecture(doctor: Doctor, build_plugin: BuildPlugin, tmp_path: Path) -> None:
     contents = bytearray(build_plugin().read_bytes())
     contents[18:20] = struct.pack("<H", 22)

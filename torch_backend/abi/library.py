@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from torch_backend import _places
+from torch_backend import _elf, _places
 from torch_backend.abi import host
 from torch_backend.abi._fields import Function
 from torch_backend.abi.core_table import REQUIRED_SLOTS, CopyKind, tb_core_table
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch_backend.abi.device import Device
 
 MAX_DEVICES = 64
-DEVICE_NAME = re.compile(r"[a-z][a-z0-9_]*")
+DEVICE_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
 _NO_DEVICE = frozenset(
     ("device_count", "initialize", "memory_query", "host_register", "host_unregister", "device_properties")
@@ -112,8 +112,8 @@ class DeviceLibrary:
         function = getattr(self.core, slot)
         if function is None:
             raise LibraryError(f"{self.name} leaves the slot {slot} unset.")
-        if self.core.thread_bind is not None and slot not in _NO_DEVICE:
-            self._bind(_device_of(slot, arguments))
+        if slot not in _NO_DEVICE:
+            self.bind(_device_of(slot, arguments))
         return self.noted(function(*arguments))
 
     def noted(self, status: int) -> int:
@@ -132,8 +132,9 @@ class DeviceLibrary:
         if status != Status.OK:
             raise DeviceError(slot, status, self.error_text())
 
-    def _bind(self, device: int) -> None:
-        if self._thread.device == device:
+    def bind(self, device: int) -> None:
+        """Bind the calling thread to a device, as the core does before it calls a slot of any table for the device."""
+        if self.core.thread_bind is None or self._thread.device == device:
             return
         status = self.noted(self.core.thread_bind(device))
         if status not in (Status.OK, Status.UNSUPPORTED):
@@ -211,6 +212,9 @@ def _entry_of(file: str) -> Function:
         raise LibraryError(f"There is no device library at '{file}'.")
     if not os.path.isfile(file):
         raise LibraryError(f"'{file}' is not a file, so it cannot be a device library.")
+    fault = _elf.fault_of(file)
+    if fault is not None:
+        raise LibraryError(f"Cannot load device library: {fault}")
     try:
         library = ctypes.CDLL(file, mode=os.RTLD_NOW | os.RTLD_LOCAL)
     except OSError as error:
@@ -268,7 +272,7 @@ def _checked_plugin(address: int, what: str) -> tb_plugin:
     if not DEVICE_NAME.fullmatch(name):
         raise LibraryError(
             f"{what} calls its device '{name}'; a device name is a lower-case letter followed by lower-case letters, "
-            "digits and underscores."
+            "digits and underscores, at most 63 characters."
         )
     if plugin.core is None:
         raise LibraryError(f"{what} has no core table (tb_plugin.core is NULL).")

@@ -5,7 +5,7 @@ import platform
 import struct
 from collections.abc import Iterator
 
-from torch_backend import _places
+from torch_backend import _elf, _places
 from torch_backend.abi import ENTRY_NAME
 from torch_backend.diagnosis.finding import Finding, problem
 
@@ -58,8 +58,8 @@ def _examine_contents(subject: str, path: str) -> Iterator[Finding]:
             "Name the library that the linker wrote (cc -shared), not a source file, archive or placeholder.",
         )
         return
-    if len(contents) < 20:
-        yield problem(subject, f"'{path}' ends within its header.", "Build or copy it again.")
+    if fault := _elf.fault_of(path):
+        yield problem(subject, *fault.split(". ", 1))
         return
     order = "<" if contents[5] == 1 else ">"
     kind, machine = struct.unpack_from(f"{order}HH", contents, 16)
