@@ -755,6 +755,19 @@ static tb_status allocates_on_the_current_device(int32_t device, uint32_t kind, 
   return good.memory_allocate(current_device, kind, size, stream, out_ptr);
 }
 
+static __thread int32_t device_of_thread = -1; /* what memory_free needs, though nobody can set it */
+
+static tb_status allocating_sets_the_device(int32_t device, uint32_t kind, uint64_t size, tb_stream* stream,
+                                            void** out_ptr) {
+  device_of_thread = device;
+  return good.memory_allocate(device, kind, size, stream, out_ptr);
+}
+
+static tb_status freeing_needs_the_device(int32_t device, uint32_t kind, void* ptr, uint64_t size, tb_stream* stream) {
+  if (device_of_thread != device) return host->fail(TB_STATUS_INVALID_ARGUMENT, "the thread has no device");
+  return good.memory_free(device, kind, ptr, size, stream);
+}
+
 static int driver_was_forked;
 
 static void note_fork(void) {
@@ -1357,6 +1370,9 @@ static const fault faults[] = {
     {"current_device_is_shared",
      TWO_SLOTS(thread_bind, binds_the_process, memory_allocate, allocates_on_the_current_device),
      .description = "threads share their current device"},
+    {"threads_cannot_be_bound",
+     TWO_SLOTS(memory_allocate, allocating_sets_the_device, memory_free, freeing_needs_the_device),
+     .description = "memory_free needs the thread's device, and there is no thread_bind"},
     {"counting_starts_the_driver",
      TWO_SLOTS(device_count, counting_starts_the_driver, memory_allocate, forked_driver_aborts),
      .description = "a process cannot fork after device_count"},

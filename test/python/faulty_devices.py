@@ -437,6 +437,11 @@ FAULTY_DEVICES = (
         "threads share their current device",
     ),
     FaultyDevice(
+        "threads_cannot_be_bound",
+        "abi/test_threads.py::test_a_new_thread_gives_back_what_another_has_made",
+        "the thread has no device",
+    ),
+    FaultyDevice(
         "counting_starts_the_driver",
         "abi/test_processes.py::test_counting_devices_leaves_the_process_able_to_fork",
         "device_count must leave the process able to fork",

@@ -47,6 +47,7 @@ def exchange_as_rank_1(path: str) -> None:
 def _exchange(library: DeviceLibrary, number: int, unique_id: "ctypes.Array[ctypes.c_char]") -> None:
     device = library.devices[number % library.device_count]
     comm = ctypes.c_void_p()
+    library.bind(device.index)
     status = ccl_status(library, "comm_create", device.index, RANKS, number, unique_id, ctypes.byref(comm))
     if status == Status.UNSUPPORTED:
         print("UNSUPPORTED", flush=True)

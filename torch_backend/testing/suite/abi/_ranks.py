@@ -40,10 +40,12 @@ class Rank:
 
     def status(self, slot: str, *arguments: object) -> int:
         """Call a slot of ccl.1; what it returned."""
+        self.device.library.bind(self.device.index)
         return ccl_status(self.device.library, slot, *arguments)
 
     def check(self, slot: str, *arguments: object) -> None:
         """Call a slot of ccl.1, and raise DeviceError unless it returned OK."""
+        self.device.library.bind(self.device.index)
         ccl_check(self.device.library, slot, *arguments)
 
 
@@ -83,9 +85,11 @@ def on_every_rank(library: DeviceLibrary, work: Callable[[Rank], None]) -> None:
     def run(number: int) -> None:
         device = library.devices[number]
         comm = ctypes.c_void_p()
+        library.bind(device.index)
         ccl_check(library, "comm_create", device.index, RANKS, number, unique_id, ctypes.byref(comm))
         assert comm.value is not None, f"comm_create gave rank {number} no communicator"
         work(Rank(number, device, comm.value))
+        library.bind(device.index)
         ccl_check(library, "comm_destroy", comm)
 
     in_numbered_threads(RANKS, run)

@@ -17,6 +17,7 @@ _SIZE = 4096
 
 
 def _check(device: Device, slot: str, *arguments: object) -> None:
+    device.library.bind(device.index)
     status = device.library.noted(getattr(device.library.tables["graph.1"], slot)(device.index, *arguments))
     if status == Status.UNSUPPORTED:
         needs.not_offered(f"{slot} answered UNSUPPORTED")

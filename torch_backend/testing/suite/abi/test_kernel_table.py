@@ -176,6 +176,7 @@ def _call(device: Device, kernel: tb_kernel, arguments: list[tb_arg]) -> int:
         struct_size=ctypes.sizeof(tb_kernel_context), device=device.index, host=ctypes.addressof(core_only)
     )
     array = (tb_arg * len(arguments))(*arguments)
+    device.library.bind(device.index)
     status = device.library.noted(kernel.function(ctypes.byref(context), array, len(arguments)))
     device.synchronize()
     return status

@@ -127,6 +127,7 @@ def test_clocks_can_be_compared(library: DeviceLibrary) -> None:
         for _ in range(2):
             device_ns, host_ns = ctypes.c_int64(), ctypes.c_int64()
             before = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+            library.bind(device.index)
             _check(library, "clock_pair", device.index, ctypes.byref(device_ns), ctypes.byref(host_ns))
             after = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
             assert before <= host_ns.value <= after, (

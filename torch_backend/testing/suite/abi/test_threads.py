@@ -1,5 +1,6 @@
 """Many threads at once."""
 
+import ctypes
 from contextlib import ExitStack
 
 from torch_backend.abi import Device, DeviceLibrary
@@ -62,6 +63,27 @@ def test_a_thread_changes_its_device(library: DeviceLibrary) -> None:
                     device.free(address, size)
 
     in_numbered_threads(4, work)
+
+
+def _created(library: DeviceLibrary, slot: str, device: Device, argument: int) -> ctypes.c_void_p:
+    handle = ctypes.c_void_p()
+    library.check(slot, device.index, argument, ctypes.byref(handle))
+    return handle
+
+
+def test_a_new_thread_gives_back_what_another_has_made(library: DeviceLibrary) -> None:
+    """Memory, streams and events go in a thread that has called nothing before but thread_bind, if that is there."""
+    for device in library.devices:
+        address = device.allocate(4096)
+        in_numbered_threads(1, lambda _, device=device, address=address: device.free(address, 4096))  # type: ignore[misc]
+        if not device.is_async:
+            continue
+        for create, destroy in (("event_create", "event_destroy"), ("stream_create", "stream_destroy")):
+            handle = _created(library, create, device, 0)
+            in_numbered_threads(
+                1,
+                lambda _, destroy=destroy, index=device.index, handle=handle: library.check(destroy, index, handle),  # type: ignore[misc]
+            )
 
 
 @needs.capability("ASYNC")
