@@ -222,15 +222,15 @@ def ipc_collect() -> None: ...
 
 def tensor_metadata(tensor: torch.Tensor) -> str | None: ...
 def set_tensor_metadata(tensor: torch.Tensor, text: str | None) -> None: ...
-def saves_tensor_metadata() -> bool:
-    """Whether they are saved and loaded with their tensors."""
+def save_tensor_metadata() -> bool:
+    """Save and load them with their tensors from now on. False if an extension does that in its own way."""
 
 # ---- Distributed.cpp: process groups ----
 
 has_distributed: bool  # whether torch was built with torch.distributed
 
 def has_device_collectives() -> bool:
-    """Whether the device library offers ccl.1. Raises ValueError if it leaves unset what the table needs."""
+    """Whether the device library offers ccl.1."""
 
 class DeviceBackendOptions(Backend.Options):
     """Options of a DeviceBackend, as PyTorch has them of any backend."""

@@ -11,6 +11,7 @@ Note [Layers]
 """
 
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -105,7 +106,8 @@ class _Kernel:
         self._base = base
         op = overload.op
         self._library = _Library(op.namespace, "IMPL")
-        self._library.impl(op._name.partition("::")[2], self, key, with_keyset=True)
+        with _overriding():
+            self._library.impl(op._name.partition("::")[2], self, key, with_keyset=True)
 
     def __call__(self, keyset: Keyset, *args: Any, **kwargs: Any) -> Any:
         for layer in self._overload.layers:
@@ -129,6 +131,23 @@ class _Kernel:
 
     def end(self) -> None:
         self._library._destroy()
+
+
+@contextmanager
+def _overriding() -> Iterator[None]:
+    """Within, nothing is said of a kernel that replaces another one: ours are there to be replaced.
+
+    PyTorch warns of that once per process. Its once is left to registrations that nobody has meant: while everything is
+    warned of, it is not touched.
+    """
+    always = torch.is_warn_always_enabled()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"(?s).*Overriding a previously registered kernel", UserWarning)
+        torch.set_warn_always(True)
+        try:
+            yield
+        finally:
+            torch.set_warn_always(always)
 
 
 def _computed_kernel(op: OpOverload, key: str) -> Any:

@@ -186,6 +186,9 @@ def _rebuild_with_metadata(
 ) -> "torch.Tensor":
     import torch
 
+    if any(key.startswith("torch_backend:") for key in metadata):
+        from torch_backend import metadata as _  # noqa: F401  # it reads notes
+
     tensor = rebuild(*arguments)
     with torch.no_grad():
         torch._utils.set_tensor_metadata(tensor, metadata)  # type: ignore[no-untyped-call]

@@ -5,7 +5,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from torch_backend import _processes, _repairs, compile, distributed, metadata
+from torch_backend import _processes, _repairs, compile, distributed
 
 if TYPE_CHECKING:
     from torch_backend._C import Plugin
@@ -67,8 +67,8 @@ def register(plugin: "Plugin") -> None:
     _repairs.register_graphsafe_rng(name)
     _repairs.run_backward_where_it_is_called(plugin)
     _repairs.end_autograd_with_process()
+    _repairs.end_profile_with_process()
     _processes.register(name)
-    metadata.register(name)
     compile.register(name)
 
 

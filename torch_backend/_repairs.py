@@ -110,6 +110,22 @@ def end_autograd_with_process() -> None:
     atexit.register(end)
 
 
+def end_profile_with_process() -> None:
+    """End a profile that goes on when Python ends.
+
+    A profiler waits for the device when it is left, and stays on if that fails. Its state would go after what it logs
+    to, which ends the process with SIGSEGV.
+    """
+    import torch
+
+    def end() -> None:
+        if torch._C._autograd._profiler_enabled():
+            with contextlib.suppress(RuntimeError):  # what could not be collected
+                torch._C._autograd._disable_profiler()
+
+    atexit.register(end)
+
+
 def _has_autograd_threads() -> bool:
     """Whether this process has a thread with the name that the engine gives its own; False where that is unknown."""
     for path in Path("/proc/self/task").glob("*/comm"):

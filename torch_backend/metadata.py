@@ -11,20 +11,24 @@ A note is a dict of what JSON can say. It belongs to one tensor of the device, a
 tensor's values change. It goes along with
 
 - ``torch.save`` and ``torch.load``, also with ``weights_only=True``, and ``pickle``;
-- ``copy.deepcopy`` of tensors, parameters and modules;
 - what is the same tensor to PyTorch: ``x.detach()``, ``x.data``, ``torch.nn.Parameter(x)``;
 - a tensor that torch.multiprocessing sends to another process.
 
 It does not go along with results of operators, copies and views among them: what a note means for those only the
-operator knows, which attaches one to its result. Copies to other devices (``x.cpu()``,
-``torch.load(map_location="cpu")``) and sparse, nested and quantized tensors have none. Other extensions use the same
-place (``c10::BackendMeta``); what they have attached is left alone.
+operator knows, which attaches one to its result. What ``copy.deepcopy`` makes is such a copy. Copies to other devices
+(``x.cpu()``, ``torch.load(map_location="cpu")``) and sparse, nested and quantized tensors have none. Other extensions
+use the same place (``c10::BackendMeta``); what they have attached is left alone.
+
+Notes are saved and loaded from when this module is imported and a device is active, unless an extension has registered
+that it saves what is there in its own way (``TensorBackendMetaRegistry``); after that PyTorch refuses an extension's
+registration.
 """
 
-import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+from torch_backend import _deferred
 
 if TYPE_CHECKING:
     import torch
@@ -51,10 +55,9 @@ def attach(tensor: "torch.Tensor", note: Mapping[str, Any]) -> None:
         )
     if not isinstance(note, Mapping) or not all(isinstance(key, str) for key in note):
         raise TypeError(f"A note is a dict whose keys are strings; got {note!r}.")
-    if not _C.saves_tensor_metadata():
+    if not _C.save_tensor_metadata():
         raise RuntimeError(
-            f"An extension that was imported before {name} was activated saves what is attached to its tensors in its "
-            "own way. Use that extension's functions."
+            f"An extension saves what is attached to tensors of {name} in its own way. Use that extension's functions."
         )
     try:
         text = json.dumps(dict(note), allow_nan=True)
@@ -80,23 +83,10 @@ def remove(tensor: "torch.Tensor") -> None:
         _C.set_tensor_metadata(tensor, None)
 
 
-def register(name: str) -> None:
-    """Let ``copy.deepcopy`` keep the notes on tensors of the device ``name``; PyTorch's own drops them."""
-    import torch
-
+def _save_notes() -> None:
     from torch_backend import _C
 
-    def keeping(original: Callable[..., "torch.Tensor"]) -> Callable[..., "torch.Tensor"]:
-        @functools.wraps(original)
-        def __deepcopy__(self: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
-            duplicate = original(self, memo)
-            if self.device.type == name and duplicate.device.type == name:
-                text = _C.tensor_metadata(self)
-                if text is not None:
-                    _C.set_tensor_metadata(duplicate, text)
-            return duplicate
+    _C.save_tensor_metadata()
 
-        return __deepcopy__
 
-    for kind in (torch.Tensor, torch.nn.Parameter):
-        kind.__deepcopy__ = keeping(kind.__deepcopy__)  # type: ignore[method-assign]
+_deferred.when_active(_save_notes)

@@ -51,8 +51,8 @@ class RedirectingCpuAllocator final : public c10::Allocator {
   c10::Allocator* next_;
 };
 
-c10::Allocator* cpu_allocator() {
-  static c10::Allocator* allocator = c10::GetAllocator(c10::DeviceType::CPU);
+c10::Allocator* redirecting_allocator() {
+  static auto* allocator = new RedirectingCpuAllocator(c10::GetAllocator(c10::DeviceType::CPU));
   return allocator;
 }
 
@@ -93,18 +93,17 @@ CpuAllocatorRedirect::~CpuAllocatorRedirect() {
 
 void install_cpu_allocator_redirect() {
   // The highest priority: whoever replaces the CPU allocator later would leave outputs outside the device's accounts.
-  static auto* allocator = new RedirectingCpuAllocator(c10::GetAllocator(c10::DeviceType::CPU));
-  c10::SetAllocator(c10::DeviceType::CPU, allocator, 255);
+  c10::SetAllocator(c10::DeviceType::CPU, redirecting_allocator(), 255);
 }
 
 at::Tensor make_cpu_alias(const at::Tensor& tensor) {
   auto* memory = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
   return make_cpu_alias(
-      tensor,
-      c10::Storage(c10::make_intrusive<c10::StorageImpl>(
-          c10::StorageImpl::use_byte_size_t(), memory->nbytes(),
-          c10::DataPtr(memory->_mutable_data_ptr_no_checks().get(), c10::Device(c10::DeviceType::CPU)), cpu_allocator(),
-          /*resizable=*/true)));
+      tensor, c10::Storage(c10::make_intrusive<c10::StorageImpl>(
+                  c10::StorageImpl::use_byte_size_t(), memory->nbytes(),
+                  c10::DataPtr(memory->_mutable_data_ptr_no_checks().get(), c10::Device(c10::DeviceType::CPU)),
+                  redirecting_allocator(),
+                  /*resizable=*/true)));
 }
 
 at::Tensor borrow_cpu_alias(const at::Tensor& tensor) {

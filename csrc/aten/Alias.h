@@ -44,7 +44,7 @@ class CpuAllocatorRedirect {
   bool before_;
 };
 
-/// Put the redirecting allocator in front of PyTorch's CPU allocator. Once, from register_operators.
+/// Put the redirecting allocator in front of PyTorch's CPU allocator. Once, for a device whose memory the host can access.
 void install_cpu_allocator_redirect();
 
 } // namespace torch_backend

@@ -9,16 +9,14 @@
 namespace torch_backend {
 
 /// Note [Asynchronous CPU kernels]
-/// What a call will return is worked out with meta tensors or by a trial (see Foresee.h), its outputs are allocated,
-/// and the CPU kernel is enqueued on the current stream as a host function over aliases of the arguments' memory. As
-/// with a GPU kernel, the arguments' tensors may be gone by the time it runs; the allocator keeps their memory from
-/// other streams until then, and wrong use of several streams shows as wrong numbers. Where it can, the kernel writes
-/// into the outputs; else what it returns is copied there.
+/// What a call will return is worked out with meta tensors, its outputs are allocated, and the CPU kernel is enqueued
+/// on the current stream as a host function over aliases of the arguments' memory. As with a GPU kernel, the arguments'
+/// tensors may be gone by the time it runs; the allocator keeps their memory from other streams until then, and wrong
+/// use of several streams shows as wrong numbers.
 ///
 /// False, and nothing done, if the device is not of that kind or the call cannot be foreseen: random operators, results
 /// that are no tensors or whose shape depends on values, out= arguments that need another size, operators without meta
-/// kernel, arguments that the meta kernel refuses (the caller then gets the CPU kernel's own error). `traits` must live
-/// until the process ends.
+/// kernel, arguments that the meta kernel refuses (the caller then gets the CPU kernel's own error).
 bool try_async_call(const c10::OperatorHandle& op, const OperatorTraits& traits, torch::jit::Stack* stack);
 
 } // namespace torch_backend

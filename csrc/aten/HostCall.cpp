@@ -26,6 +26,9 @@ struct Mode {
 const Mode& mode() {
   static const Mode instance = [] {
     auto& api = device_api();
+    if (api.host_access()) {
+      install_cpu_allocator_redirect(); // other devices leave the process's CPU allocator alone
+    }
     return Mode{api.host_access(), api.host_access() && api.host_coherent() && !api.async()};
   }();
   return instance;

@@ -8,6 +8,7 @@
 #include <ATen/record_function.h>
 
 #include "csrc/aten/HostCall.h"
+#include "csrc/aten/Registrar.h"
 
 namespace torch_backend {
 namespace {
@@ -59,6 +60,9 @@ Source source_of(const c10::OperatorHandle& op) {
     if (op.hasKernelForDispatchKey(key)) {
       return Source::kComposite;
     }
+  }
+  if (has_foreign_fallback(c10::DispatchKey::PrivateUse1)) {
+    return Source::kExtension;
   }
   return op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU) ? Source::kFallback : Source::kUnavailable;
 }

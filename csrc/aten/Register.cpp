@@ -1,6 +1,5 @@
 #include "csrc/aten/Register.h"
 
-#include "csrc/aten/Alias.h"
 #include "csrc/aten/Fallback.h"
 #include "csrc/aten/Registrar.h"
 #include "csrc/kernels/RegisterPluginKernels.h"
@@ -8,8 +7,6 @@
 namespace torch_backend {
 
 void register_operators() {
-  install_cpu_allocator_redirect();
-
   Registrar m(c10::DispatchKey::PrivateUse1);
   register_structured_kernels(m, StructuredPass::kPlugin);
   register_plugin_kernels();
@@ -31,7 +28,7 @@ void register_operators() {
   register_structured_kernels(m, StructuredPass::kAten);
   register_typed_kernels(m);
 
-  new_library("_", c10::DispatchKey::PrivateUse1).fallback(torch::CppFunction::makeFromBoxedFunction<&cpu_fallback>());
+  register_fallback(c10::DispatchKey::PrivateUse1, torch::CppFunction::makeFromBoxedFunction<&cpu_fallback>());
 
   register_layouts();
 
@@ -40,9 +37,8 @@ void register_operators() {
     new_library("aten", key).impl("_copy_from", torch::CppFunction::makeFallthrough());
   }
 
-  new_library("_", c10::DispatchKey::AutocastPrivateUse1).fallback(torch::CppFunction::makeFallthrough());
+  register_fallback(c10::DispatchKey::AutocastPrivateUse1, torch::CppFunction::makeFallthrough());
   register_autocast(new_library("aten", c10::DispatchKey::AutocastPrivateUse1));
-  expect_overrides();
 }
 
 } // namespace torch_backend

@@ -1,20 +1,25 @@
 #include "csrc/aten/Registrar.h"
 
 #include <memory>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <c10/util/Exception.h>
 
 namespace torch_backend {
 namespace {
 
-class SilentWarnings final : public c10::WarningHandler {
- public:
-  void process(const c10::Warning& /*warning*/) override {}
-};
+/// What PyTorch's refusal of a second fallback says of the first.
+constexpr const char* kFallbackLabel =
+    "by torch_backend: import an extension with a fallback of its own before the device is activated (as the package "
+    "of "
+    "the device's entry point, or with TORCH_BACKEND=none and torch_backend.activate), and its fallback is used";
 
-void nothing() {}
+std::set<c10::DispatchKey>& foreign_fallbacks() {
+  static auto* keys = new std::set<c10::DispatchKey>;
+  return *keys;
+}
 
 } // namespace
 
@@ -35,14 +40,16 @@ NextSource* Registrar::plugin_kernel_of(const char* overload) const {
   return key_ == c10::DispatchKey::PrivateUse1 ? find_next_source(std::string("aten::") + overload) : nullptr;
 }
 
-void expect_overrides() {
-  SilentWarnings silent;
-  const c10::WarningUtils::WarningHandlerGuard guard(&silent);
-  torch::Library library(torch::Library::FRAGMENT, "torch_backend", std::nullopt, __FILE__, __LINE__);
-  library.def("_overridden() -> ()");
-  for (int i = 0; i < 2; ++i) {
-    library.impl("_overridden", c10::DispatchKey::CPU, TORCH_FN(nothing));
+void register_fallback(c10::DispatchKey key, torch::CppFunction&& kernel) {
+  if (c10::Dispatcher::singleton().hasBackendFallbackForDispatchKey(key)) {
+    foreign_fallbacks().insert(key);
+  } else {
+    new_library("_", key).fallback(std::move(kernel).debug(kFallbackLabel));
   }
+}
+
+bool has_foreign_fallback(c10::DispatchKey key) {
+  return foreign_fallbacks().count(key) != 0;
 }
 
 } // namespace torch_backend

@@ -63,8 +63,11 @@ class Registrar {
 /// A library whose registrations last until the process ends, as the device does.
 torch::Library& new_library(const char* ns, c10::DispatchKey key);
 
-/// PyTorch warns, once per process, when a kernel replaces another. Ours are there to be replaced: from here on nothing
-/// is said, unless torch.set_warn_always is on.
-void expect_overrides();
+/// Let `kernel` serve every operator that has none for `key`. Whose fallback an extension has registered for the key before
+/// is kept in its place.
+void register_fallback(c10::DispatchKey key, torch::CppFunction&& kernel);
+
+/// Whether an extension's fallback was kept.
+bool has_foreign_fallback(c10::DispatchKey key);
 
 } // namespace torch_backend

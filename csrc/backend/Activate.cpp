@@ -7,10 +7,10 @@
 
 #include "csrc/aten/Register.h"
 #include "csrc/backend/Hooks.h"
-#include "csrc/backend/TensorMetadata.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/allocator/DeviceAllocator.h"
 #include "csrc/core/allocator/HostAllocator.h"
+#include "csrc/core/generator/PhiloxGenerator.h"
 #include "csrc/core/graph/Graph.h"
 #include "csrc/core/guard/DeviceGuard.h"
 #include "csrc/kernels/PluginKernels.h"
@@ -29,12 +29,13 @@ void activate(Plugin& plugin) {
       plugin.api().device_count() > 0, "Plugin '", plugin.name(), "' (", plugin.path(),
       ") reports no devices, so there is nothing to activate. Check that the hardware is present and its driver "
       "is loaded.");
+  plugin.tables(); // throws if one cannot be used
   load_plugin_kernels(plugin);
+  check_generator_registration();
   c10::register_privateuse1_backend(plugin.name());
   set_active_plugin(plugin);
   register_device_guard();
   register_hooks();
-  register_tensor_metadata();
   register_device_allocator();
   register_host_allocator();
   register_operators();

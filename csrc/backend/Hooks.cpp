@@ -57,9 +57,10 @@ at::Allocator* Hooks::getPinnedMemoryAllocator() const {
 
 at::Device Hooks::getDeviceFromPtr(void* data) const {
   tb_pointer_info info{};
-  if (device_api().memory_query(data, &info) == TB_STATUS_OK) {
-    TORCH_CHECK(info.kind == TB_MEMORY_DEVICE || info.kind == TB_MEMORY_SHARED, "The pointer ", data,
-                " does not point into memory of ", device_api().name(), ".");
+  const bool is_known = device_api().memory_query(data, &info) == TB_STATUS_OK;
+  TORCH_CHECK(!is_known || info.kind == TB_MEMORY_DEVICE || info.kind == TB_MEMORY_SHARED, "The pointer ", data,
+              " does not point into memory of ", device_api().name(), ".");
+  if (is_known && info.device >= 0) {
     return {c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(info.device)};
   }
   const auto device = device_allocator().device_of(data);
@@ -69,10 +70,12 @@ at::Device Hooks::getDeviceFromPtr(void* data) const {
 }
 
 const at::Generator& Hooks::getDefaultGenerator(c10::DeviceIndex device_index) const {
+  check_generator_registration(); // one that came after activation
   return default_generator(device_index);
 }
 
 at::Generator Hooks::getNewGenerator(c10::DeviceIndex device_index) const {
+  check_generator_registration();
   return create_generator(device_index);
 }
 

@@ -27,8 +27,6 @@ struct Note final : c10::BackendMeta {
   const std::string text;
 };
 
-bool saves = false;
-
 const Note* note_of(const at::TensorBase& tensor) {
   return dynamic_cast<const Note*>(tensor.unsafeGetTensorImpl()->get_backend_meta());
 }
@@ -65,16 +63,16 @@ void set_tensor_metadata(const at::TensorBase& tensor, std::optional<std::string
   }
 }
 
-bool saves_tensor_metadata() {
-  return saves;
-}
-
-void register_tensor_metadata() {
-  constexpr auto kType = c10::DeviceType::PrivateUse1;
-  if (!torch::jit::GetBackendMetaSerialization()[static_cast<std::size_t>(kType)].has_value()) {
+bool save_tensor_metadata() {
+  static const bool is_ours = [] {
+    constexpr auto kType = c10::DeviceType::PrivateUse1;
+    if (torch::jit::GetBackendMetaSerialization()[static_cast<std::size_t>(kType)].has_value()) {
+      return false;
+    }
     torch::jit::TensorBackendMetaRegistry(kType, save, load);
-    saves = true;
-  }
+    return true;
+  }();
+  return is_ours;
 }
 
 } // namespace torch_backend

@@ -15,11 +15,9 @@ std::optional<std::string> tensor_metadata(const at::TensorBase& tensor);
 /// Replace the note; nothing removes it. Throws if the tensor carries what another extension has attached.
 void set_tensor_metadata(const at::TensorBase& tensor, std::optional<std::string> text);
 
-/// Whether notes are saved and loaded with their tensors: not if an extension that PyTorch met before this device was
-/// activated does that for the device type in its own way.
-bool saves_tensor_metadata();
-
-/// Let PyTorch save and load notes. Part of activation.
-void register_tensor_metadata();
+/// Let PyTorch save and load notes with their tensors, if no extension does that for the device type in its own way.
+/// Whether notes are saved. Not part of activation: PyTorch takes one registration per process, and an extension's may
+/// come as long as nobody has asked for notes. Threads: any.
+bool save_tensor_metadata();
 
 } // namespace torch_backend

@@ -9,9 +9,11 @@
 #include <c10/util/Logging.h>
 #include <c10/util/StringUtil.h>
 
+#include "csrc/core/DeviceProperties.h"
 #include "csrc/core/FailedWait.h"
 #include "csrc/core/InterpreterLock.h"
 #include "csrc/core/Status.h"
+#include "csrc/core/TableCheck.h"
 #include "csrc/core/graph/Capture.h"
 #include "csrc/profiler/Recording.h"
 
@@ -21,67 +23,42 @@ using profiler::CallSpan;
 
 namespace {
 
-/// Collects every fault of a table, so that a vendor sees all of them at once.
-class TableCheck {
- public:
-  void require(bool set, const char* slot) {
-    if (!set) {
-      faults_.push_back(c10::str("the required slot ", slot, " is not set"));
-    }
-  }
-
-  /// Slots that make sense only together.
-  void all_or_none(std::initializer_list<std::pair<const char*, bool>> slots, const char* why) {
-    std::vector<std::string> set;
-    std::vector<std::string> unset;
-    for (const auto& [slot, is_set] : slots) {
-      (is_set ? set : unset).emplace_back(slot);
-    }
-    if (!set.empty() && !unset.empty()) {
-      faults_.push_back(c10::str(why, ": ", c10::Join(", ", set), " set, but ", c10::Join(", ", unset), " not"));
-    }
-  }
-
-  void raise(const std::string& name) const {
-    TORCH_CHECK_VALUE(faults_.empty(), "The core table of plugin '", name,
-                      "' is not usable: ", c10::Join("; ", faults_),
-                      ". See torch_backend/device.h for what each slot must do.");
-  }
-
- private:
-  std::vector<std::string> faults_;
-};
-
-bool is_power_of_two(uint64_t value) {
-  return value != 0 && (value & (value - 1)) == 0;
-}
+/// Tells apart those that lie at the same address one after the other.
+std::atomic<uint64_t> num_apis{0};
 
 } // namespace
 
 DeviceApi::DeviceApi(std::string name, const tb_core_table& table) : name_(std::move(name)) {
+  num_apis.fetch_add(1, std::memory_order_relaxed);
   for (auto& state : device_state_) {
     state.store(kUninitialized, std::memory_order_relaxed);
   }
-  std::memcpy(&table_, &table, std::min<std::size_t>(table.struct_size, sizeof(table_)));
-  table_.struct_size = sizeof(table_);
   TableCheck check;
-  check.require(table_.device_count, "device_count");
-  check.require(table_.device_properties, "device_properties");
-  check.require(table_.memory_allocate, "memory_allocate");
-  check.require(table_.memory_free, "memory_free");
-  check.require(table_.memory_copy, "memory_copy");
-#define TB_SLOT(slot) {#slot, table_.slot != nullptr}
-  check.all_or_none(
-      {TB_SLOT(stream_create), TB_SLOT(stream_destroy), TB_SLOT(stream_synchronize), TB_SLOT(stream_wait_event),
-       TB_SLOT(event_create), TB_SLOT(event_destroy), TB_SLOT(event_record), TB_SLOT(event_query)},
-      "an asynchronous device needs all eight stream and event slots and a synchronous one none");
-  check.all_or_none({TB_SLOT(memory_map), TB_SLOT(memory_unmap)}, "memory_map and memory_unmap belong together");
-  check.all_or_none({TB_SLOT(host_register), TB_SLOT(host_unregister)},
+  table_ = check.read<tb_core_table>(&table);
+  check.are_code(
+      &table_.device_count,
+      {"device_count",         "device_properties", "memory_allocate",    "memory_free",       "memory_copy",
+       "stream_create",        "stream_destroy",    "stream_synchronize", "stream_wait_event", "event_create",
+       "event_destroy",        "event_record",      "event_query",        "initialize",        "thread_bind",
+       "device_synchronize",   "memory_info",       "memory_fill",        "memory_copy_2d",    "memory_query",
+       "memory_map",           "memory_unmap",      "host_register",      "host_unregister",   "stream_query",
+       "stream_host_function", "event_synchronize", "event_elapsed",      "peer_can_access",   "ipc_export",
+       "ipc_import",           "ipc_close"});
+#define TB_CORE_SLOT(slot) TB_SLOT(table_, slot)
+  check.require({TB_CORE_SLOT(device_count), TB_CORE_SLOT(device_properties), TB_CORE_SLOT(memory_allocate),
+                 TB_CORE_SLOT(memory_free), TB_CORE_SLOT(memory_copy)});
+  check.all_or_none({TB_CORE_SLOT(stream_create), TB_CORE_SLOT(stream_destroy), TB_CORE_SLOT(stream_synchronize),
+                     TB_CORE_SLOT(stream_wait_event), TB_CORE_SLOT(event_create), TB_CORE_SLOT(event_destroy),
+                     TB_CORE_SLOT(event_record), TB_CORE_SLOT(event_query)},
+                    "an asynchronous device needs all eight stream and event slots and a synchronous one none");
+  check.all_or_none({TB_CORE_SLOT(memory_map), TB_CORE_SLOT(memory_unmap)},
+                    "memory_map and memory_unmap belong together");
+  check.all_or_none({TB_CORE_SLOT(host_register), TB_CORE_SLOT(host_unregister)},
                     "host_register and host_unregister belong together");
-  check.all_or_none({TB_SLOT(ipc_export), TB_SLOT(ipc_import), TB_SLOT(ipc_close)},
+  check.all_or_none({TB_CORE_SLOT(ipc_export), TB_CORE_SLOT(ipc_import), TB_CORE_SLOT(ipc_close)},
                     "the three ipc slots belong together");
-#undef TB_SLOT
-  check.raise(name_);
+#undef TB_CORE_SLOT
+  check.raise(c10::str("The core table of plugin '", name_, "'"));
 }
 
 int DeviceApi::device_count() {
@@ -114,39 +91,11 @@ void DeviceApi::initialize() {
       take_error_text();
       started_ = true;
     }
-    std::vector<tb_device_properties> all(static_cast<std::size_t>(count));
+    std::vector<tb_device_properties> all;
     for (int device = 0; device < count; ++device) {
-      auto& properties = all[static_cast<std::size_t>(device)];
-      properties.struct_size = sizeof(properties);
-      const tb_status status = table_.device_properties(device, &properties);
-      if (status != TB_STATUS_OK) {
-        throw_status(status, name_, "device_properties", device);
-      }
-      properties.name[sizeof(properties.name) - 1] = '\0';
-      properties.arch[sizeof(properties.arch) - 1] = '\0';
-      const uint64_t alignment = properties.allocation_alignment_bytes;
-      TORCH_CHECK(is_power_of_two(alignment) && alignment >= 64, name_, ":", device,
-                  ": device_properties reports an allocation alignment of ", alignment,
-                  " bytes; it must be a power of two and at least 64.");
-      const uint64_t granularity = properties.allocation_granularity_bytes;
-      TORCH_CHECK(granularity == 0 || is_power_of_two(granularity), name_, ":", device,
-                  ": device_properties reports an allocation granularity of ", granularity,
-                  " bytes; it must be a power of two, or 0.");
-      const bool declares_async = (properties.capabilities & TB_CAP_ASYNC) != 0;
-      TORCH_CHECK(declares_async == async(), name_, ":", device,
-                  declares_async ? ": TB_CAP_ASYNC is declared but the eight stream and event slots are not set."
-                                 : ": the stream and event slots are set but TB_CAP_ASYNC is not declared.");
-      TORCH_CHECK(!(properties.capabilities & TB_CAP_EVENT_TIMING) || table_.event_elapsed, name_, ":", device,
-                  ": TB_CAP_EVENT_TIMING is declared but the slot event_elapsed is not set.");
-      TORCH_CHECK(!(properties.capabilities & TB_CAP_IPC) || table_.ipc_export, name_, ":", device,
-                  ": TB_CAP_IPC is declared but the ipc slots are not set.");
-      const bool needs_map =
-          (properties.capabilities & TB_CAP_HOST_ACCESS) && !(properties.capabilities & TB_CAP_HOST_COHERENT);
-      TORCH_CHECK(!needs_map || table_.memory_map, name_, ":", device,
-                  ": TB_CAP_HOST_ACCESS without TB_CAP_HOST_COHERENT needs the slots memory_map and memory_unmap.");
-      constexpr uint64_t kCommon = TB_CAP_ASYNC | TB_CAP_HOST_ACCESS | TB_CAP_HOST_COHERENT | TB_CAP_FORK_SAFE;
-      TORCH_CHECK(((properties.capabilities ^ all[0].capabilities) & kCommon) == 0, name_, ":", device,
-                  ": TB_CAP_ASYNC, HOST_ACCESS, HOST_COHERENT and FORK_SAFE must be the same on all devices.");
+      all.push_back(read_properties(table_, name_, device));
+      TORCH_CHECK(((all.back().capabilities ^ all[0].capabilities) & kCommonCapabilities) == 0, name_, ":", device,
+                  ": TB_CAP_ASYNC, HOST_ACCESS and HOST_COHERENT must be the same on all devices.");
     }
     properties_ = std::move(all);
     common_capabilities_ = count > 0 ? properties_[0].capabilities : 0;
@@ -176,27 +125,55 @@ bool DeviceApi::usable_for_cleanup(int device) const noexcept {
          device_state_[static_cast<std::size_t>(device)].load(std::memory_order_relaxed) == kReady;
 }
 
-tb_status DeviceApi::leave(tb_status status, int device) noexcept {
-  if (status == TB_STATUS_DEVICE_LOST && device >= 0) {
-    device_state_[static_cast<std::size_t>(device)].store(kLost, std::memory_order_release);
-  }
-  return status;
+bool DeviceApi::bind_for_cleanup(int device) noexcept {
+  const tb_status status = table_.thread_bind ? bind_thread(device) : TB_STATUS_OK;
+  log_failure(status, "thread_bind", device);
+  return status == TB_STATUS_OK;
 }
 
-void DeviceApi::check(tb_status status, const char* slot, int device) {
-  if (__builtin_expect(leave(status, device) != TB_STATUS_OK, 0)) {
-    throw_status(status, name_, slot, device);
+tb_status DeviceApi::bind_thread(int device) noexcept {
+  thread_local const DeviceApi* bound_api = nullptr;
+  thread_local uint64_t bound_among = 0;
+  thread_local int bound_device = -1;
+  const uint64_t among = num_apis.load(std::memory_order_relaxed);
+  if (bound_api == this && bound_among == among && bound_device == device) {
+    return TB_STATUS_OK;
   }
+  const tb_status status = leave(table_.thread_bind(device), device);
+  if (status == TB_STATUS_UNSUPPORTED) {
+    take_error_text();
+  } else if (status != TB_STATUS_OK) {
+    bound_api = nullptr; // which device it is bound to now, only the plugin knows
+    return status;
+  }
+  bound_api = this;
+  bound_among = among;
+  bound_device = device;
+  return TB_STATUS_OK;
 }
 
-void DeviceApi::check_and_log(tb_status status, const char* slot, int device) noexcept {
-  if (leave(status, device) != TB_STATUS_OK) {
+tb_status DeviceApi::bind_again(int device) noexcept {
+  return table_.thread_bind ? bind_thread(device) : TB_STATUS_OK;
+}
+
+void DeviceApi::throw_failure(tb_status status, const char* slot, int device) const {
+  throw_status(status, name_, slot, device);
+}
+
+void DeviceApi::throw_not_given(const char* slot, const char* out_parameter, int device) const {
+  set_error_text(
+      c10::str("it returned TB_STATUS_OK and left ", out_parameter, " NULL; see ", slot, " in torch_backend/device.h"));
+  throw_status(TB_STATUS_INTERNAL, name_, slot, device);
+}
+
+void DeviceApi::log_failure(tb_status status, const char* slot, int device) const noexcept {
+  if (status != TB_STATUS_OK) {
     LOG(WARNING) << describe_failure(status, name_, slot, device);
   }
 }
 
 void DeviceApi::after_fork_in_child() noexcept {
-  if (!initialized() || (common_capabilities_ & TB_CAP_FORK_SAFE)) {
+  if (!initialized()) {
     return;
   }
   bad_fork_.store(true, std::memory_order_relaxed);
@@ -233,17 +210,32 @@ tb_status DeviceApi::memory_allocate(int device, uint32_t kind, uint64_t size_by
                                      void** out_ptr) {
   enter(device, "memory_allocate");
   const CallSpan span("memory_allocate", device);
-  const tb_status status = leave(table_.memory_allocate(device, kind, size_bytes, stream, out_ptr), device);
-  if (status != TB_STATUS_OK && status != TB_STATUS_OUT_OF_MEMORY && status != TB_STATUS_UNSUPPORTED) {
-    throw_status(status, name_, "memory_allocate", device);
+  void* ptr = nullptr;
+  const tb_status status = invoke(device, table_.memory_allocate, device, kind, size_bytes, stream, &ptr);
+  if (status == TB_STATUS_OUT_OF_MEMORY || status == TB_STATUS_UNSUPPORTED) {
+    return status;
   }
-  return status;
+  check(status, "memory_allocate", device);
+  check_given(ptr, "memory_allocate", "*out_ptr", device);
+  check_aligned(device, kind, ptr, size_bytes, stream);
+  *out_ptr = ptr;
+  return TB_STATUS_OK;
+}
+
+void DeviceApi::check_aligned(int device, uint32_t kind, void* ptr, uint64_t size_bytes, tb_stream* stream) {
+  const uint64_t alignment = properties_[static_cast<std::size_t>(device)].allocation_alignment_bytes;
+  if (reinterpret_cast<uintptr_t>(ptr) % alignment != 0) {
+    memory_free(device, kind, ptr, size_bytes, stream);
+    set_error_text(
+        c10::str("it gave ", ptr, ", which is not aligned to the ", alignment, " bytes of allocation_alignment_bytes"));
+    throw_status(TB_STATUS_INTERNAL, name_, "memory_allocate", device);
+  }
 }
 
 void DeviceApi::memory_free(int device, uint32_t kind, void* ptr, uint64_t size_bytes, tb_stream* stream) noexcept {
   if (usable_for_cleanup(device)) {
     const CallSpan span("memory_free", device);
-    check_and_log(table_.memory_free(device, kind, ptr, size_bytes, stream), "memory_free", device);
+    clean_up(device, "memory_free", table_.memory_free, device, kind, ptr, size_bytes, stream);
   }
 }
 
@@ -262,7 +254,8 @@ void DeviceApi::memory_copy(int dst_device, void* dst, int src_device, const voi
   }
   CallSpan span("memory_copy", device);
   span.copy(stream, kind, dst, src, size_bytes);
-  check(table_.memory_copy(dst_device, dst, src_device, src, size_bytes, kind, stream), "memory_copy", device);
+  check(invoke(device, table_.memory_copy, dst_device, dst, src_device, src, size_bytes, kind, stream), "memory_copy",
+        device);
   span.enqueued();
 }
 
@@ -279,7 +272,8 @@ void DeviceApi::memory_fill(int device, void* dst, const void* pattern, uint32_t
   if (table_.memory_fill) {
     CallSpan span("memory_fill", device);
     span.fill(stream, size_bytes);
-    const tb_status status = table_.memory_fill(device, dst, pattern, pattern_bytes, size_bytes, stream);
+    const tb_status status =
+        invoke(device, table_.memory_fill, device, dst, pattern, pattern_bytes, size_bytes, stream);
     if (status != TB_STATUS_UNSUPPORTED) {
       check(status, "memory_fill", device);
       span.enqueued();
@@ -318,8 +312,8 @@ void DeviceApi::memory_copy_2d(int device, void* dst, uint64_t dst_pitch_bytes, 
   if (table_.memory_copy_2d) {
     CallSpan span("memory_copy_2d", device);
     span.copy(stream, kind, dst, src, width_bytes * height);
-    const tb_status status =
-        table_.memory_copy_2d(device, dst, dst_pitch_bytes, src, src_pitch_bytes, width_bytes, height, kind, stream);
+    const tb_status status = invoke(device, table_.memory_copy_2d, device, dst, dst_pitch_bytes, src, src_pitch_bytes,
+                                    width_bytes, height, kind, stream);
     if (status != TB_STATUS_UNSUPPORTED) {
       check(status, "memory_copy_2d", device);
       span.enqueued();
@@ -337,13 +331,21 @@ void DeviceApi::memory_copy_2d(int device, void* dst, uint64_t dst_pitch_bytes, 
 
 tb_status DeviceApi::memory_info(int device, uint64_t* out_free_bytes, uint64_t* out_total_bytes) {
   enter(device, "memory_info");
-  const tb_status status =
-      table_.memory_info ? table_.memory_info(device, out_free_bytes, out_total_bytes) : TB_STATUS_UNSUPPORTED;
+  uint64_t free_bytes = 0;
+  uint64_t total_bytes = 0;
+  const tb_status status = table_.memory_info ? invoke(device, table_.memory_info, device, &free_bytes, &total_bytes)
+                                              : TB_STATUS_UNSUPPORTED;
   if (status == TB_STATUS_UNSUPPORTED) {
     take_error_text();
     return status;
   }
   check(status, "memory_info", device);
+  if (free_bytes > total_bytes) {
+    set_error_text(c10::str("it says that ", free_bytes, " of ", total_bytes, " bytes are free"));
+    throw_status(TB_STATUS_INTERNAL, name_, "memory_info", device);
+  }
+  *out_free_bytes = free_bytes;
+  *out_total_bytes = total_bytes;
   return TB_STATUS_OK;
 }
 
@@ -356,6 +358,11 @@ tb_status DeviceApi::memory_query(const void* ptr, tb_pointer_info* out_info) {
     return status;
   }
   check(status, "memory_query", -1);
+  if (out_info->kind > TB_MEMORY_UNKNOWN || out_info->device < -1 || out_info->device >= device_count()) {
+    set_error_text(c10::str("it says that ", ptr, " is memory of the kind ", out_info->kind, " of device ",
+                            out_info->device, "; there are ", device_count(), " devices"));
+    throw_status(TB_STATUS_INTERNAL, name_, "memory_query", -1);
+  }
   return TB_STATUS_OK;
 }
 
@@ -366,13 +373,13 @@ void DeviceApi::memory_map(int device, void* ptr, uint64_t size_bytes, uint32_t 
   }
   TORCH_CHECK_NOT_IMPLEMENTED(common_capabilities_ & TB_CAP_HOST_ACCESS, name_, ":", device,
                               ": the host cannot access this device's memory.");
-  check(table_.memory_map(device, ptr, size_bytes, access), "memory_map", device);
+  check(invoke(device, table_.memory_map, device, ptr, size_bytes, access), "memory_map", device);
 }
 
 void DeviceApi::memory_unmap(int device, void* ptr, uint64_t size_bytes, uint32_t access) {
   enter(device, "memory_unmap");
   if (!(common_capabilities_ & TB_CAP_HOST_COHERENT)) {
-    check(table_.memory_unmap(device, ptr, size_bytes, access), "memory_unmap", device);
+    check(invoke(device, table_.memory_unmap, device, ptr, size_bytes, access), "memory_unmap", device);
   }
 }
 
@@ -395,14 +402,15 @@ tb_stream* DeviceApi::stream_create(int device, int priority) {
   enter(device, "stream_create");
   tb_stream* stream = nullptr;
   if (table_.stream_create) {
-    check(table_.stream_create(device, priority, &stream), "stream_create", device);
+    check(invoke(device, table_.stream_create, device, priority, &stream), "stream_create", device);
+    check_given(stream, "stream_create", "*out_stream", device);
   }
   return stream;
 }
 
 void DeviceApi::stream_destroy(int device, tb_stream* stream) noexcept {
-  if (table_.stream_destroy && usable_for_cleanup(device)) {
-    check_and_log(table_.stream_destroy(device, stream), "stream_destroy", device);
+  if (table_.stream_destroy) {
+    clean_up(device, "stream_destroy", table_.stream_destroy, device, stream);
   }
 }
 
@@ -410,7 +418,7 @@ void DeviceApi::stream_synchronize(int device, tb_stream* stream) {
   enter(device, "stream_synchronize");
   if (table_.stream_synchronize) {
     const CallSpan span("stream_synchronize", device);
-    check(table_.stream_synchronize(device, stream), "stream_synchronize", device);
+    check(invoke(device, table_.stream_synchronize, device, stream), "stream_synchronize", device);
   }
 }
 
@@ -418,7 +426,7 @@ void DeviceApi::stream_wait_event(int device, tb_stream* stream, tb_event* event
   enter(device, "stream_wait_event");
   if (table_.stream_wait_event) {
     const CallSpan span("stream_wait_event", device);
-    check(table_.stream_wait_event(device, stream, event), "stream_wait_event", device);
+    check(invoke(device, table_.stream_wait_event, device, stream, event), "stream_wait_event", device);
   }
 }
 
@@ -428,7 +436,7 @@ bool DeviceApi::stream_query(int device, tb_stream* stream) {
     return true;
   }
   if (table_.stream_query) {
-    const tb_status status = table_.stream_query(device, stream);
+    const tb_status status = invoke(device, table_.stream_query, device, stream);
     if (status == TB_STATUS_NOT_READY) {
       return false;
     }
@@ -449,7 +457,7 @@ void DeviceApi::stream_host_function(int device, tb_stream* stream, tb_host_func
   if (table_.stream_host_function) {
     CallSpan span("stream_host_function", device);
     span.host_function(stream);
-    const tb_status status = table_.stream_host_function(device, stream, fn, arg);
+    const tb_status status = invoke(device, table_.stream_host_function, device, stream, fn, arg);
     if (status != TB_STATUS_UNSUPPORTED) {
       check(status, "stream_host_function", device);
       span.enqueued();
@@ -468,14 +476,15 @@ tb_event* DeviceApi::event_create(int device, uint32_t flags) {
   enter(device, "event_create");
   tb_event* event = nullptr;
   if (table_.event_create) {
-    check(table_.event_create(device, flags, &event), "event_create", device);
+    check(invoke(device, table_.event_create, device, flags, &event), "event_create", device);
+    check_given(event, "event_create", "*out_event", device);
   }
   return event;
 }
 
 void DeviceApi::event_destroy(int device, tb_event* event) noexcept {
-  if (table_.event_destroy && event && usable_for_cleanup(device)) {
-    check_and_log(table_.event_destroy(device, event), "event_destroy", device);
+  if (table_.event_destroy && event) {
+    clean_up(device, "event_destroy", table_.event_destroy, device, event);
   }
 }
 
@@ -483,7 +492,7 @@ void DeviceApi::event_record(int device, tb_event* event, tb_stream* stream) {
   enter(device, "event_record");
   if (table_.event_record) {
     const CallSpan span("event_record", device);
-    check(table_.event_record(device, event, stream), "event_record", device);
+    check(invoke(device, table_.event_record, device, event, stream), "event_record", device);
   }
 }
 
@@ -492,7 +501,7 @@ bool DeviceApi::event_query(int device, tb_event* event) {
   if (!table_.event_query) {
     return true;
   }
-  const tb_status status = table_.event_query(device, event);
+  const tb_status status = invoke(device, table_.event_query, device, event);
   if (status == TB_STATUS_NOT_READY) {
     return false;
   }
@@ -504,7 +513,7 @@ void DeviceApi::event_synchronize(int device, tb_event* event) {
   enter(device, "event_synchronize");
   const CallSpan span("event_synchronize", device);
   if (table_.event_synchronize) {
-    const tb_status status = table_.event_synchronize(device, event);
+    const tb_status status = invoke(device, table_.event_synchronize, device, event);
     if (status != TB_STATUS_UNSUPPORTED) {
       check(status, "event_synchronize", device);
       return;
@@ -521,32 +530,15 @@ void DeviceApi::event_synchronize(int device, tb_event* event) {
   }
 }
 
-tb_status DeviceApi::event_elapsed(int device, tb_event* start, tb_event* end, int64_t* out_elapsed_ns) {
+int64_t DeviceApi::event_elapsed(int device, tb_event* start, tb_event* end) {
   enter(device, "event_elapsed");
   TORCH_CHECK_NOT_IMPLEMENTED(table_.event_elapsed, name_, ":", device, ": the device does not time events.");
-  const tb_status status = table_.event_elapsed(device, start, end, out_elapsed_ns);
-  if (status != TB_STATUS_NOT_READY) {
-    check(status, "event_elapsed", device);
-  }
-  return status;
+  int64_t elapsed_ns = 0;
+  check(invoke(device, table_.event_elapsed, device, start, end, &elapsed_ns), "event_elapsed", device);
+  return elapsed_ns;
 }
 
 // ---- device ----
-
-void DeviceApi::bind_thread(int device) {
-  thread_local const DeviceApi* bound_api = nullptr;
-  thread_local int bound_device = -1;
-  if (bound_api != this || bound_device != device) {
-    const tb_status status = table_.thread_bind(device);
-    if (status == TB_STATUS_UNSUPPORTED) {
-      take_error_text();
-    } else {
-      check(status, "thread_bind", device);
-    }
-    bound_api = this;
-    bound_device = device;
-  }
-}
 
 tb_status DeviceApi::device_synchronize(int device) {
   enter(device, "device_synchronize");
@@ -554,7 +546,8 @@ tb_status DeviceApi::device_synchronize(int device) {
     return TB_STATUS_OK;
   }
   const CallSpan span("device_synchronize", device);
-  const tb_status status = table_.device_synchronize ? table_.device_synchronize(device) : TB_STATUS_UNSUPPORTED;
+  const tb_status status =
+      table_.device_synchronize ? invoke(device, table_.device_synchronize, device) : TB_STATUS_UNSUPPORTED;
   if (status == TB_STATUS_UNSUPPORTED) {
     take_error_text();
     return status;
@@ -568,7 +561,7 @@ bool DeviceApi::peer_can_access(int device, int peer) {
   enter(peer, "peer_can_access");
   int32_t can_access = 0;
   if (table_.peer_can_access && device != peer) {
-    const tb_status status = table_.peer_can_access(device, peer, &can_access);
+    const tb_status status = invoke(device, table_.peer_can_access, device, peer, &can_access);
     if (status == TB_STATUS_UNSUPPORTED) {
       take_error_text();
       return false;
@@ -581,20 +574,21 @@ bool DeviceApi::peer_can_access(int device, int peer) {
 void DeviceApi::ipc_export(int device, void* ptr, tb_ipc_handle* out_handle) {
   enter(device, "ipc_export");
   TORCH_CHECK_NOT_IMPLEMENTED(table_.ipc_export, name_, " cannot share device memory between processes.");
-  check(table_.ipc_export(device, ptr, out_handle), "ipc_export", device);
+  check(invoke(device, table_.ipc_export, device, ptr, out_handle), "ipc_export", device);
 }
 
 void* DeviceApi::ipc_import(int device, const tb_ipc_handle& handle) {
   enter(device, "ipc_import");
   TORCH_CHECK_NOT_IMPLEMENTED(table_.ipc_import, name_, " cannot share device memory between processes.");
   void* ptr = nullptr;
-  check(table_.ipc_import(device, &handle, &ptr), "ipc_import", device);
+  check(invoke(device, table_.ipc_import, device, &handle, &ptr), "ipc_import", device);
+  check_given(ptr, "ipc_import", "*out_ptr", device);
   return ptr;
 }
 
 void DeviceApi::ipc_close(int device, void* ptr) noexcept {
-  if (table_.ipc_close && usable_for_cleanup(device)) {
-    check_and_log(table_.ipc_close(device, ptr), "ipc_close", device);
+  if (table_.ipc_close) {
+    clean_up(device, "ipc_close", table_.ipc_close, device, ptr);
   }
 }
 

@@ -8,14 +8,18 @@
 #include <string>
 #include <vector>
 
+#include "csrc/core/Limits.h"
 #include "torch_backend/device.h"
 
 namespace torch_backend {
 
-/// Most devices one plugin may report (the header's limit).
-constexpr int kMaxDevices = 64;
-
-/// The only place that calls a plugin's core table.
+/// A plugin's core table as calls of C++, and the way into its other tables.
+///
+/// Note [Slot calls]
+/// A slot that names a device, of whichever table, is called by `call`, `check_call` or `clean_up`, never directly: they
+/// see to what the header promises of every call. The device is not lost and its driver started; the calling thread is
+/// bound to the device, right before the slot, whatever was called since it was last bound; a device that answers
+/// DEVICE_LOST is lost from then on.
 ///
 /// Takes any table, so tests drive it (and all that stands on it) on a table of captureless lambdas. All calls may be
 /// made from any thread and take no lock, except that the first one initializes the plugin. A device that reported
@@ -52,8 +56,7 @@ class DeviceApi {
   bool host_coherent();
   bool has_capability(int device, uint64_t capability);
 
-  /// Whether a child forked from this process may use the devices is the plugin's to say; see TB_CAP_FORK_SAFE.
-  /// Called in the child, which then refuses every call if it must not.
+  /// Called in a forked child, which then refuses every call: no driver survives a fork.
   void after_fork_in_child() noexcept;
   bool in_bad_fork() const noexcept {
     return bad_fork_.load(std::memory_order_relaxed);
@@ -67,10 +70,34 @@ class DeviceApi {
     enter(device, what);
   }
 
-  /// What every call does last, for a function of the plugin that is in no core table, after check_usable: a lost device
-  /// is lost from then on. Returns `status`.
-  tb_status note_status(tb_status status, int device) noexcept {
-    return leave(status, device);
+  // ---- slots of every table: Note [Slot calls] ----
+
+  /// What `slot`, which is called `name` in errors, answers for these arguments. Throws if it cannot be called.
+  template <typename Slot, typename... Arguments>
+  tb_status call(int device, const char* name, Slot slot, Arguments... arguments) {
+    enter(device, name);
+    return invoke(device, slot, arguments...);
+  }
+  /// Throws unless it answers OK.
+  template <typename Slot, typename... Arguments>
+  void check_call(int device, const char* name, Slot slot, Arguments... arguments) {
+    check(call(device, name, slot, arguments...), name, device);
+  }
+  /// For destructors: what fails is logged, and nothing is called for a device that cannot be used.
+  template <typename Slot, typename... Arguments>
+  void clean_up(int device, const char* name, Slot slot, Arguments... arguments) noexcept {
+    if (usable_for_cleanup(device) && bind_for_cleanup(device)) {
+      log_failure(leave(slot(arguments...), device), name, device);
+    }
+  }
+  /// The calling thread's device is `device` again, after calls that a slot has made of the core. OK, or what thread_bind
+  /// answers.
+  tb_status bind_again(int device) noexcept;
+  /// Throws torch.AcceleratorError if a slot has answered OK and left an out-parameter NULL.
+  void check_given(const void* value, const char* name, const char* out_parameter, int device) {
+    if (__builtin_expect(value == nullptr, 0)) {
+      throw_not_given(name, out_parameter, device);
+    }
   }
 
   // ---- memory ----
@@ -117,8 +144,8 @@ class DeviceApi {
   bool event_query(int device, tb_event* event);
   /// Default: event_query is polled.
   void event_synchronize(int device, tb_event* event);
-  /// OK or NOT_READY. Only with TB_CAP_EVENT_TIMING.
-  tb_status event_elapsed(int device, tb_event* start, tb_event* end, int64_t* out_elapsed_ns);
+  /// Nanoseconds, between events that are complete. Only with TB_CAP_EVENT_TIMING.
+  int64_t event_elapsed(int device, tb_event* start, tb_event* end);
 
   // ---- device ----
 
@@ -140,19 +167,36 @@ class DeviceApi {
                          0)) {
       enter_slow(device, slot);
     }
+  }
+  void enter_slow(int device, const char* slot);
+  /// The other steps, after enter.
+  template <typename Slot, typename... Arguments>
+  tb_status invoke(int device, Slot slot, Arguments... arguments) {
     if (__builtin_expect(table_.thread_bind != nullptr, 0)) {
-      bind_thread(device);
+      check(bind_thread(device), "thread_bind", device);
+    }
+    return leave(slot(arguments...), device);
+  }
+  /// OK, or what thread_bind answers.
+  tb_status bind_thread(int device) noexcept;
+  bool usable_for_cleanup(int device) const noexcept;
+  bool bind_for_cleanup(int device) noexcept;
+  /// Marks the device on DEVICE_LOST. Last step of every call.
+  tb_status leave(tb_status status, int device) noexcept {
+    if (__builtin_expect(status == TB_STATUS_DEVICE_LOST, 0) && device >= 0) {
+      device_state_[static_cast<std::size_t>(device)].store(kLost, std::memory_order_release);
+    }
+    return status;
+  }
+  void check(tb_status status, const char* slot, int device) {
+    if (__builtin_expect(status != TB_STATUS_OK, 0)) {
+      throw_failure(status, slot, device);
     }
   }
-  /// The plugin's per-thread device is always the one that the next call names.
-  void bind_thread(int device);
-  void enter_slow(int device, const char* slot);
-  bool usable_for_cleanup(int device) const noexcept;
-  /// Marks the device on DEVICE_LOST. Last step of every call.
-  tb_status leave(tb_status status, int device) noexcept;
-  void check(tb_status status, const char* slot, int device);
-  /// Like check, for destructors.
-  void check_and_log(tb_status status, const char* slot, int device) noexcept;
+  [[noreturn]] void throw_failure(tb_status status, const char* slot, int device) const;
+  [[noreturn]] void throw_not_given(const char* slot, const char* out_parameter, int device) const;
+  void log_failure(tb_status status, const char* slot, int device) const noexcept;
+  void check_aligned(int device, uint32_t kind, void* ptr, uint64_t size_bytes, tb_stream* stream);
 
   const std::string name_;
   tb_core_table table_{};

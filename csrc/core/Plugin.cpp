@@ -15,8 +15,11 @@
 #include <c10/util/Logging.h>
 #include <c10/util/StringUtil.h>
 
+#include "csrc/core/Handshake.h"
 #include "csrc/core/KernelHost.h"
+#include "csrc/core/Runtime.h"
 #include "csrc/core/Status.h"
+#include "csrc/core/Text.h"
 
 namespace torch_backend {
 namespace {
@@ -57,22 +60,17 @@ const char* host_option(const char* key) {
 
 /// A mistyped key would otherwise change nothing, silently.
 void warn_of_unknown_options(const tb_plugin* plugin) {
-  const bool has_keys =
-      plugin->struct_size >= offsetof(tb_plugin, option_keys) + sizeof(plugin->option_keys) && plugin->option_keys;
-  if (!has_keys) {
+  const auto keys = option_keys(*plugin);
+  if (!keys) {
     return;
-  }
-  std::vector<std::string> keys;
-  for (const char* const* key = plugin->option_keys; *key; ++key) {
-    keys.emplace_back(*key);
   }
   const std::string name = plugin->name;
   const auto is_known = [&](const std::string& setting, const auto& spell) {
-    return std::any_of(keys.begin(), keys.end(),
+    return std::any_of(keys->begin(), keys->end(),
                        [&](const std::string& key) { return setting == spell(name + "." + key); });
   };
   const auto warn = [&](const std::string& setting) {
-    TORCH_WARN("Device '", name, "' has no option '", setting, "'. It has: ", c10::Join(", ", keys), ".");
+    TORCH_WARN("Device '", name, "' has no option '", setting, "'. It has: ", c10::Join(", ", *keys), ".");
   };
   auto& all = options();
   const std::lock_guard<std::mutex> lock(all.mutex);
@@ -101,7 +99,8 @@ tb_status host_fail(tb_status code, const char* format, ...) {
   return code;
 }
 
-void host_log(int32_t level, const char* text) {
+void host_log(int32_t level, const char* plugin_text) {
+  const std::string text = as_utf8(plugin_text, kMaxTextBytes);
   switch (level) {
     case TB_LOG_DEBUG:
       VLOG(1) << text;
@@ -119,54 +118,29 @@ void host_log(int32_t level, const char* text) {
 
 constexpr const char* kNoKernel = " works only in a kernel, on the thread that called it and with its own context";
 
+/// The allocator may have asked other devices for their events.
+tb_status back_to(const tb_kernel_context* context, tb_status status) {
+  const tb_status bound = device_api().bind_again(context->device);
+  return status == TB_STATUS_OK ? bound : status;
+}
+
 tb_status host_alloc_output(const tb_kernel_context* context, int32_t index, int32_t ndim, const int64_t* shape,
                             tb_tensor* out_tensor) {
   auto* host = RunningKernel::host_of(context);
-  return host ? host->alloc_output(index, ndim, shape, out_tensor)
+  return host ? back_to(context, host->alloc_output(index, ndim, shape, out_tensor))
               : host_fail(TB_STATUS_INVALID_ARGUMENT, "alloc_output%s", kNoKernel);
 }
 
 tb_status host_alloc_workspace(const tb_kernel_context* context, uint64_t size_bytes, void** out_ptr) {
   auto* host = RunningKernel::host_of(context);
-  return host ? host->alloc_workspace(size_bytes, out_ptr)
+  return host ? back_to(context, host->alloc_workspace(size_bytes, out_ptr))
               : host_fail(TB_STATUS_INVALID_ARGUMENT, "alloc_workspace%s", kNoKernel);
 }
 
 constexpr tb_host kHost = {sizeof(tb_host), TB_ABI_MAJOR, TB_ABI_MINOR,      host_fail,
                            host_log,        host_option,  host_alloc_output, host_alloc_workspace};
 
-// ---- handshake ----
-
-bool is_device_name(const char* name) {
-  if (!name || !std::islower(static_cast<unsigned char>(name[0]))) {
-    return false;
-  }
-  for (const char* c = name; *c; ++c) {
-    const auto character = static_cast<unsigned char>(*c);
-    if (!std::islower(character) && !std::isdigit(character) && character != '_') {
-      return false;
-    }
-  }
-  return true;
-}
-
-void check_handshake(const tb_plugin* plugin, const std::string& origin) {
-  TORCH_CHECK(plugin->struct_size >= offsetof(tb_plugin, core) + sizeof(plugin->core), "Plugin ", origin,
-              ": its tb_plugin has struct_size ", plugin->struct_size,
-              ", too small to hold the core table. Set struct_size = sizeof(tb_plugin).");
-  TORCH_CHECK(plugin->abi_major == TB_ABI_MAJOR, "Plugin ", origin, " speaks version ", plugin->abi_major, ".",
-              plugin->abi_minor, " of the device ABI and this torch_backend speaks ", TB_ABI_MAJOR, ".", TB_ABI_MINOR,
-              "; the major versions must be equal. Rebuild the plugin with the headers in `python -m torch_backend "
-              "--include-dir`, or install the torch_backend it was built for.");
-  TORCH_CHECK(is_device_name(plugin->name), "Plugin ", origin, " calls its device '",
-              plugin->name ? plugin->name : "(null)",
-              "'; a device name is a lower-case letter followed by lower-case letters, digits and underscores.");
-  TORCH_CHECK(plugin->core != nullptr, "Plugin ", origin, " has no core table (tb_plugin.core is NULL).");
-  constexpr std::size_t kRequired = offsetof(tb_core_table, memory_copy) + sizeof(tb_core_table::memory_copy);
-  TORCH_CHECK(plugin->core->struct_size >= kRequired, "Plugin ", origin, ": its tb_core_table has struct_size ",
-              plugin->core->struct_size, ", but the five required slots need ", kRequired,
-              ". Set struct_size = sizeof(tb_core_table).");
-}
+// ---- loading ----
 
 std::string canonical_path(const std::string& path) {
   struct stat info{};
@@ -230,8 +204,8 @@ void Plugin::set_option(const std::string& key, const std::string& value) {
 Plugin::Plugin(const tb_plugin* plugin, std::string path)
     : plugin_(plugin),
       path_(std::move(path)),
-      vendor_(plugin->vendor ? plugin->vendor : ""),
-      version_(plugin->version ? plugin->version : ""),
+      vendor_(as_utf8(plugin->vendor, kMaxTextBytes)),
+      version_(as_utf8(plugin->version, kMaxTextBytes)),
       abi_major_(plugin->abi_major),
       abi_minor_(plugin->abi_minor),
       api_(std::make_unique<DeviceApi>(plugin->name, *plugin->core)) {}
@@ -259,8 +233,13 @@ Plugin& Plugin::load_entry(tb_plugin_entry_function entry, const std::string& or
 }
 
 const void* Plugin::table(const char* name) const {
-  const bool has_slot = plugin_->struct_size >= offsetof(tb_plugin, table) + sizeof(plugin_->table);
-  return has_slot && plugin_->table ? plugin_->table(name) : nullptr;
+  const auto find = table_function(*plugin_);
+  return find ? find(name) : nullptr;
+}
+
+const OptionalTables& Plugin::tables() {
+  std::call_once(read_tables_once_, [this] { tables_ = read_optional_tables(table_function(*plugin_), name()); });
+  return tables_;
 }
 
 } // namespace torch_backend

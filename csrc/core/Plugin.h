@@ -3,10 +3,12 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "csrc/core/DeviceApi.h"
+#include "csrc/core/OptionalTables.h"
 #include "torch_backend/device.h"
 
 namespace torch_backend {
@@ -48,8 +50,10 @@ class Plugin {
   DeviceApi& api() {
     return *api_;
   }
-  /// An optional table ("graph.1"), NULL if the plugin does not offer it.
+  /// An optional table ("kernels.1"), NULL if the plugin does not offer it.
   const void* table(const char* name) const;
+  /// The other optional tables, which are read once. Throws ValueError if one cannot be used.
+  const OptionalTables& tables();
 
  private:
   Plugin(const tb_plugin* plugin, std::string path);
@@ -64,6 +68,8 @@ class Plugin {
   uint32_t abi_major_;
   uint32_t abi_minor_;
   std::unique_ptr<DeviceApi> api_;
+  std::once_flag read_tables_once_;
+  OptionalTables tables_;
 };
 
 } // namespace torch_backend

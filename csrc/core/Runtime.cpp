@@ -7,6 +7,7 @@
 #include <c10/util/Exception.h>
 
 #include "csrc/core/AsyncError.h"
+#include "csrc/core/ExternalStreams.h"
 #include "csrc/core/FailedWait.h"
 #include "csrc/core/Stream.h"
 #include "csrc/core/graph/Capture.h"
@@ -92,6 +93,9 @@ void synchronize_device(c10::DeviceIndex device) {
       for (const auto& stream : all_streams(index)) {
         stream.synchronize();
       }
+      external_streams(index).synchronize_left();
+    } else {
+      external_streams(index).forget_left();
     }
   });
   retry_releases(api);

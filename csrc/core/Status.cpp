@@ -6,6 +6,8 @@
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
 
+#include "csrc/core/Text.h"
+
 namespace torch_backend {
 namespace {
 
@@ -39,22 +41,25 @@ std::string status_name(tb_status status) {
 }
 
 tb_status set_error_text(tb_status code, const char* format, std::va_list args) {
+  if (!format) {
+    return code;
+  }
   std::va_list measured;
   va_copy(measured, args);
   const int length = std::vsnprintf(nullptr, 0, format, measured);
   va_end(measured);
   if (length < 0) {
-    error_text = format;
+    set_error_text(format);
     return code;
   }
   std::vector<char> buffer(static_cast<std::size_t>(length) + 1);
   std::vsnprintf(buffer.data(), buffer.size(), format, args);
-  error_text.assign(buffer.data(), static_cast<std::size_t>(length));
+  set_error_text(std::string(buffer.data(), static_cast<std::size_t>(length)));
   return code;
 }
 
 void set_error_text(std::string text) {
-  error_text = std::move(text);
+  error_text = as_utf8(std::move(text));
 }
 
 std::string take_error_text() {

@@ -4,10 +4,12 @@
 #include <array>
 #include <atomic>
 #include <mutex>
+#include <utility>
 
 #include <c10/util/Exception.h>
 
 #include "csrc/core/AsyncError.h"
+#include "csrc/core/ExternalStreams.h"
 #include "csrc/core/InterpreterLock.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/graph/Capture.h"
@@ -19,7 +21,7 @@ namespace {
 // A stream travels through PyTorch as a 64-bit id:
 //   0             the device's default stream
 //   odd           a pool stream: index << 4 | level << 1 | 1, level 0 being the lowest (least urgent) priority
-//   even, not 0   an external stream: the plugin's handle itself
+//   even, not 0   a lasting or an external stream: the plugin's handle itself
 constexpr int kMaxLevels = 8;
 constexpr c10::StreamId kDefaultId = 0;
 
@@ -43,8 +45,8 @@ struct StreamPool {
   std::array<std::array<std::atomic<bool>, kStreamsPerPriority>, kMaxLevels> created{};
   std::array<std::atomic<uint32_t>, kMaxLevels> next{};
 
-  std::mutex external_mutex;           // guards external
-  std::vector<c10::StreamId> external; // seen as current, so that a device-wide wait can include them
+  std::mutex lasting_mutex;           // guards lasting
+  std::vector<c10::StreamId> lasting; // made by lasting_stream
 };
 
 StreamPool& pool(c10::DeviceIndex device) {
@@ -54,8 +56,10 @@ StreamPool& pool(c10::DeviceIndex device) {
 
 thread_local std::array<c10::StreamId, kMaxDevices> current_ids{};
 
+/// The range may be all that an int32 holds.
 int num_levels(const tb_device_properties& properties) {
-  return std::min(kMaxLevels, properties.stream_priority_lowest - properties.stream_priority_highest + 1);
+  const int64_t range = int64_t{properties.stream_priority_lowest} - properties.stream_priority_highest;
+  return static_cast<int>(std::min<int64_t>(kMaxLevels, range + 1));
 }
 
 tb_stream* pool_handle(c10::DeviceIndex device, c10::StreamId id) {
@@ -73,6 +77,15 @@ tb_stream* pool_handle(c10::DeviceIndex device, c10::StreamId id) {
     }
   }
   return streams.handles[level][index];
+}
+
+bool is_external(c10::DeviceIndex device, c10::StreamId id) {
+  if (id == kDefaultId || is_pool_id(id)) {
+    return false;
+  }
+  auto& streams = pool(device);
+  const std::lock_guard<std::mutex> lock(streams.lasting_mutex);
+  return std::find(streams.lasting.begin(), streams.lasting.end(), id) == streams.lasting.end();
 }
 
 Stream make_stream(c10::DeviceIndex device, c10::StreamId id) {
@@ -126,7 +139,8 @@ std::pair<int, int> stream_priority_range(c10::DeviceIndex device) {
 Stream stream_from_pool(int priority, c10::DeviceIndex device) {
   const auto index = resolve_device(device);
   const auto& properties = device_api().properties(index);
-  const int level = std::clamp(properties.stream_priority_lowest - priority, 0, num_levels(properties) - 1);
+  const int level = static_cast<int>(
+      std::clamp<int64_t>(int64_t{properties.stream_priority_lowest} - priority, 0, num_levels(properties) - 1));
   const uint32_t turn = pool(index).next[static_cast<std::size_t>(level)].fetch_add(1, std::memory_order_relaxed);
   return make_stream(index, pool_id(level, static_cast<int>(turn % kStreamsPerPriority)));
 }
@@ -137,15 +151,25 @@ Stream external_stream(tb_stream* handle, c10::DeviceIndex device) {
   return make_stream(resolve_device(device), id);
 }
 
+Stream lasting_stream(int priority, c10::DeviceIndex device) {
+  const auto stream = external_stream(device_api().stream_create(device, priority), device);
+  auto& streams = pool(device);
+  const std::lock_guard<std::mutex> lock(streams.lasting_mutex);
+  streams.lasting.push_back(stream.id());
+  return stream;
+}
+
 void set_current_stream(Stream stream) {
   const auto device = stream.device_index();
-  current_ids[static_cast<std::size_t>(device)] = stream.id();
-  if (stream.id() != kDefaultId && !is_pool_id(stream.id())) {
-    auto& streams = pool(device);
-    const std::lock_guard<std::mutex> lock(streams.external_mutex);
-    if (std::find(streams.external.begin(), streams.external.end(), stream.id()) == streams.external.end()) {
-      streams.external.push_back(stream.id());
-    }
+  const auto before = std::exchange(current_ids[static_cast<std::size_t>(device)], stream.id());
+  if (before == stream.id()) {
+    return;
+  }
+  if (is_external(device, before)) {
+    external_streams(device).leave(make_stream(device, before));
+  }
+  if (is_external(device, stream.id())) {
+    external_streams(device).enter(stream);
   }
 }
 
@@ -161,10 +185,14 @@ std::vector<Stream> all_streams(c10::DeviceIndex device) {
       }
     }
   }
-  const std::lock_guard<std::mutex> lock(streams.external_mutex);
-  for (const auto id : streams.external) {
-    all.push_back(make_stream(index, id));
+  {
+    const std::lock_guard<std::mutex> lock(streams.lasting_mutex);
+    for (const auto id : streams.lasting) {
+      all.push_back(make_stream(index, id));
+    }
   }
+  const auto external = external_streams(index).current();
+  all.insert(all.end(), external.begin(), external.end());
   return all;
 }
 

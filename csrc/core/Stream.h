@@ -56,11 +56,14 @@ Stream default_stream(c10::DeviceIndex device = -1);
 Stream current_stream(c10::DeviceIndex device = -1);
 /// Round robin over kStreamsPerPriority streams; `priority` is clamped to what the device offers.
 Stream stream_from_pool(int priority = 0, c10::DeviceIndex device = -1);
-/// A stream made by the vendor's own API. The caller keeps it alive; handles must be even numbers (they are pointers).
+/// A stream of its own, which lives until the process ends. Only on asynchronous devices.
+Stream lasting_stream(int priority, c10::DeviceIndex device);
+/// A stream made by the vendor's own API, whose owner keeps it alive while it is current or has a name here; see Note
+/// [External streams]. Handles must be even numbers (they are pointers).
 Stream external_stream(tb_stream* handle, c10::DeviceIndex device);
 /// Makes `stream` current on its device for the calling thread. Does not change the current device.
 void set_current_stream(Stream stream);
-/// Every stream of the device that has a handle, the default stream first. For device-wide waits.
+/// Every stream of the device that has a handle, the default stream first; of external ones those that are current.
 std::vector<Stream> all_streams(c10::DeviceIndex device);
 /// Lowest (least urgent) and highest priority number of the device.
 std::pair<int, int> stream_priority_range(c10::DeviceIndex device = -1);

@@ -6,6 +6,7 @@
 
 #include <ATen/core/jit_type.h>
 
+#include "csrc/distributed/CallbackThreads.h"
 #include "csrc/distributed/Failure.h"
 
 namespace torch_backend {
@@ -37,10 +38,11 @@ bool DeviceWork::fail(const std::exception_ptr& cause) {
     return false;
   }
   const auto error = describe_collective_failure(cause, what_, rank_, size_);
-  if (complete_future_once()) {
-    future_->setError(error);
-  }
   finish(error);
+  if (complete_future_once()) {
+    // Who fails a work may hold locks that a callback needs, for its next call of the group or for a wait.
+    run_callback([future = future_, error] { future->setError(error); });
+  }
   return true;
 }
 

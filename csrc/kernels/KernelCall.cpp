@@ -271,7 +271,7 @@ tb_status KernelCall::launch() {
   const tb_kernel_context context{sizeof(tb_kernel_context), device_, 0,
                                   api.async() ? current_stream(device_).handle() : nullptr, this};
   tb_status status = run(context);
-  if (status == TB_STATUS_OUT_OF_MEMORY && !error_) {
+  if (status == TB_STATUS_OUT_OF_MEMORY && !error_ && device_allocator().can_empty_cache(device_)) {
     workspaces_.clear();
     device_allocator().empty_cache(device_);
     status = run(context);

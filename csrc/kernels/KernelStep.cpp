@@ -16,7 +16,8 @@ tb_status call_kernel(const PluginKernel& kernel, const tb_kernel_context& conte
   const RunningKernel running(context);
   profiler::CallSpan span("kernel_launch", context.device);
   span.kernel(context.stream, kernel.op());
-  const auto status = device_api().note_status(kernel.function()(&context, args, num_args), context.device);
+  const auto status =
+      device_api().call(context.device, kernel.op().c_str(), kernel.function(), &context, args, num_args);
   if (status == TB_STATUS_OK) {
     span.enqueued();
   }
@@ -88,7 +89,7 @@ tb_status KernelStep::run(const Stream& stream) {
 void KernelStep::enqueue(const Stream& stream) {
   device_api().check_usable(device_, kernel_.op().c_str());
   auto status = run(stream);
-  if (status == TB_STATUS_OUT_OF_MEMORY) {
+  if (status == TB_STATUS_OUT_OF_MEMORY && device_allocator().can_empty_cache(device_)) {
     device_allocator().empty_cache(device_);
     status = run(stream);
   }

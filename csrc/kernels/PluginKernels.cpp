@@ -12,14 +12,20 @@
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
 
+#include "csrc/core/AddressSpace.h"
 #include "csrc/core/DType.h"
 #include "csrc/core/InterpreterLock.h"
+#include "csrc/core/Plugin.h"
 #include "csrc/core/Runtime.h"
+#include "csrc/core/TableCheck.h"
+#include "csrc/core/Text.h"
 
 namespace torch_backend {
 namespace {
 
 constexpr uint32_t kKnownFlags = TB_KERNEL_NEEDS_CONTIGUOUS | TB_KERNEL_ALLOCATES_OUTPUT;
+constexpr uint64_t kMaxKernels = 1 << 20;
+constexpr std::size_t kEndOfMask = offsetof(tb_kernel, dtype_mask) + sizeof(tb_kernel::dtype_mask);
 
 struct Kernels {
   std::mutex mutex;                                                                 // guards by_overload
@@ -35,40 +41,50 @@ Kernels& kernels() {
 }
 
 /// What is wrong with an entry; nothing if it can be used.
-std::optional<std::string> fault_of(const tb_kernel* kernel) {
+std::optional<std::string> fault_of(const tb_kernel* kernel, const AddressSpace& memory) {
   constexpr std::size_t kRequired = offsetof(tb_kernel, flags) + sizeof(tb_kernel::flags);
   if (!kernel) {
     return "is NULL";
   }
+  if (!memory.is_readable(kernel, sizeof(kernel->struct_size)) ||
+      !memory.is_readable(kernel, std::min<std::size_t>(kernel->struct_size, sizeof(*kernel)))) {
+    return c10::str("is at ", static_cast<const void*>(kernel), ", where there is no tb_kernel");
+  }
   if (kernel->struct_size < kRequired) {
     return c10::str("has struct_size ", kernel->struct_size, ", too small; set struct_size = sizeof(tb_kernel)");
   }
+  if (kernel->op && !memory.is_string(kernel->op)) {
+    return c10::str("has an op at ", static_cast<const void*>(kernel->op), ", where there is no text");
+  }
   if (!kernel->op || !std::strstr(kernel->op, "::")) {
-    return c10::str("has the op '", kernel->op ? kernel->op : "(null)",
+    return c10::str("has the op '", kernel->op ? as_utf8(kernel->op, kMaxTextBytes) : "(null)",
                     "'; an op is an operator with its namespace and overload, as in \"aten::add.out\"");
   }
   if (!kernel->function) {
     return "has no function";
   }
+  if (!memory.is_code(reinterpret_cast<const void*>(kernel->function))) {
+    return c10::str("has a function at ", reinterpret_cast<const void*>(kernel->function), ", where there is no code");
+  }
   if (kernel->flags & ~kKnownFlags) {
     return c10::str("has flags ", kernel->flags, ", of which ", kernel->flags & ~kKnownFlags,
                     " is no TB_KERNEL_ flag of device ABI ", TB_ABI_MAJOR, ".", TB_ABI_MINOR);
   }
+  if (kernel->struct_size >= kEndOfMask && kernel->dtype_mask &&
+      !memory.is_readable(kernel->dtype_mask, sizeof(uint64_t) * TB_DTYPE_MASK_WORDS)) {
+    return c10::str("has a dtype_mask at ", static_cast<const void*>(kernel->dtype_mask), ", where there is no memory");
+  }
   return std::nullopt;
 }
 
-std::string describe(const tb_kernel* kernel, std::size_t index) {
-  const bool named = kernel && kernel->struct_size >= offsetof(tb_kernel, function) && kernel->op;
-  return named ? c10::str("kernel ", index, " (", kernel->op, ")") : c10::str("kernel ", index);
+std::string describe(const tb_kernel* kernel, std::size_t index, const AddressSpace& memory) {
+  const bool named = kernel && memory.is_readable(kernel, offsetof(tb_kernel, function)) &&
+                     kernel->struct_size >= offsetof(tb_kernel, function) && kernel->op && memory.is_string(kernel->op);
+  return named ? c10::str("kernel ", index, " (", as_utf8(kernel->op, kMaxTextBytes), ")") : c10::str("kernel ", index);
 }
 
-void check_faults(const std::string& plugin, const std::vector<std::string>& faults) {
-  TORCH_CHECK_VALUE(faults.empty(), "The table \"kernels.1\" of plugin '", plugin,
-                    "' is not usable: ", c10::Join("; ", faults), ". See torch_backend/device.h.");
-}
-
-/// Under the mutex.
-const PluginKernel* find(Kernels& all, const std::string& overload) {
+/// Under the mutex. `memory` is read when it is needed.
+const PluginKernel* find(Kernels& all, const std::string& overload, std::optional<AddressSpace>& memory) {
   const auto known = all.by_overload.find(overload);
   if (known != all.by_overload.end()) {
     return known->second.get();
@@ -76,7 +92,10 @@ const PluginKernel* find(Kernels& all, const std::string& overload) {
   const tb_kernel* kernel = all.table.kernel_find ? all.table.kernel_find(overload.c_str()) : nullptr;
   std::unique_ptr<const PluginKernel> found;
   if (kernel) {
-    auto fault = fault_of(kernel);
+    if (!memory) {
+      memory.emplace();
+    }
+    auto fault = fault_of(kernel, *memory);
     if (!fault && overload != kernel->op) {
       fault = c10::str("is for '", kernel->op, "'");
     }
@@ -91,7 +110,7 @@ const PluginKernel* find(Kernels& all, const std::string& overload) {
 
 PluginKernel::PluginKernel(const tb_kernel& kernel)
     : op_(kernel.op), function_(kernel.function), flags_(kernel.flags), dtype_mask_(nullptr) {
-  if (kernel.struct_size >= offsetof(tb_kernel, dtype_mask) + sizeof(kernel.dtype_mask)) {
+  if (kernel.struct_size >= kEndOfMask) {
     dtype_mask_ = kernel.dtype_mask;
   }
 }
@@ -115,43 +134,43 @@ void load_plugin_kernels(const Plugin& plugin) {
   if (!offered) {
     return;
   }
-  std::vector<std::string> faults;
-  constexpr std::size_t kRequired = offsetof(tb_kernel_table, num_kernels) + sizeof(tb_kernel_table::num_kernels);
-  if (offered->struct_size < kRequired) {
-    faults.push_back(c10::str("its struct_size is ", offered->struct_size,
-                              ", too small; set struct_size = sizeof(tb_kernel_table)"));
-    check_faults(plugin.name(), faults);
-  }
-  tb_kernel_table table{};
-  std::memcpy(&table, offered, std::min<std::size_t>(offered->struct_size, sizeof(table)));
+  TableCheck check;
+  auto table = check.read<tb_kernel_table>(
+      offered, offsetof(tb_kernel_table, num_kernels) + sizeof(tb_kernel_table::num_kernels));
+  const auto& memory = check.memory();
+  check.are_code(&table.kernel_find, {"kernel_find", "module_load", "module_unload", "module_launch"});
+  check.all_or_none({TB_SLOT(table, module_load), TB_SLOT(table, module_unload), TB_SLOT(table, module_launch)},
+                    "module_load, module_unload and module_launch belong together");
   if (!table.kernels && table.num_kernels > 0) {
-    faults.push_back(c10::str("num_kernels is ", table.num_kernels, " but kernels is NULL"));
+    check.add(c10::str("num_kernels is ", table.num_kernels, " but kernels is NULL"));
     table.num_kernels = 0;
   }
-  const int module_slots =
-      (table.module_load != nullptr) + (table.module_unload != nullptr) + (table.module_launch != nullptr);
-  if (module_slots != 0 && module_slots != 3) {
-    faults.emplace_back("module_load, module_unload and module_launch belong together");
+  if (table.num_kernels > kMaxKernels ||
+      (table.num_kernels > 0 && !memory.is_readable(table.kernels, table.num_kernels * sizeof(*table.kernels)))) {
+    check.add(c10::str("num_kernels is ", table.num_kernels, ", and there are not so many at ",
+                       static_cast<const void*>(table.kernels)));
+    table.num_kernels = 0;
   }
   std::unordered_map<std::string, std::unique_ptr<const PluginKernel>> by_overload;
   std::vector<std::string> listed;
   for (std::size_t i = 0; i < table.num_kernels; ++i) {
     const tb_kernel* kernel = table.kernels[i];
-    if (const auto fault = fault_of(kernel)) {
-      faults.push_back(describe(kernel, i) + " " + *fault);
+    if (const auto fault = fault_of(kernel, memory)) {
+      check.add(describe(kernel, i, memory) + " " + *fault);
     } else if (!by_overload.emplace(kernel->op, std::make_unique<const PluginKernel>(*kernel)).second) {
-      faults.push_back(describe(kernel, i) + " is listed twice");
+      check.add(describe(kernel, i, memory) + " is listed twice");
     } else {
       listed.emplace_back(kernel->op);
     }
   }
-  check_faults(plugin.name(), faults);
+  check.raise(c10::str("The table \"kernels.1\" of plugin '", plugin.name(), "'"));
   all.by_overload = std::move(by_overload);
   all.listed = std::move(listed);
   all.table = table;
   if (table.kernel_find) {
+    std::optional<AddressSpace> memory;
     for (const auto& name : c10::Dispatcher::singleton().getAllOpNames()) {
-      find(all, c10::toString(name));
+      find(all, c10::toString(name), memory);
     }
   }
 }
@@ -160,7 +179,8 @@ const PluginKernel* find_plugin_kernel(const std::string& overload) {
   auto& all = kernels();
   const WithoutInterpreterLock unlocked;
   const std::lock_guard<std::mutex> lock(all.mutex);
-  return find(all, overload);
+  std::optional<AddressSpace> memory;
+  return find(all, overload, memory);
 }
 
 std::vector<std::string> listed_plugin_kernels() {

@@ -10,11 +10,12 @@
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
-#include "csrc/core/DeviceApi.h"
-#include "csrc/core/Plugin.h"
+#include "csrc/core/Limits.h"
 #include "torch_backend/device.h"
 
 namespace torch_backend {
+
+class Plugin;
 
 /// One entry of the table. Lives until the process ends.
 class PluginKernel {

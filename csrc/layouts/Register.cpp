@@ -68,7 +68,7 @@ void register_layout() {
       m.impl_boxed<&host_kernel<key>>(overload.c_str(), Source::kFallback);
     }
   }
-  new_library("_", key).fallback(torch::CppFunction::makeFromBoxedFunction<&host_kernel<key>>());
+  register_fallback(key, torch::CppFunction::makeFromBoxedFunction<&host_kernel<key>>());
 }
 
 at::Tensor copy_quantized(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {

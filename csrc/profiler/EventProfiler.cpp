@@ -85,8 +85,7 @@ class EventProfiler final : public torch::profiler::impl::ProfilerStubs {
  private:
   static const tb_profiler_table* ranges() {
     const auto* table = profiler_table();
-    const bool offered = table && table->struct_size >= sizeof(tb_profiler_table) && table->range_push;
-    return offered ? table : nullptr;
+    return table && table->range_push ? table : nullptr;
   }
 };
 

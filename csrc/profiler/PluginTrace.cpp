@@ -1,10 +1,10 @@
 #include "csrc/profiler/PluginTrace.h"
 
 #include <cmath>
-#include <cstddef>
 
 #include "csrc/core/Runtime.h"
 #include "csrc/core/Status.h"
+#include "csrc/core/Text.h"
 
 namespace torch_backend::profiler {
 namespace {
@@ -21,11 +21,7 @@ bool failed(tb_status status, const char* slot, std::vector<std::string>& errors
 
 const tb_profiler_table* profiler_table() {
   auto* plugin = active_plugin();
-  const auto* table = plugin ? static_cast<const tb_profiler_table*>(plugin->table("prof.1")) : nullptr;
-  const bool complete = table && table->struct_size >= offsetof(tb_profiler_table, range_push) && table->trace_start &&
-                        table->trace_stop && table->trace_collect && table->correlation_push &&
-                        table->correlation_pop && table->clock_pair;
-  return complete ? table : nullptr;
+  return plugin && plugin->tables().profiler ? &*plugin->tables().profiler : nullptr;
 }
 
 void push_correlation(const tb_profiler_table& table, uint64_t id) noexcept {
@@ -64,7 +60,9 @@ void PluginTrace::read_clocks(int moment, std::vector<std::string>& errors) {
       continue;
     }
     auto& clock = clocks_[device];
-    failed(table_->clock_pair(static_cast<int32_t>(device), &clock.device_ns[moment], &clock.host_ns[moment]),
+    const auto index = static_cast<int32_t>(device);
+    failed(device_api().call(index, "clock_pair", table_->clock_pair, index, &clock.device_ns[moment],
+                             &clock.host_ns[moment]),
            "clock_pair", errors);
   }
 }
@@ -93,7 +91,7 @@ std::vector<PluginTrace::Record> PluginTrace::stop(std::vector<std::string>& err
     const auto& clock = into.clocks[static_cast<std::size_t>(record->device)];
     into.records.push_back({record->kind, record->device, record->stream, record->correlation,
                             clock.to_host(record->start_ns), clock.to_host(record->end_ns),
-                            record->name ? record->name : "", record->size_bytes});
+                            as_utf8(record->name, kMaxTextBytes), record->size_bytes});
   };
   failed(table_->trace_collect(take, &collected), "trace_collect", errors);
   if (collected.unknown_devices > 0) {

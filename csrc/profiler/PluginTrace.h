@@ -9,7 +9,7 @@
 
 namespace torch_backend::profiler {
 
-/// The active plugin's table, NULL if it has none that is complete.
+/// The active plugin's table, NULL if it has none.
 const tb_profiler_table* profiler_table();
 
 /// Around a call that enqueues work, while the plugin traces. What it answers does not change the call.

@@ -19,8 +19,8 @@
  *   - Pointers are non-NULL unless marked "may be NULL". out_* are written by the callee. Sizes are in bytes.
  *   - Threads: any slot may be called from any thread at any time, concurrently. The order of concurrent calls on the
  *     same stream is unspecified. The core never holds one of its locks that another slot call would need.
- *   - `device` is an index in [0, device_count). Slots are not called after tb_plugin_entry failed, nor in a forked
- *     child (unless TB_CAP_FORK_SAFE), nor for a device that has reported TB_STATUS_DEVICE_LOST.
+ *   - `device` is an index in [0, device_count). Slots are not called after tb_plugin_entry failed, nor in a child that
+ *     was forked after initialize, nor for a device that has reported TB_STATUS_DEVICE_LOST.
  *   - Streams: NULL names the device's default stream, which exists without being created. Work on one stream runs in
  *     the order it was enqueued; nothing else orders two streams but events. Without TB_CAP_ASYNC every call returns
  *     after its work is complete and `stream` is always NULL.
@@ -170,17 +170,16 @@ typedef struct tb_arg {
 #define TB_CAP_IPC (1ull << 8)             /* the three ipc_ slots are offered */
 #define TB_CAP_GRAPH (1ull << 9)           /* table "graph.1" is offered */
 #define TB_CAP_VIRTUAL_MEMORY (1ull << 10) /* reserved for expandable segments */
-#define TB_CAP_FORK_SAFE (1ull << 11)      /* usable in a child that was forked after initialize */
 
 typedef struct tb_device_properties {
   uint64_t struct_size;
-  char name[64];         /* product name, e.g. "Acme X100" */
-  char arch[32];         /* what kernels are built for, e.g. "acme_v2"; "" if that has no meaning */
-  uint64_t capabilities; /* TB_CAP_*; ASYNC, HOST_ACCESS, HOST_COHERENT, FORK_SAFE equal on all devices */
-  uint64_t total_memory_bytes;
-  uint64_t allocation_granularity_bytes;      /* the core requests multiples of it; a power of two; 0 = no preference */
-  uint64_t allocation_alignment_bytes;        /* of what memory_allocate returns; a power of two, at least 64 */
-  uint64_t dtype_mask[TB_DTYPE_MASK_WORDS];   /* dtypes the device stores and computes in; all zero = every dtype */
+  char name[64];                            /* product name, e.g. "Acme X100" */
+  char arch[32];                            /* what kernels are built for, e.g. "acme_v2"; "" if that has no meaning */
+  uint64_t capabilities;                    /* TB_CAP_*; ASYNC, HOST_ACCESS, HOST_COHERENT equal on all devices */
+  uint64_t total_memory_bytes;              /* more than 0 */
+  uint64_t allocation_granularity_bytes;    /* the core requests multiples of it; a power of two to 2^30; 0 = none */
+  uint64_t allocation_alignment_bytes;      /* of what memory_allocate returns; a power of two, 64 to 2^30 */
+  uint64_t dtype_mask[TB_DTYPE_MASK_WORDS]; /* dtypes the device stores and computes in; all zero = every dtype */
   int32_t capability_major, capability_minor; /* of the architecture */
   int32_t multiprocessor_count;
   int32_t warp_size;                                       /* lanes that execute together; 1 if that has no meaning */
@@ -292,8 +291,10 @@ typedef struct tb_core_table {
   /* Start the driver. Called once, before any slot but device_count. Default: nothing to start. Since 1.0. */
   tb_status (*initialize)(void);
 
-  /* Make `device` the calling thread's device. Called when a thread first uses a device and when it changes. Slots
-   * still name their device. Default: the plugin keeps no per-thread state. Since 1.0. */
+  /* Make `device` the calling thread's device. Called before a slot of any table that works on a device, unless the
+   * thread's device is that one already; a communicator's is the one it was created for, a copy's that of its stream.
+   * Not called before device_properties, and slots that name no device. Slots still name their device. Default: the
+   * plugin keeps no per-thread state. Since 1.0. */
   tb_status (*thread_bind)(int32_t device);
 
   /* Block until everything enqueued on the device is complete. Default: every stream in turn. Since 1.0. */
@@ -568,7 +569,7 @@ typedef struct tb_host {
 typedef struct tb_plugin {
   uint64_t struct_size;
   uint32_t abi_major, abi_minor; /* TB_ABI_MAJOR, TB_ABI_MINOR as compiled */
-  const char* name;              /* the torch device name, [a-z][a-z0-9_]*: torch.device("<name>:0"), torch.<name> */
+  const char* name; /* the torch device name, [a-z][a-z0-9_]{0,62}: torch.device("<name>:0"), torch.<name> */
   const char* vendor;
   const char* version; /* of the plugin */
   const tb_core_table* core;

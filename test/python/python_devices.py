@@ -163,15 +163,6 @@ class Computing(Plain):
         return None
 
 
-class ForkSafe(Plain):
-    """May be used in a forked child."""
-
-    name = "forksafe"
-
-    def device_properties(self, device: int) -> DeviceProperties:
-        return DeviceProperties("Fork safe", total_memory_bytes=self.limit, capabilities=Capability.FORK_SAFE)
-
-
 class Event:
     """Set when the work before its last record is done."""
 

@@ -95,16 +95,16 @@ def test_a_table_without_required_slots(run_python: RunPython, build_plugin: Bui
     run_python(
         """
         import torch, torch_backend
-        from torch_backend import _C
         for _ in range(2):
             try:
-                _C.has_device_collectives()
+                torch_backend.activate("xcpu")
             except ValueError as error:
-                assert "offers the table ccl.1, but leaves unset what it needs: recv" in str(error), error
+                assert "ccl.1" in str(error) and "the required slot recv is not set" in str(error), error
             else:
                 raise AssertionError
+            assert torch_backend.active() is None
         """,
-        env={"TORCH_BACKEND": "xcpu", "TORCH_BACKEND_PATH": path, **DEVICE_COLLECTIVES},
+        env={"TORCH_BACKEND": "none", "TORCH_BACKEND_PATH": path, **DEVICE_COLLECTIVES},
     )
 
 
@@ -129,6 +129,45 @@ def test_threads_as_ranks(run_python: RunPython) -> None:
         for thread in threads: thread.start()
         for thread in threads: thread.join()
         assert sums == {0: 3000.0, 1: 3000.0}, sums
+        """,
+        env={"TORCH_BACKEND": "xcpu", "TORCH_BACKEND_XCPU_DEVICES": "2", "TORCH_BACKEND_XCPU_ASYNC": "1"}
+        | DEVICE_COLLECTIVES,
+    )
+
+
+def test_callbacks_of_a_failure_hold_nobody_up(run_python: RunPython) -> None:
+    """Whoever fails a work does not run the callbacks of its future: they may wait for what comes after."""
+    run_python(
+        """
+        import threading
+        from datetime import timedelta
+        import torch
+        from torch_backend import _C
+        store, both, go_on, seen = torch.distributed.HashStore(), threading.Barrier(2), threading.Event(), []
+        called = threading.Event()
+
+        def callback(future):
+            seen.append(go_on.wait(30))
+            called.set()
+
+        def rank(number):
+            torch.accelerator.set_device_index(number)
+            backend = _C.CclBackend("xcpuccl", store, number, 2, timedelta(seconds=60))
+            x = torch.ones(1000, device="xcpu")
+            backend.allreduce([x]).wait()
+            both.wait()
+            if number == 0:
+                work = backend.allreduce([x])  # the other rank does not come
+                work.get_future().add_done_callback(callback)
+                backend.abort()
+                go_on.set()
+                assert called.wait(30)
+            both.wait()
+
+        threads = [threading.Thread(target=rank, args=(number,)) for number in range(2)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        assert seen == [True], seen
         """,
         env={"TORCH_BACKEND": "xcpu", "TORCH_BACKEND_XCPU_DEVICES": "2", "TORCH_BACKEND_XCPU_ASYNC": "1"}
         | DEVICE_COLLECTIVES,

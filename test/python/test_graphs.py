@@ -360,3 +360,25 @@ del g
             "TORCH_BACKEND_XCPU_ASYNC": "1",
         },
     )
+
+
+def test_a_kernel_without_memory_says_so_in_a_capture(build_plugin: BuildPlugin, run_python: RunPython) -> None:
+    """Elsewhere the cache is emptied first, and that would end the capture."""
+    library = f'LIBRARY="{_paths.reference_library("xcpu")}"'
+    run_python(
+        """
+import pytest, torch
+x = torch.ones(4, device="xcpu")
+with pytest.raises(torch.OutOfMemoryError, match="the kernel finds no room"):
+    x.relu()
+with pytest.raises(torch.OutOfMemoryError, match="the kernel finds no room"):
+    with torch.xcpu.graph(torch.xcpu.Graph()):
+        x.relu()
+assert (x + 1).tolist() == [2] * 4
+""",
+        env={
+            "TORCH_BACKEND": "xcpu",
+            "TORCH_BACKEND_PATH": build_plugin(library, name="xcpu", source="full.c"),
+            "TORCH_BACKEND_XCPU_ASYNC": "1",
+        },
+    )

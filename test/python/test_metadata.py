@@ -28,14 +28,12 @@ def reloaded(value: Any, **options: Any) -> Any:
         reloaded,
         lambda x: reloaded(x, weights_only=False),
         lambda x: pickle.loads(pickle.dumps(x)),
-        copy.deepcopy,
         lambda x: x.detach(),
         lambda x: x.data,
         torch.nn.Parameter,
-        lambda x: copy.deepcopy(torch.nn.Parameter(x)),
         lambda x: x.add_(1),
     ],
-    ids=["save", "save everything", "pickle", "deepcopy", "detach", "data", "Parameter", "deepcopy Parameter", "add_"],
+    ids=["save", "save everything", "pickle", "detach", "data", "Parameter", "add_"],
 )
 def test_what_keeps_notes(name: str, go_along: Callable[[torch.Tensor], torch.Tensor]) -> None:
     x = torch.arange(4.0, device=name)
@@ -54,11 +52,12 @@ def test_newer_dtypes_are_saved_in_another_way(name: str) -> None:
     [
         lambda x: x[1:],
         lambda x: x.clone(),
+        copy.deepcopy,
         lambda x: x + 1,
         lambda x: x.cpu(),
         lambda x: reloaded(x, map_location="cpu"),
     ],
-    ids=["view", "clone", "result", "cpu", "load on the CPU"],
+    ids=["view", "clone", "deepcopy", "result", "cpu", "load on the CPU"],
 )
 def test_what_drops_notes(name: str, leave_behind: Callable[[torch.Tensor], torch.Tensor]) -> None:
     x = torch.arange(4.0, device=name)
@@ -72,7 +71,6 @@ def test_what_drops_notes(name: str, leave_behind: Callable[[torch.Tensor], torc
 def test_modules(name: str) -> None:
     module = torch.nn.Linear(2, 2).to(name)
     metadata.attach(module.weight, NOTE)
-    assert metadata.read(copy.deepcopy(module).weight) == NOTE
     assert metadata.read(reloaded(module.state_dict())["weight"]) == NOTE
     assert metadata.read(reloaded(module.state_dict())["bias"]) == {}
 

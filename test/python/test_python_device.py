@@ -480,19 +480,6 @@ def test_a_forked_child_is_refused_and_ends(run: RunPython) -> None:
     """)
 
 
-def test_a_forked_child_may_use_a_device_that_allows_it(run: RunPython) -> None:
-    run("""
-        import os, sys
-        import torch, torch_backend
-        torch_backend.activate("python_devices:ForkSafe")
-        x = torch.ones(3, device="forksafe")
-        child = os.fork()
-        if child == 0:
-            os._exit(0 if x.tolist() == [1, 1, 1] else 3)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    """)
-
-
 @pytest.mark.parametrize("device", ["plain", "threaded"])
 def test_the_process_ends_in_order(run: RunPython, device: str) -> None:
     """With tensors alive, work pending, and an exit handler that uses the device."""

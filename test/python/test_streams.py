@@ -4,7 +4,9 @@ from types import ModuleType
 
 import pytest
 import torch
-from conftest import RunPython
+from conftest import BuildPlugin, RunPython
+
+from torch_backend import _paths
 
 ASYNC = {"TORCH_BACKEND": "xcpu", "TORCH_BACKEND_XCPU_ASYNC": "1", "TORCH_BACKEND_XCPU_DELAY_US": "2000"}
 
@@ -91,6 +93,40 @@ def test_work_on_an_external_stream(run_python: RunPython) -> None:
         """,
         env=ASYNC,
     )
+
+
+def test_an_external_stream_is_forgotten_when_it_is_left(run_python: RunPython, build_plugin: BuildPlugin) -> None:
+    """Its owner may destroy it then, with work pending; a wait for the device still waits for the work."""
+    library = f'LIBRARY="{_paths.reference_library("xcpu")}"'
+    run_python(
+        """
+        import ctypes, os, torch
+        owner = ctypes.CDLL(os.environ["TORCH_BACKEND_PATH"])
+        owner.create_stream.restype = ctypes.c_void_p
+        x, pinned = torch.zeros(1000, device="xcpu"), torch.ones(1000).pin_memory()
+        for _ in range(100):
+            stream = owner.create_stream()
+            with torch.xcpu.stream(torch.xcpu.ExternalStream(stream)):
+                x.copy_(pinned, non_blocking=True)
+            assert owner.destroy_stream(ctypes.c_void_p(stream)) == 0
+            torch.xcpu.synchronize()
+            assert x.sum().item() == 1000
+            x.zero_()
+            torch.xcpu.synchronize()
+        assert owner.calls_of_destroyed_streams() == 0
+        """,
+        env=ASYNC
+        | {
+            "TORCH_BACKEND_PATH": build_plugin(library, name="xcpu", source="owner.c"),
+            "TORCH_BACKEND_XCPU_DELAY_US": "300",
+        },
+    )
+
+
+def test_priorities_may_be_any_number(backend: ModuleType) -> None:
+    lowest, highest = backend.Stream.priority_range()
+    for priority, expected in ((-(2**31), highest), (2**31 - 1, lowest)):
+        assert backend.Stream(priority=priority).priority == expected
 
 
 def test_compiled_code_switches_streams(backend: ModuleType, name: str) -> None:

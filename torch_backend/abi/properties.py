@@ -22,7 +22,6 @@ class Capability(IntFlag):
     IPC = 1 << 8
     GRAPH = 1 << 9
     VIRTUAL_MEMORY = 1 << 10
-    FORK_SAFE = 1 << 11
 
     @classmethod
     def names(cls, flags: int) -> frozenset[str]:

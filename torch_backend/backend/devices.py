@@ -41,8 +41,7 @@ def is_initialized() -> bool:
 def init() -> None:
     """Start the driver. Not needed: the first use of a device does it.
 
-    Raises RuntimeError in a process that was forked after the driver had started, unless the device says that it
-    survives that.
+    Raises RuntimeError in a process that was forked after the driver had started.
     """
     _lazy_init()
 

@@ -15,7 +15,7 @@ void init_metadata(py::module_& m) {
       "set_tensor_metadata",
       [](const at::Tensor& tensor, std::optional<std::string> text) { set_tensor_metadata(tensor, std::move(text)); },
       py::arg("tensor"), py::arg("text"));
-  m.def("saves_tensor_metadata", saves_tensor_metadata);
+  m.def("save_tensor_metadata", save_tensor_metadata);
 }
 
 } // namespace torch_backend::python

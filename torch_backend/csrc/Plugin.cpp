@@ -33,7 +33,6 @@ constexpr std::pair<const char*, uint64_t> kCapabilities[] = {
     {"IPC", TB_CAP_IPC},
     {"GRAPH", TB_CAP_GRAPH},
     {"VIRTUAL_MEMORY", TB_CAP_VIRTUAL_MEMORY},
-    {"FORK_SAFE", TB_CAP_FORK_SAFE},
 };
 
 constexpr const char* kTables[] = {"graph.1", "kernels.1", "ccl.1", "prof.1"};

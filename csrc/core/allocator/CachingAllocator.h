@@ -72,6 +72,8 @@ class CachingAllocator {
   /// Give cached segments back to the plugin: those of the default pool and of private pools nobody holds, or those of
   /// one private pool. Waits for the streams that used them.
   void empty_cache(c10::MempoolId_t pool = {0, 0});
+  /// Not while the plugin captures a graph, which a wait for the device would fail.
+  bool can_empty_cache();
 
   /// Whether `ptr` points into memory of this allocator that is in use; the base and size of that allocation.
   bool owns(const void* ptr, void** out_base, std::size_t* out_size) const;

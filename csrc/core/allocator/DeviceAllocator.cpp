@@ -201,6 +201,11 @@ void DeviceAllocator::empty_cache(c10::DeviceIndex device, c10::MempoolId_t pool
   }
 }
 
+bool DeviceAllocator::can_empty_cache(c10::DeviceIndex device) {
+  auto* allocator = peek(resolve_device(device));
+  return !allocator || allocator->can_empty_cache();
+}
+
 bool DeviceAllocator::owns(const void* ptr, c10::DeviceIndex* out_device, void** out_base,
                            std::size_t* out_size) const {
   bool found = false;

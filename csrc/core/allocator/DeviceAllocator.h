@@ -51,6 +51,7 @@ class DeviceAllocator final : public c10::DeviceAllocator {
   /// Takes back memory by its address alone. Never throws.
   void free(void* ptr) noexcept;
   void empty_cache(c10::DeviceIndex device, c10::MempoolId_t pool = {0, 0});
+  bool can_empty_cache(c10::DeviceIndex device);
   /// Whether `ptr` points into memory in use that came from here; on which device, and where that allocation lies.
   bool owns(const void* ptr, c10::DeviceIndex* out_device, void** out_base, std::size_t* out_size) const;
   std::optional<c10::DeviceIndex> device_of(const void* ptr) const;

@@ -341,6 +341,11 @@ void CachingAllocator::empty_cache(c10::MempoolId_t pool) {
   free_segments(std::move(segments));
 }
 
+bool CachingAllocator::can_empty_cache() {
+  const Lock lock(mutex_);
+  return captures_ == 0 || !async_;
+}
+
 // ---- other processes ----
 
 void CachingAllocator::export_memory(void* ptr, tb_ipc_handle* out_segment, uint64_t* out_offset) {

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include <ATen/Utils.h>
+#include <ATen/core/GeneratorForPrivateuseone.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 
@@ -102,13 +103,23 @@ at::Generator create_generator(c10::DeviceIndex device) {
   return at::make_generator<PhiloxGenerator>(resolve_device(device));
 }
 
+void check_generator_registration() {
+  TORCH_CHECK(!at::GetGeneratorPrivate().has_value(),
+              "An extension has registered a generator with REGISTER_GENERATOR_PRIVATEUSE1, which would not be used: "
+              "torch_backend brings the device's generators. Remove the registration; kernels take their numbers from "
+              "the seed and offset of torch.Generator, as CUDA's do.");
+}
+
 PhiloxGenerator* resolve_generator(const std::optional<at::Generator>& generator, c10::DeviceIndex device) {
   if (!generator.has_value() || !generator->defined()) {
     return static_cast<PhiloxGenerator*>(default_generator(device).unsafeGetGeneratorImpl());
   }
   TORCH_CHECK(generator->device().type() == c10::DeviceType::PrivateUse1, "Expected a '", device_api().name(),
               "' device type for generator but found '", generator->device().type(), "'");
-  return static_cast<PhiloxGenerator*>(generator->unsafeGetGeneratorImpl());
+  auto* philox = dynamic_cast<PhiloxGenerator*>(generator->unsafeGetGeneratorImpl());
+  TORCH_CHECK(philox, "A generator of an extension cannot be used with ", device_api().name(),
+              "'s random operators. Make one with torch.Generator(device).");
+  return philox;
 }
 
 } // namespace torch_backend

@@ -53,6 +53,10 @@ const at::Generator& default_generator(c10::DeviceIndex device = -1);
 
 at::Generator create_generator(c10::DeviceIndex device = -1);
 
+/// Throws RuntimeError if an extension has registered a generator of its own (REGISTER_GENERATOR_PRIVATEUSE1), which
+/// PyTorch's hooks, and so the device, would never call.
+void check_generator_registration();
+
 /// `generator`, or the default one of `device` if there is none. Throws if it is of another device type; as with CUDA,
 /// it may be of another device of this type.
 PhiloxGenerator* resolve_generator(const std::optional<at::Generator>& generator, c10::DeviceIndex device);

@@ -1,5 +1,6 @@
 #include "csrc/core/graph/Graph.h"
 
+#include <exception>
 #include <fstream>
 #include <utility>
 
@@ -7,7 +8,6 @@
 #include <c10/util/StringUtil.h>
 
 #include "csrc/core/Runtime.h"
-#include "csrc/core/Status.h"
 #include "csrc/core/allocator/DeviceAllocator.h"
 #include "csrc/profiler/Recording.h"
 
@@ -17,15 +17,8 @@ namespace {
 /// NULL if the device leaves graphs to the core.
 const tb_graph_table* table_of(c10::DeviceIndex device) {
   auto& api = device_api();
-  return api.async() && api.has_capability(device, TB_CAP_GRAPH)
-             ? static_cast<const tb_graph_table*>(active_plugin()->table("graph.1"))
-             : nullptr;
-}
-
-void check(tb_status status, const char* slot, c10::DeviceIndex device) {
-  if (device_api().note_status(status, device) != TB_STATUS_OK) {
-    throw_status(status, device_api().name(), slot, device);
-  }
+  const auto& offered = active_plugin()->tables().graph;
+  return offered && api.async() && api.has_capability(device, TB_CAP_GRAPH) ? &*offered : nullptr;
 }
 
 void log_failure(const std::exception& error) {
@@ -66,7 +59,7 @@ void Graph::capture_begin(c10::MempoolId_t pool, uint32_t mode) {
   graph::begin(capture);
   if (table) {
     try {
-      check(table->capture_begin(device_, stream.handle(), mode), "capture_begin", device_);
+      device_api().check_call(device_, "capture_begin", table->capture_begin, device_, stream.handle(), mode);
     } catch (...) {
       graph::end(*capture);
       device_allocator().end_allocate_to_pool(device_, pool_);
@@ -79,24 +72,35 @@ void Graph::capture_begin(c10::MempoolId_t pool, uint32_t mode) {
 
 void Graph::end_capture(tb_graph** out_graph) {
   const auto capture = std::exchange(capture_, nullptr);
-  tb_status status = TB_STATUS_OK;
+  std::exception_ptr error;
   if (const auto* table = capture->native() ? table_of(device_) : nullptr) {
-    status = device_api().is_lost(device_) ? TB_STATUS_DEVICE_LOST
-                                           : table->capture_end(device_, capture->origin().handle(), out_graph);
+    try {
+      auto& api = device_api();
+      api.check_call(device_, "capture_end", table->capture_end, device_, capture->origin().handle(), out_graph);
+      api.check_given(*out_graph, "capture_end", "*out_graph", device_);
+    } catch (...) {
+      error = std::current_exception();
+    }
   }
   graph::end(*capture);
   device_allocator().end_allocate_to_pool(device_, pool_);
   const auto failure = capture->failure();
-  if (status != TB_STATUS_OK || !failure.empty()) {
-    if (*out_graph) {
-      table_of(device_)->graph_destroy(device_, std::exchange(*out_graph, nullptr));
-    }
+  if (error || !failure.empty()) {
+    destroy(std::exchange(*out_graph, nullptr));
     release_memory();
   }
   TORCH_CHECK(failure.empty(), "The capture has failed: ", failure, " cannot be captured in a graph.");
-  check(status, "capture_end", device_);
+  if (error) {
+    std::rethrow_exception(error);
+  }
   steps_ = capture->take_steps();
   kept_ = capture->take_kept();
+}
+
+void Graph::destroy(tb_graph* native) noexcept {
+  if (native) {
+    device_api().clean_up(device_, "graph_destroy", active_plugin()->tables().graph->graph_destroy, device_, native);
+  }
 }
 
 void Graph::capture_end() {
@@ -112,7 +116,7 @@ void Graph::capture_end() {
 void Graph::instantiate() {
   TORCH_CHECK(captured_, "There is nothing to instantiate: capture a graph first.");
   if (native_ && !instantiated_) {
-    check(table_of(device_)->graph_instantiate(device_, native_), "graph_instantiate", device_);
+    device_api().check_call(device_, "graph_instantiate", table_of(device_)->graph_instantiate, device_, native_);
   }
   instantiated_ = true;
 }
@@ -129,7 +133,8 @@ void Graph::replay() {
       device_api().check_usable(device_, "graph_launch");
       profiler::CallSpan span("graph_launch", device_);
       span.kernel(stream.handle(), "graph");
-      check(table_of(device_)->graph_launch(device_, native_, stream.handle()), "graph_launch", device_);
+      device_api().check_call(device_, "graph_launch", table_of(device_)->graph_launch, device_, native_,
+                              stream.handle());
       span.enqueued();
     } else {
       for (const auto& step : steps_) {
@@ -154,12 +159,7 @@ void Graph::reset() {
       Stream(c10::Stream(c10::Stream::UNSAFE, device, id)).synchronize();
     }
   }
-  if (native_) {
-    const auto status = table_of(device_)->graph_destroy(device_, std::exchange(native_, nullptr));
-    if (status != TB_STATUS_OK && !device_api().is_lost(device_)) {
-      TORCH_WARN(describe_failure(status, device_api().name(), "graph_destroy", device_));
-    }
-  }
+  destroy(std::exchange(native_, nullptr));
   steps_.clear();
   kept_.clear();
   captured_ = instantiated_ = false;

@@ -44,6 +44,8 @@ class Graph {
  private:
   void release_memory() noexcept;
   void end_capture(tb_graph** out_graph);
+  /// `native` may be NULL.
+  void destroy(tb_graph* native) noexcept;
 
   const bool keep_graph_;
   bool debug_ = false;

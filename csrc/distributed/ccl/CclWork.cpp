@@ -7,7 +7,7 @@
 #include <c10/core/StreamGuard.h>
 
 #include "csrc/core/Runtime.h"
-#include "csrc/distributed/ccl/CallbackThreads.h"
+#include "csrc/distributed/CallbackThreads.h"
 
 namespace torch_backend::ccl {
 namespace {

@@ -36,7 +36,7 @@ Stream take(c10::DeviceIndex device) {
     }
   }
   // The most urgent: what waits for other ranks should not wait for the device's own work as well.
-  return external_stream(api.stream_create(device, stream_priority_range(device).second), device);
+  return lasting_stream(stream_priority_range(device).second, device);
 }
 
 } // namespace

@@ -8,6 +8,7 @@
 #include "csrc/core/DType.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/Status.h"
+#include "csrc/distributed/Failure.h"
 #include "csrc/distributed/ccl/Table.h"
 
 namespace torch_backend::ccl {
@@ -61,22 +62,15 @@ Communicator::Communicator(Stream stream, int size, int rank, const std::vector<
               " bytes, and the device library of rank ", rank, " has ids of ", slots->unique_id_bytes,
               " bytes: the ranks use different device libraries.");
   const auto device = stream.device_index();
-  device_api().check_usable(device, "comm_create");
-  const tb_status status =
-      device_api().note_status(slots->comm_create(device, size, rank, unique_id.data(), &comm_), device);
-  if (status != TB_STATUS_OK) {
-    throw_status(status, device_api().name(), "comm_create", device);
-  }
+  auto& api = device_api();
+  api.check_call(device, "comm_create", slots->comm_create, device, size, rank, unique_id.data(), &comm_);
+  api.check_given(comm_, "comm_create", "*out_comm", device);
   calls_->count("comm_create");
 }
 
 Communicator::~Communicator() {
-  const auto device = stream_.device_index();
-  if (comm_ && !device_api().is_lost(device) && !device_api().in_bad_fork()) {
-    const tb_status status = device_api().note_status(table()->comm_destroy(comm_), device);
-    if (status != TB_STATUS_OK) {
-      LOG(WARNING) << describe_failure(status, device_api().name(), "comm_destroy", device);
-    }
+  if (comm_) {
+    device_api().clean_up(stream_.device_index(), "comm_destroy", table()->comm_destroy, comm_);
   }
 }
 
@@ -86,8 +80,7 @@ bool Communicator::call(const char* name, Slot slot, Arguments... arguments) {
     return false;
   }
   const auto device = stream_.device_index();
-  device_api().check_usable(device, name);
-  const tb_status status = device_api().note_status(slot(arguments...), device);
+  const tb_status status = device_api().call(device, name, slot, arguments...);
   if (status == TB_STATUS_UNSUPPORTED) {
     take_error_text();
     return false;
@@ -166,8 +159,8 @@ Communicator::Group::Group(Communicator& comm) : comm_(comm) {
 }
 
 Communicator::Group::~Group() {
-  if (open_ && table()->group_end() != TB_STATUS_OK) {
-    take_error_text();
+  if (open_) {
+    device_api().clean_up(comm_.stream_.device_index(), "group_end", table()->group_end);
   }
 }
 
@@ -181,11 +174,13 @@ bool Communicator::abort() noexcept {
   if (!table()->comm_abort) {
     return false;
   }
-  const tb_status status = table()->comm_abort(comm_);
-  if (status != TB_STATUS_OK) {
-    LOG(WARNING) << describe_failure(status, device_api().name(), "comm_abort", stream_.device_index());
+  try {
+    device_api().check_call(stream_.device_index(), "comm_abort", table()->comm_abort, comm_);
+    return true;
+  } catch (...) {
+    LOG(WARNING) << text_of(std::current_exception());
+    return false;
   }
-  return status == TB_STATUS_OK;
 }
 
 std::exception_ptr Communicator::error() noexcept {
@@ -193,12 +188,12 @@ std::exception_ptr Communicator::error() noexcept {
   if (!table()->comm_query_error || device_api().is_lost(device)) {
     return nullptr;
   }
-  const tb_status status = table()->comm_query_error(comm_);
-  if (status == TB_STATUS_OK || status == TB_STATUS_UNSUPPORTED || status == TB_STATUS_NOT_READY) {
-    take_error_text();
-    return nullptr;
-  }
   try {
+    const tb_status status = device_api().call(device, "comm_query_error", table()->comm_query_error, comm_);
+    if (status == TB_STATUS_OK || status == TB_STATUS_UNSUPPORTED || status == TB_STATUS_NOT_READY) {
+      take_error_text();
+      return nullptr;
+    }
     throw_status(status, device_api().name(), "comm_query_error", device);
   } catch (...) {
     return std::current_exception();

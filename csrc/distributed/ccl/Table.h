@@ -5,8 +5,7 @@
 
 namespace torch_backend::ccl {
 
-/// The active plugin's table, with NULL for every optional slot that it does not have; NULL if it offers none. Throws
-/// ValueError, naming them, if slots are unset that the table needs.
+/// The active plugin's table, with NULL for every optional slot that it does not have; NULL if it offers none.
 const tb_ccl_table* table();
 
 } // namespace torch_backend::ccl

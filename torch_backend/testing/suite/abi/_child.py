@@ -145,21 +145,12 @@ def fork_after_initialize(path: str) -> None:
     _use(library)
 
 
-def use_in_fork(path: str) -> None:
-    """A forked process uses the devices that its parent has used."""
-    library = DeviceLibrary.open(path)
-    _use(library)
-    code = _in_fork(lambda: _use(library))
-    if code != 0:
-        sys.exit(f"TB_CAP_FORK_SAFE is declared, but a forked process could not use the devices ({code})")
-    _use(library)
-
-
 def exit_while_work_is_pending(path: str) -> None:
     """The process ends while a stream is held. The function is C's: at exit Python's could not run any more."""
     library = DeviceLibrary.open(path)
     library.initialize()
     device = library.devices[0]
+    library.bind(device.index)
     sleep = ctypes.CDLL(None).sleep
     slot = library.core.stream_host_function
     status = library.noted(

@@ -17,12 +17,6 @@ def test_a_forked_process_ends(library: DeviceLibrary) -> None:
     run_child(library, "fork_after_initialize")
 
 
-@needs.capability("FORK_SAFE")
-def test_a_forked_process_uses_the_devices(library: DeviceLibrary) -> None:
-    """A process that was forked after the devices were used can use them too, which TB_CAP_FORK_SAFE promises."""
-    run_child(library, "use_in_fork")
-
-
 @needs.capability("ASYNC")
 @needs.slot("stream_host_function")
 def test_a_process_ends_while_work_is_pending(library: DeviceLibrary) -> None:

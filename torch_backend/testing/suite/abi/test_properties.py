@@ -16,7 +16,7 @@ from torch_backend.testing.suite.abi._support import expect_bytes
 
 _SIZE = ctypes.sizeof(tb_device_properties)
 _UNTOUCHED = 0xA5
-_COMMON = Capability.ASYNC | Capability.HOST_ACCESS | Capability.HOST_COHERENT | Capability.FORK_SAFE
+_COMMON = Capability.ASYNC | Capability.HOST_ACCESS | Capability.HOST_COHERENT
 _SIZE_FIELD_BYTES = 8
 
 
@@ -112,7 +112,7 @@ def test_capabilities_are_known(library: DeviceLibrary) -> None:
 
 
 def test_common_capabilities_are_the_same_on_all_devices(library: DeviceLibrary) -> None:
-    """TB_CAP_ASYNC, HOST_ACCESS, HOST_COHERENT and FORK_SAFE are the same on all devices."""
+    """TB_CAP_ASYNC, HOST_ACCESS and HOST_COHERENT are the same on all devices."""
     for device in library.devices:
         different = (device.properties.capabilities ^ library.devices[0].properties.capabilities) & _COMMON
         assert not different, f"{device} and {library.devices[0]} differ in {sorted(Capability.names(different))}"

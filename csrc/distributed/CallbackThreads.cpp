@@ -1,4 +1,4 @@
-#include "csrc/distributed/ccl/CallbackThreads.h"
+#include "csrc/distributed/CallbackThreads.h"
 
 #include <condition_variable>
 #include <deque>
@@ -8,7 +8,7 @@
 
 #include <c10/util/thread_name.h>
 
-namespace torch_backend::ccl {
+namespace torch_backend {
 namespace {
 
 struct Threads {
@@ -47,4 +47,4 @@ void run_callback(std::function<void()> callback) {
   }
 }
 
-} // namespace torch_backend::ccl
+} // namespace torch_backend

@@ -1,0 +1,62 @@
+#include "csrc/core/TableCheck.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <c10/util/Exception.h>
+#include <c10/util/StringUtil.h>
+
+namespace torch_backend {
+
+void TableCheck::read(const void* offered, void* out_table, uint64_t size_bytes, uint64_t least_bytes) {
+  uint64_t filled = 0;
+  if (!memory_.is_readable(offered, sizeof(filled))) {
+    return add(c10::str("it is at ", offered, ", where there is no memory"));
+  }
+  std::memcpy(&filled, offered, sizeof(filled));
+  if (filled < least_bytes) {
+    return add(c10::str("its struct_size is ", filled, ", too small; set struct_size to the sizeof of the table"));
+  }
+  filled = std::min(filled, size_bytes);
+  if (!memory_.is_readable(offered, filled)) {
+    return add(c10::str("it is at ", offered, ", where there are no ", filled, " bytes of memory"));
+  }
+  std::memcpy(out_table, offered, filled);
+}
+
+void TableCheck::require(Slots slots) {
+  for (const auto& [name, address] : slots) {
+    if (!address) {
+      add(c10::str("the required slot ", name, " is not set"));
+    }
+  }
+}
+
+void TableCheck::all_or_none(Slots slots, const char* why) {
+  std::vector<std::string> set;
+  std::vector<std::string> unset;
+  for (const auto& [name, address] : slots) {
+    (address ? set : unset).emplace_back(name);
+  }
+  if (!set.empty() && !unset.empty()) {
+    add(c10::str(why, ": ", c10::Join(", ", set), " set, but ", c10::Join(", ", unset), " not"));
+  }
+}
+
+void TableCheck::are_code(const void* first, std::initializer_list<const char*> names) {
+  auto* slot = static_cast<const void* const*>(first);
+  for (const char* name : names) {
+    if (*slot && !memory_.is_code(*slot)) {
+      add(c10::str("the slot ", name, " points at ", *slot,
+                   ", where there is no code; is struct_size the sizeof of this table?"));
+    }
+    ++slot;
+  }
+}
+
+void TableCheck::raise(const std::string& table) const {
+  TORCH_CHECK_VALUE(faults_.empty(), table, " is not usable: ", c10::Join("; ", faults_),
+                    ". See torch_backend/device.h for what each slot must do.");
+}
+
+} // namespace torch_backend
