@@ -96,6 +96,10 @@ const PluginKernel* find(Kernels& all, const std::string& overload, std::optiona
       memory.emplace();
     }
     auto fault = fault_of(kernel, *memory);
+    if (fault) {
+      memory.emplace(); // a kernel may be made when it is asked for
+      fault = fault_of(kernel, *memory);
+    }
     if (!fault && overload != kernel->op) {
       fault = c10::str("is for '", kernel->op, "'");
     }

@@ -169,6 +169,5 @@ def test_callbacks_of_a_failure_hold_nobody_up(run_python: RunPython) -> None:
         for thread in threads: thread.join()
         assert seen == [True], seen
         """,
-        env={"TORCH_BACKEND": "xcpu", "TORCH_BACKEND_XCPU_DEVICES": "2", "TORCH_BACKEND_XCPU_ASYNC": "1"}
-        | DEVICE_COLLECTIVES,
+        env={"TORCH_BACKEND": "xcpu", "TORCH_BACKEND_XCPU_DEVICES": "2"} | DEVICE_COLLECTIVES,
     )
