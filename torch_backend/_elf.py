@@ -41,8 +41,10 @@ def _needed_bytes(file: BinaryIO) -> int | None:
     header = file.read(_HEADER_BYTES)
     if not header.startswith(_MAGIC):
         return None
-    if len(header) < 6 or header[4] not in _CLASSES:
-        return None if len(header) >= 6 else _HEADER_BYTES
+    if len(header) < _HEADER_BYTES:
+        raise struct.error("no room for a header")
+    if header[4] not in _CLASSES:
+        return None
     header_format, place, number, offset_at, size_at = _CLASSES[header[4]]
     order = "<" if header[5] == 1 else ">"
     table, entry_bytes, entries = struct.unpack_from(order + header_format, header, place)
