@@ -105,6 +105,15 @@ class AllocatorModelTest : public ::testing::TestWithParam<const char*> {
     }
   }
 
+  void TearDown() override {
+    allocator.reset(); // may wait for what used its memory
+    for (tb_stream* handle : handles) {
+      if (handle) {
+        api->stream_destroy(0, handle);
+      }
+    }
+  }
+
   StreamRef stream(int index) const {
     const auto i = static_cast<std::size_t>(index);
     return {2 * index, handles[i], -1};
