@@ -7,6 +7,11 @@
 #include <c10/util/StringUtil.h>
 
 namespace torch_backend {
+namespace {
+
+constexpr std::size_t kMostFaults = 12;
+
+} // namespace
 
 void TableCheck::read(const void* offered, void* out_table, uint64_t size_bytes, uint64_t least_bytes) {
   uint64_t filled = 0;
@@ -55,7 +60,12 @@ void TableCheck::are_code(const void* first, std::initializer_list<const char*> 
 }
 
 void TableCheck::raise(const std::string& table) const {
-  TORCH_CHECK_VALUE(faults_.empty(), table, " is not usable: ", c10::Join("; ", faults_),
+  // A wrong number of kernels makes a fault of each that is not there.
+  const auto num_told = std::min(faults_.size(), kMostFaults);
+  const std::vector<std::string> told(faults_.begin(), faults_.begin() + static_cast<std::ptrdiff_t>(num_told));
+  const auto rest = faults_.size() - num_told;
+  TORCH_CHECK_VALUE(faults_.empty(), table, " is not usable: ", c10::Join("; ", told),
+                    rest > 0 ? c10::str("; and ", rest, " more faults") : "",
                     ". See torch_backend/device.h for what each slot must do.");
 }
 

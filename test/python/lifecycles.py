@@ -339,7 +339,13 @@ def _is_used(name: str) -> bool:
 
 
 def _left_in_shared_memory(before: set[str]) -> list[str]:
-    return [name for name in sorted(set(os.listdir(SHARED)) - before) if not _is_used(name)]
+    """What is there and stays: a process of another test may be about to map its own, or to remove it."""
+    end = time.monotonic() + 10
+    while True:
+        left = [name for name in sorted(set(os.listdir(SHARED)) - before) if not _is_used(name)]
+        if not left or time.monotonic() > end:
+            return left
+        time.sleep(0.1)
 
 
 def main(count: int) -> None:
