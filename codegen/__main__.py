@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from . import emit, parse, schemas, structured, typed
+from . import device_checks, emit, parse, schemas, structured, typed
 
 
 def main() -> int:
@@ -28,6 +28,7 @@ def main() -> int:
         return 1
     emit.emit_typed_kernels(typed_kernels, options.out, options.shards)
     emit.emit_structured_kernels(structured_kernels, options.out, options.shards)
+    emit.emit_device_checks(device_checks.checked_overloads(functions, backends), options.out)
     print(f"codegen: {len(typed_kernels)} typed and {len(served)} structured overloads, {options.shards} files each")
     return 0
 

@@ -45,6 +45,13 @@ def emit_structured_kernels(kernels: Sequence[StructuredKernel], out_dir: Path, 
     return _emit("StructuredKernels", kernels, out_dir, num_shards)
 
 
+def emit_device_checks(overloads: Sequence[str], out_dir: Path) -> Path:
+    """``DeviceChecks.cpp``; ``overloads`` are sorted. Returns its path."""
+    path = out_dir / "DeviceChecks.cpp"
+    _write_if_changed(path, _TEMPLATES.get_template("DeviceChecks.cpp.jinja").render(overloads=overloads))
+    return path
+
+
 def _emit(
     what: str, kernels: Sequence[TypedKernel] | Sequence[StructuredKernel], out_dir: Path, num_shards: int
 ) -> list[Path]:

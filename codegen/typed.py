@@ -19,16 +19,13 @@ class TypedKernel:
     overload: str  # "add.Tensor"
     operator_struct: str  # "add_Tensor", of at::_ops
     header: str  # "ATen/ops/add_ops.h"
-    flags: str  # of csrc/aten/HostCall.h: "0", "kTakesHostTensors", ...
+    flags: str  # of csrc/aten/HostCall.h: "0", "kWritesOptionals"
 
     @property
     def headers(self) -> tuple[str, ...]:
         """To include."""
         return (self.header,)
 
-
-# As on CUDA, these take index tensors that are on the CPU.
-_INDEXING = frozenset({"index", "_index_put_impl_", "_fused_adam_", "_fused_adamw_", "_fused_sgd_"})
 
 # Served by kernels of our own, see csrc/aten.
 _OWN = frozenset({"resize_", "set_", "copy_", "empty", "empty_strided", "as_strided", "view", "is_set_to"})
@@ -45,14 +42,11 @@ def _has_cpu_kernel(function: NativeFunction, cpu: BackendIndex) -> bool:
 
 def host_call_flags(function: NativeFunction) -> str:
     """What csrc/aten/HostCall.h is told of an operator, a C++ expression."""
-    flags = []
-    if str(function.func.name.name) in _INDEXING:
-        flags.append("kTakesHostTensors")
     # Batch normalization updates its running statistics in place, which older schemas do not declare.
     statistics = {argument.name for argument in function.func.arguments.flat_all if argument.annotation is None}
     if statistics & {"running_mean", "running_var"} and "backward" not in _base_name(function):
-        flags.append("kWritesOptionals")
-    return " | ".join(flags) or "0"
+        return "kWritesOptionals"
+    return "0"
 
 
 def _plain_strided(function: NativeFunction) -> bool:

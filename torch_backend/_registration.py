@@ -64,6 +64,7 @@ def register(plugin: "Plugin") -> None:
     _forget_cached_devices()
     distributed.register(name)
     _repairs.repair_dlpack_device(name)
+    _repairs.tell_tracing_of_convolutions(name)
     _repairs.register_graphsafe_rng(name)
     _repairs.run_backward_where_it_is_called(plugin)
     _repairs.end_autograd_with_process()

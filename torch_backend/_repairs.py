@@ -7,7 +7,7 @@ import sys
 import time
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -47,6 +47,33 @@ def repair_dlpack_device(name: str) -> None:
 
     __dlpack_device__.__doc__ = original.__doc__
     torch.Tensor.__dlpack_device__ = __dlpack_device__  # type: ignore[method-assign]
+
+
+def tell_tracing_of_convolutions(name: str) -> None:
+    """Let tracing know how the device ``name`` lays out the results of convolutions: by channels if an argument is.
+
+    PyTorch has a rule for each kind of convolution of its own devices. That of out-of-tree devices is "overrideable",
+    for which it answers "contiguous" whatever the device does. The device's side is convolution_format in
+    csrc/aten/ResultRules.cpp.
+    """
+    import torch
+
+    overrideable = torch._C._ConvBackend.Overrideable  # type: ignore[attr-defined]
+    original: Any = torch._C._conv_determine_backend_memory_format
+    image = torch.empty(1, 2, 2, 2, device="meta", memory_format=torch.channels_last)
+    if original(image, image, overrideable) is torch.channels_last:
+        return
+
+    def determine(input: torch.Tensor, weight: torch.Tensor, backend: object) -> torch.memory_format:
+        if backend != overrideable or input.device.type != name:
+            return original(input, weight, backend)
+        from torch._prims_common import suggest_memory_format
+
+        formats = {suggest_memory_format(input), suggest_memory_format(weight)}
+        by_channels = torch.channels_last if input.dim() == 4 else torch.channels_last_3d
+        return by_channels if by_channels in formats else torch.contiguous_format
+
+    torch._C._conv_determine_backend_memory_format = determine
 
 
 def register_graphsafe_rng(name: str) -> None:

@@ -5,6 +5,7 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/StorageImpl.h>
 
+#include "csrc/aten/StorageOf.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/allocator/DeviceAllocator.h"
 
@@ -97,7 +98,7 @@ void install_cpu_allocator_redirect() {
 }
 
 at::Tensor make_cpu_alias(const at::Tensor& tensor) {
-  auto* memory = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  auto* memory = storage_of(tensor).unsafeGetStorageImpl();
   return make_cpu_alias(
       tensor, c10::Storage(c10::make_intrusive<c10::StorageImpl>(
                   c10::StorageImpl::use_byte_size_t(), memory->nbytes(),
@@ -113,7 +114,7 @@ at::Tensor borrow_cpu_alias(const at::Tensor& tensor) {
   }
   const auto* from = tensor.unsafeGetTensorImpl();
   auto* to = alias.unsafeGetTensorImpl();
-  auto* from_memory = from->unsafe_storage().unsafeGetStorageImpl();
+  auto* from_memory = storage_of(tensor).unsafeGetStorageImpl();
   auto* to_memory = to->unsafe_storage().unsafeGetStorageImpl();
   to_memory->set_data_ptr_noswap(
       c10::DataPtr(from_memory->_mutable_data_ptr_no_checks().get(), c10::Device(c10::DeviceType::CPU)));
@@ -177,11 +178,11 @@ at::Tensor relabel_as_device(at::Tensor&& tensor, c10::Device device) {
   return at::Tensor(std::move(relabelled));
 }
 
-at::Tensor view_on_original(const at::Tensor& view, const at::Tensor& original) {
-  const auto* impl = view.unsafeGetTensorImpl();
+at::Tensor make_device_tensor(const at::Tensor& like, c10::Storage storage) {
+  const auto* impl = like.unsafeGetTensorImpl();
   auto result = at::detail::make_tensor_base<c10::TensorImpl>(
-      c10::TensorImpl::VIEW, c10::Storage(original.storage()),
-      c10::DispatchKeySet(c10::DispatchKey::PrivateUse1) | (impl->key_set() & kValueBits), impl->dtype());
+      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1) | (impl->key_set() & kValueBits),
+      impl->dtype());
   result.unsafeGetTensorImpl()->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());
   return at::Tensor(std::move(result));
 }

@@ -24,9 +24,8 @@ bool is_device_memory(const at::Tensor& tensor);
 /// Turn a CPU tensor on device memory that nobody else refers to into a tensor of `device`. No copy.
 at::Tensor relabel_as_device(at::Tensor&& tensor, c10::Device device);
 
-/// A tensor of `original`'s device on `original`'s storage, with the sizes, strides and offset of `view`, which is a
-/// CPU view of an alias of `original`.
-at::Tensor view_on_original(const at::Tensor& view, const at::Tensor& original);
+/// A tensor on `storage`, which is the device's, with the sizes, strides, offset, dtype and conj/neg/zero bits of `like`.
+at::Tensor make_device_tensor(const at::Tensor& like, c10::Storage storage);
 
 /// After a kernel resized the alias of `original`: give the original the alias's memory, sizes and strides.
 void adopt_resized(const at::Tensor& alias, const at::Tensor& original);

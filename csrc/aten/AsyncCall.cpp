@@ -17,6 +17,7 @@
 #include "csrc/aten/HostGenerator.h"
 #include "csrc/aten/HostLaunch.h"
 #include "csrc/aten/Resize.h"
+#include "csrc/aten/StorageOf.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/Stream.h"
 #include "csrc/core/generator/PhiloxGenerator.h"
@@ -84,7 +85,7 @@ std::optional<c10::Device> device_of(const OperatorTraits& traits, Arguments arg
       if (!tensor.defined()) {
         return;
       }
-      plain = plain && tensor.layout() == c10::kStrided && !tensor._is_zerotensor();
+      plain = plain && tensor.layout() == c10::kStrided && !tensor._is_zerotensor() && has_memory(tensor);
       if (on_device(tensor)) {
         plain = plain && (!device.has_index() || device == tensor.device());
         device = tensor.device();
@@ -139,6 +140,7 @@ struct Kernel {
   }
 
   void run(Stack stack) const {
+    TORCH_CHECK(*traits->still_defined, traits->overload, " was removed after the capture.");
     if (traits->out_form) {
       write_outputs(std::move(stack));
       return;
@@ -179,8 +181,8 @@ struct Kernel {
 };
 
 /// In a capture: a trial run shows what the operator returns.
-bool can_be_tried(const OperatorTraits& traits) {
-  return !traits.data_dependent && traits.returns_tensors && traits.has_cpu_kernel;
+bool can_be_tried(const c10::OperatorHandle& op, const OperatorTraits& traits) {
+  return !traits.data_dependent && traits.returns_tensors && op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
 }
 
 /// The device's generators that the call draws from, by the argument's index.
@@ -218,7 +220,7 @@ void capture_random(const Stream& stream, const std::string& name, Kernel kernel
 } // namespace
 
 bool try_async_call(const c10::OperatorHandle& op, const OperatorTraits& traits, Stack* stack) {
-  const bool may_be_captured = graph::any_capture() && memory_is_coherent() && can_be_tried(traits);
+  const bool may_be_captured = graph::any_capture() && memory_is_coherent() && can_be_tried(op, traits);
   const bool may_be_enqueued = device_runs_async_kernels() && traits.foresight != Foresight::kNone;
   if (!may_be_captured && !may_be_enqueued) {
     return false;

@@ -164,6 +164,9 @@ struct Result<at::Tensor> {
 template <>
 struct Result<std::vector<at::Tensor>> {
   static std::vector<at::Tensor> bring(HostCall& call, std::vector<at::Tensor>&& values) {
+    for (const auto& value : values) {
+      call.expect_result(value);
+    }
     for (auto& value : values) {
       value = call.result(std::move(value));
     }
@@ -171,11 +174,21 @@ struct Result<std::vector<at::Tensor>> {
   }
 };
 
+inline void expect_result(HostCall& call, const at::Tensor& tensor) {
+  call.expect_result(tensor);
+}
+template <class T>
+void expect_result(HostCall& /*call*/, const T& /*value*/) {}
+
 template <class... Ts>
 struct Result<std::tuple<Ts...>> {
   static std::tuple<Ts...> bring(HostCall& call, std::tuple<Ts...>&& values) {
-    return std::apply([&](Ts&... each) { return std::tuple<Ts...>(Result<Ts>::bring(call, std::move(each))...); },
-                      values);
+    return std::apply(
+        [&](Ts&... each) {
+          (expect_result(call, each), ...);
+          return std::tuple<Ts...>{Result<Ts>::bring(call, std::move(each))...};
+        },
+        values);
   }
 };
 
@@ -200,6 +213,9 @@ struct AtenKernel<Op, kFlags, Return(Args...)> {
     HostCall host(Op::name, std::is_void_v<Return> ? kFlags | kWritesLists : kFlags);
     // Braces: stand-ins are made left to right, so that the device is known before a generator is asked for.
     std::tuple<detail::StandIn<Args>...> stand_ins{detail::StandIn<Args>(host, static_cast<Args>(args))...};
+    if (C10_UNLIKELY(!host.on_one_device())) {
+      return call_boxed(std::forward<Args>(args)...); // which knows the operator's schema
+    }
     host.enter();
     const auto run = [](auto&... each) -> Return {
       return Op::redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), each.get()...);

@@ -6,7 +6,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/native/DispatchStub.h>
 #include <ATen/native/transformers/attention.h>
-#include <ATen/ops/_fused_sdp_choice_native.h>
+#include <ATen/native/transformers/sdp_utils_cpp.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward_ops.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_ops.h>
 #include <ATen/ops/empty.h>
@@ -14,6 +14,8 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <array>
+#include <iterator>
 #include <numeric>
 #include <vector>
 
@@ -24,37 +26,26 @@
 namespace torch_backend {
 namespace {
 
-// While it lives, ATen's choice for the CPU is between the fused kernel, first, and math. The settings are the process's,
-// so it is made only where the user has changed them.
-class CpuSettings {
- public:
-  CpuSettings() : order_(context_.sDPPriorityOrder()), flash_(context_.userEnabledFlashSDP()) {
-    if (is_needed()) {
-      context_.setSDPUseFlash(true);
-      context_.setSDPPriorityOrder({static_cast<int64_t>(at::SDPBackend::flash_attention)});
-    }
-  }
-  ~CpuSettings() {
-    if (is_needed()) {
-      context_.setSDPUseFlash(flash_);
-      std::vector<int64_t> order(order_.size());
-      std::transform(order_.begin(), order_.end(), order.begin(),
-                     [](at::SDPBackend b) { return static_cast<int64_t>(b); });
-      context_.setSDPPriorityOrder(order);
-    }
-  }
-  CpuSettings(const CpuSettings&) = delete;
-  CpuSettings& operator=(const CpuSettings&) = delete;
-
- private:
-  bool is_needed() const {
-    return !flash_ || order_[0] != at::SDPBackend::flash_attention;
-  }
-
-  at::Context& context_ = at::globalContext();
-  decltype(context_.sDPPriorityOrder()) order_;
-  bool flash_;
-};
+// Whether ATen's fused CPU kernel takes the input. ATen's own answer also depends on settings of the process for the CPU,
+// which are none of the device's. In double precision it does, but PyTorch promises what it saves for the backward pass in
+// single precision.
+bool fused_kernel_takes(const sdp::sdp_params& params) {
+  constexpr std::array<c10::ScalarType, 3> dtypes{c10::kFloat, c10::kBFloat16, c10::kHalf};
+  constexpr bool (*constraints[])(const sdp::sdp_params&, bool) = {
+      sdp::check_nested_tensor,
+      sdp::check_for_dropout,
+      sdp::check_tensor_shapes,
+      sdp::check_batch_size_and_num_heads_dense</*supports_gqa=*/true>,
+      sdp::check_attn_mask_shape,
+      sdp::check_nonzero_sequence_lengths_dense,
+      sdp::check_last_dim_stride_equals_1_dense</*ignore_singleton_dim=*/false>,
+  };
+  return std::all_of(std::begin(constraints), std::end(constraints),
+                     [&](auto constraint) { return constraint(params, /*debug=*/false); }) &&
+         params.query.sym_size(-1) == params.key.sym_size(-1) &&
+         params.query.sym_size(-1) == params.value.sym_size(-1) &&
+         sdp::check_tensor_dtype(params, dtypes, /*debug=*/false);
+}
 
 // Whether the user lets a fused kernel run: as "overrideable", which is what PyTorch calls those of other devices, or as
 // "flash", which it is on the CPU. torch.nn.attention.sdpa_kernel switches both.
@@ -67,17 +58,14 @@ bool fused_is_enabled() {
 
 int64_t fused_sdp_choice(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                          const std::optional<at::Tensor>& attn_mask, double dropout_p, bool is_causal,
-                         std::optional<double> scale, bool enable_gqa) {
+                         std::optional<double> /*scale*/, bool enable_gqa) {
   // The CPU's fused kernel has no gradient for the mask. It looks at sizes, strides and dtypes only, so the tensors may
   // be those of tracing, which have no memory.
   const bool mask_has_gradient =
       attn_mask.has_value() && attn_mask->defined() && attn_mask->requires_grad() && c10::GradMode::is_enabled();
-  if (!mask_has_gradient && runs_on_aliased_memory() && fused_is_enabled()) {
-    const CpuSettings settings;
-    if (at::native::_fused_sdp_choice_cpp(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa) ==
-        static_cast<int64_t>(at::SDPBackend::flash_attention)) {
-      return static_cast<int64_t>(at::SDPBackend::overrideable);
-    }
+  if (!mask_has_gradient && runs_on_aliased_memory() && fused_is_enabled() &&
+      fused_kernel_takes({query, key, value, attn_mask, dropout_p, is_causal, enable_gqa})) {
+    return static_cast<int64_t>(at::SDPBackend::overrideable);
   }
   TORCH_CHECK(at::globalContext().userEnabledMathSDP(),
               "No enabled backend of scaled_dot_product_attention can run this on ", query.device(),
@@ -124,16 +112,17 @@ Forward attention(const at::Tensor& query, const at::Tensor& key, const at::Tens
                   bool /*return_debug_mask*/, std::optional<double> scale) {
   auto [output, logsumexp] = AtenKernel<at::_ops::_scaled_dot_product_flash_attention_for_cpu>::call(
       query, key, value, dropout_p, is_causal, attn_bias, scale);
-  // What only other devices' kernels need: empty, but autograd saves it.
-  const at::Tensor none = at::empty({0}, query.options().dtype(at::kLong));
+  // What only other devices' kernels need: of the shapes that PyTorch promises.
+  const at::Tensor philox = at::empty({}, query.options().dtype(at::kLong));
+  const at::Tensor none;
   return {with_promised_strides(output, query),
-          logsumexp,
+          logsumexp.contiguous(),
           none,
           none,
           query.sym_size(2),
           key.sym_size(2),
-          none,
-          none,
+          philox,
+          philox.clone(),
           none};
 }
 

@@ -6,6 +6,7 @@
 #include <ATen/core/ivalue.h>
 
 #include "csrc/aten/AsyncCall.h"
+#include "csrc/aten/DeviceCheck.h"
 #include "csrc/aten/Foresee.h"
 #include "csrc/layouts/LayoutCall.h"
 
@@ -13,27 +14,6 @@ namespace torch_backend {
 namespace {
 
 using torch::jit::Stack;
-
-/// Operators that take CPU tensors with dimensions beside device tensors, as they do on CUDA.
-constexpr std::string_view kIndexingOperators[] = {
-    "aten::index",
-    "aten::index_put",
-    "aten::index_put_",
-    "aten::_index_put_impl_",
-    "aten::_index_put_impl",
-    "aten::_unsafe_index",
-    "aten::_unsafe_index_put",
-    "aten::_pad_packed_sequence",
-    "aten::_pack_padded_sequence",
-    "aten::_fused_adam_",
-    "aten::_fused_adamw_",
-    "aten::_fused_sgd_",
-    "aten::_foreach_add_",
-    "aten::_foreach_add",
-    "aten::_foreach_addcdiv_",
-    "aten::_foreach_addcmul_",
-    "aten::_nested_from_padded",
-};
 
 /// Operators, beside the pointwise ones, whose out= kernel neither resizes its output nor computes anything else in it.
 constexpr std::string_view kWritingOut[] = {
@@ -191,7 +171,8 @@ void convert_result(LayoutCall& call, c10::IValue& value) {
   if (value.isTensor()) {
     value = call.result(std::move(value).toTensor());
   } else if (value.isTensorList()) {
-    auto list = std::move(value).toTensorVector();
+    auto list = value.toTensorVector();
+    value = c10::IValue(); // which had a reference to each
     for (auto& tensor : list) {
       tensor = call.result(std::move(tensor));
     }
@@ -208,20 +189,19 @@ bool is_generator(const c10::Type& type) {
   return type.kind() == c10::TypeKind::GeneratorType;
 }
 
-OperatorTraits::OperatorTraits(const c10::OperatorHandle& op) {
+OperatorTraits::OperatorTraits(const c10::OperatorHandle& op) : still_defined(torch_backend::still_defined(op)) {
   const auto& schema = op.schema();
   const auto& arguments = schema.arguments();
   name = schema.name();
   overload = schema.overload_name().empty() ? name : name + "." + schema.overload_name();
-  const bool indexing = is_among(kIndexingOperators, name);
-  host_call_flags = indexing ? static_cast<unsigned>(kTakesHostTensors) : 0;
-  has_cpu_kernel = op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
+  result_rule = find_result_rule(overload);
   random = op.hasTag(at::Tag::nondeterministic_seeded);
   data_dependent = op.hasTag(at::Tag::dynamic_output_shape) || op.hasTag(at::Tag::data_dependent_output);
   pointwise = op.hasTag(at::Tag::pointwise);
   for (const auto& argument : arguments) {
     written.push_back(is_write(argument) || is_running_statistic(name, argument));
     takes_numbers.push_back(is_number(*argument.type()));
+    may_be_host.push_back(torch_backend::may_be_host(name, argument));
     random = random || is_generator(*argument.type());
   }
   writes_arguments = std::find(written.begin(), written.end(), true) != written.end();
@@ -247,13 +227,19 @@ uint64_t call_on_host(const c10::OperatorHandle& op, const OperatorTraits& trait
   if (host_key == c10::DispatchKey::CPU && try_async_call(op, traits, stack)) {
     return 0;
   }
-  LayoutCall call(traits.overload.c_str(), traits.host_call_flags);
+  check_devices(op, traits, torch::jit::last(*stack, traits.written.size()));
+  LayoutCall call(traits.overload.c_str());
   Arguments arguments(call, traits, *stack);
   arguments.convert_generators(op.schema(), *stack);
   call.host().enter();
   op.redispatchBoxed(c10::DispatchKeySet(host_key), stack);
   call.leave();
   const std::size_t first = stack->size() - traits.returned_arg.size();
+  for (std::size_t i = 0; i < traits.returned_arg.size(); ++i) {
+    if (traits.returned_arg[i] < 0) {
+      for_each_tensor((*stack)[first + i], [&](const at::Tensor& result) { call.host().expect_result(result); });
+    }
+  }
   for (std::size_t i = 0; i < traits.returned_arg.size(); ++i) {
     auto& value = (*stack)[first + i];
     if (traits.returned_arg[i] >= 0) {

@@ -20,6 +20,7 @@
 #include "csrc/aten/Register.h"
 #include "csrc/aten/Registrar.h"
 #include "csrc/aten/Resize.h"
+#include "csrc/aten/StorageOf.h"
 #include "csrc/core/Event.h"
 #include "csrc/core/FailedWait.h"
 #include "csrc/core/Runtime.h"
@@ -407,6 +408,7 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
 }
 
 at::Scalar local_scalar_dense(const at::Tensor& self) {
+  check_has_memory(*self.unsafeGetTensorImpl(), "aten::item");
   if (runs_inline()) {
     device_api().check_usable(index_of(self), "item");
     return at::native::_local_scalar_dense_cpu(self); // reads wherever the tensor points
@@ -473,6 +475,7 @@ void copy_tensor(const at::Tensor& dst, const at::Tensor& original_src, bool non
   for (const auto* tensor : {&dst, &src}) {
     if (on_device(*tensor)) {
       api.check_usable(index_of(*tensor), "copy");
+      check_has_memory(*tensor->unsafeGetTensorImpl(), "aten::copy_");
     }
   }
   if (runs_inline()) {

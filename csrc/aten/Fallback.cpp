@@ -30,8 +30,9 @@ struct OperatorInfo {
 };
 
 struct State {
-  std::shared_mutex mutex; // guards infos
+  std::shared_mutex mutex; // guards infos, retired
   std::unordered_map<c10::OperatorHandle, std::unique_ptr<OperatorInfo>> infos;
+  std::vector<std::unique_ptr<OperatorInfo>> retired; // of operators that are gone; graphs may name them still
   std::mutex policy_mutex; // guards policies
   std::map<std::string, FallbackPolicy> policies;
   std::atomic<uint64_t> policy_version{0};
@@ -47,13 +48,20 @@ OperatorInfo& info_of(const c10::OperatorHandle& op) {
   {
     const std::shared_lock<std::shared_mutex> lock(all.mutex);
     const auto found = all.infos.find(op);
-    if (found != all.infos.end()) {
+    if (found != all.infos.end() && *found->second->traits.still_defined) {
       return *found->second;
     }
   }
   auto info = std::make_unique<OperatorInfo>(op);
   const std::unique_lock<std::shared_mutex> lock(all.mutex);
-  return *all.infos.emplace(op, std::move(info)).first->second;
+  auto& kept = all.infos[op];
+  if (!kept || !*kept->traits.still_defined) { // not another thread's
+    std::swap(kept, info);
+    if (info) {
+      all.retired.push_back(std::move(info));
+    }
+  }
+  return *kept;
 }
 
 FallbackPolicy policy_of(OperatorInfo& info) {
@@ -73,10 +81,9 @@ FallbackPolicy policy_of(OperatorInfo& info) {
 }
 
 void check_cpu_has_kernel(const c10::OperatorHandle& op, const OperatorInfo& info, c10::DispatchKey host_key) {
-  const bool strided = host_key == c10::DispatchKey::CPU;
-  TORCH_CHECK_NOT_IMPLEMENTED(strided ? info.traits.has_cpu_kernel : op.hasComputedKernelForDispatchKey(host_key),
-                              "Could not run '", info.traits.overload, "' with ", layout_name(host_key),
-                              strided ? "" : " ", "tensors on ", device_api().name(),
+  TORCH_CHECK_NOT_IMPLEMENTED(op.hasComputedKernelForDispatchKey(host_key), "Could not run '", info.traits.overload,
+                              "' with ", layout_name(host_key), host_key == c10::DispatchKey::CPU ? "" : " ",
+                              "tensors on ", device_api().name(),
                               ": the device has no kernel for it and neither has the CPU.");
 }
 

@@ -11,6 +11,7 @@
 #include "csrc/aten/AtenKernel.h"
 #include "csrc/aten/Register.h"
 #include "csrc/aten/Registrar.h"
+#include "csrc/aten/StorageOf.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/Stream.h"
 #include "csrc/profiler/Recording.h"
@@ -22,6 +23,7 @@ at::Tensor& fill_(at::Tensor& self, const at::Scalar& value) {
   if (runs_inline() || !self.is_non_overlapping_and_dense() || self.is_conj() || self.is_neg()) {
     return AtenKernel<at::_ops::fill__Scalar>::call(self, value);
   }
+  check_has_memory(*self.unsafeGetTensorImpl(), "aten::fill_");
   // The CPU's own fill converts the value, and says so if it does not fit.
   at::Tensor element = at::empty({1}, at::TensorOptions(c10::kCPU).dtype(self.scalar_type()));
   element.fill_(value);
@@ -39,6 +41,7 @@ at::Tensor& zero_(at::Tensor& self) {
     return fill_(self, 0);
   }
   device_api().check_usable(self.device().index(), "zero_");
+  check_has_memory(*self.unsafeGetTensorImpl(), "aten::zero_");
   const profiler::HostKernelSpan span("aten::zero_", self.device().index());
   if (self.numel() > 0) {
     std::memset(self.mutable_data_ptr(), 0, self.nbytes());

@@ -30,7 +30,6 @@ constexpr std::string_view kUnforeseeable[] = {
     "aten::_linalg_svd",
     "aten::_make_per_channel_quantized_tensor",
     "aten::_make_per_tensor_quantized_tensor",
-    "aten::convolution",
     "aten::linalg_eig",
     "aten::linalg_lu_solve",
     "aten::max_unpool2d",
@@ -86,7 +85,7 @@ at::Tensor as_trial(const at::Tensor& tensor) {
 
 using Pairs = std::vector<std::pair<at::Tensor, at::Tensor>>; // argument, what stands for it
 
-/// Whether the call left its arguments' shapes alone and returned tensors of their own memory.
+/// Whether the call left its arguments' shapes alone and returned tensors each of its own memory.
 bool returns_fresh(const OperatorTraits& traits, const Pairs& pairs, const Stack& results) {
   for (const auto& [tensor, its_stand_in] : pairs) {
     if (tensor.defined() && (tensor.sizes() != its_stand_in.sizes() || tensor.strides() != its_stand_in.strides())) {
@@ -94,6 +93,7 @@ bool returns_fresh(const OperatorTraits& traits, const Pairs& pairs, const Stack
     }
   }
   bool fresh = true;
+  std::vector<at::Tensor> others;
   for (std::size_t i = 0; i < traits.returned_arg.size(); ++i) {
     if (traits.returned_arg[i] >= 0) {
       continue;
@@ -106,6 +106,10 @@ bool returns_fresh(const OperatorTraits& traits, const Pairs& pairs, const Stack
       for (const auto& [tensor, its_stand_in] : pairs) {
         fresh = fresh && !(its_stand_in.defined() && its_stand_in.storage().is_alias_of(result.storage()));
       }
+      for (const auto& other : others) {
+        fresh = fresh && !other.storage().is_alias_of(result.storage());
+      }
+      others.push_back(result);
     });
   }
   return fresh;
@@ -231,6 +235,9 @@ Foreseen foresee_by_trial(const c10::OperatorHandle& op, const OperatorTraits& t
 }
 
 Foreseen foresee(const c10::OperatorHandle& op, const OperatorTraits& traits, c10::ArrayRef<c10::IValue> arguments) {
+  if (traits.result_rule) {
+    return as_foreseen(traits.result_rule(arguments));
+  }
   return once(Foresight::kMeta, call_meta_kernel, op, traits, arguments);
 }
 

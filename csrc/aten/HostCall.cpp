@@ -2,11 +2,13 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/MemoryOverlap.h>
+#include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
 #include "csrc/aten/Copy.h"
 #include "csrc/aten/HostGenerator.h"
 #include "csrc/aten/Resize.h"
+#include "csrc/aten/StorageOf.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/Stream.h"
 #include "csrc/core/allocator/DeviceAllocator.h"
@@ -99,9 +101,7 @@ HostCall::~HostCall() {
 
 void HostCall::set_device(c10::Device device) {
   const auto index = device.has_index() ? device.index() : current_device();
-  TORCH_CHECK(!device_.has_index() || device_.index() == index,
-              "Expected all tensors to be on the same device, but found at least two devices, ", device_, " and ",
-              c10::Device(c10::DeviceType::PrivateUse1, index), "! (when calling ", op_, ")");
+  on_one_device_ = on_one_device_ && (!device_.has_index() || device_.index() == index);
   device_.set_index(index);
 }
 
@@ -112,18 +112,13 @@ const at::Tensor& HostCall::stand_in(const at::Tensor& tensor, bool written) {
   const auto* impl = tensor.unsafeGetTensorImpl();
   const auto device = impl->device();
   if (device.type() != c10::DeviceType::PrivateUse1) {
-    TORCH_CHECK(device.type() == c10::DeviceType::CPU,
-                "Expected all tensors to be on the same device, but found one on ", device, " beside ",
-                device_api().name(), ". (when calling ", op_, ")");
     takes_host_ = true;
-    host_first_ = host_first_ || (impl->dim() > 0 && !device_.has_index());
-    if (impl->dim() > 0 || written) {
-      host_tensor_ = impl;
-    }
+    on_one_device_ = on_one_device_ && device.is_cpu() && impl->dim() == 0 && !written;
     return tensor;
   }
   TORCH_CHECK_NOT_IMPLEMENTED(is_strided(tensor), op_, " is not implemented for ", tensor.layout(), " tensors on ",
                               device_api().name(), ".");
+  check_has_memory(*impl, op_);
   for (auto& argument : arguments_) {
     if (argument.original == impl) {
       // Kernels tell an operation in place by its output being an input.
@@ -161,12 +156,6 @@ at::Generator HostCall::stand_in(const std::optional<at::Generator>& generator) 
 }
 
 void HostCall::enter() {
-  TORCH_CHECK(!host_tensor_ || !device_.has_index() || has(kTakesHostTensors),
-              "Expected all tensors to be on the same device, but found at least two devices, ", device_,
-              " and cpu! (when calling ", op_, ")");
-  TORCH_CHECK(!host_first_ || !device_.has_index() || !has(kTakesHostTensors),
-              "Expected all tensors to be on the same device, but ", op_,
-              " was asked to index a tensor on cpu with tensors on ", device_, ".");
   if (device_.has_index()) {
     // Memory that is used in place would outlive a lost device, and a fork.
     device_api().check_usable(device_.index(), op_);
@@ -258,6 +247,37 @@ void HostCall::write_back(const Argument& argument) {
   bytes_copied_ += copy_from_host(source, borrow(original));
 }
 
+HostCall::Shared& HostCall::shared(const c10::Storage& host) {
+  for (auto& known : shared_) {
+    if (known.host == host.unsafeGetStorageImpl()) {
+      return known;
+    }
+  }
+  return shared_.emplace_back(Shared{host.unsafeGetStorageImpl(), 0, {}});
+}
+
+void HostCall::expect_result(const at::Tensor& cpu) {
+  if (cpu.defined() && is_strided(cpu)) {
+    const auto& storage = cpu.unsafeGetTensorImpl()->unsafe_storage();
+    if (C10_UNLIKELY(storage.use_count() > 1)) {
+      ++shared(storage).results;
+    }
+  }
+}
+
+c10::Storage HostCall::bring(const c10::Storage& host, c10::Device device) {
+  auto& known = shared(host);
+  if (!known.on_device) {
+    const auto bytes = at::TensorOptions(c10::kCPU).dtype(c10::kByte);
+    const auto size = static_cast<int64_t>(host.nbytes());
+    const at::Tensor from = at::empty({0}, bytes).set_(host, 0, {size}, {1});
+    const at::Tensor to = empty_like_layout(from, device);
+    bytes_copied_ += copy_from_host(from, to);
+    known.on_device = to.storage();
+  }
+  return known.on_device;
+}
+
 at::Tensor HostCall::result(at::Tensor&& cpu) {
   if (!cpu.defined()) {
     return std::move(cpu);
@@ -272,17 +292,16 @@ at::Tensor HostCall::result(at::Tensor&& cpu) {
       }
       if (aliased_ && argument.stand_in.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() ==
                           storage.unsafeGetStorageImpl()) {
-        return view_on_original(cpu, borrow(argument.original));
+        return make_device_tensor(cpu, argument.original->unsafe_storage());
       }
     }
   }
   const c10::Device device(c10::DeviceType::PrivateUse1, device_.has_index() ? device_.index() : current_device());
-  if (aliased_ && storage.use_count() <= 2 && is_device_memory(cpu)) {
+  const bool own = storage.use_count() <= 2 || storage.use_count() <= shared(storage).results + 1;
+  if (aliased_ && own && is_device_memory(cpu)) {
     return relabel_as_device(std::move(cpu), device);
   }
-  at::Tensor on_device = empty_like_layout(cpu, device);
-  bytes_copied_ += copy_from_host(cpu, on_device);
-  return on_device;
+  return make_device_tensor(cpu, bring(storage, device));
 }
 
 } // namespace torch_backend

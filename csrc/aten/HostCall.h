@@ -15,13 +15,13 @@ namespace torch_backend {
 
 /// What an operator does that its arguments' types do not tell; a mask.
 enum HostCallFlags : unsigned {
-  kTakesHostTensors = 1, // CPU tensors with dimensions beside device tensors (indices, lengths)
-  kWritesLists = 2,      // the tensors of its list arguments
-  kWritesOptionals = 4,  // its optional tensors, though the schema does not say so (running statistics)
+  kWritesLists = 1,     // the tensors of its list arguments
+  kWritesOptionals = 2, // its optional tensors, though the schema does not say so (running statistics)
 };
 
 /// One call of a CPU kernel for the device. In order: stand_in() for every tensor argument, enter(), the kernel,
-/// leave(), then result() for every new tensor it returned. The stand-ins must be kept alive until leave() returned.
+/// leave(), then expect_result() and result() for every new tensor it returned. The stand-ins must be kept alive until
+/// leave() returned.
 ///
 /// Note [Host calls and streams]
 /// The kernel runs on the calling thread. On an asynchronous device enter() first waits for the device's current
@@ -46,6 +46,12 @@ class HostCall {
     return (flags_ & flag) != 0;
   }
 
+  /// Whether the arguments so far are what any operator takes: on one device, and on the CPU only numbers to be read.
+  /// What else an operator takes, and what it says to the rest, is DeviceCheck.h's.
+  bool on_one_device() const {
+    return on_one_device_;
+  }
+
   /// For operators that get their device as an argument.
   void set_device(c10::Device device);
 
@@ -53,12 +59,15 @@ class HostCall {
   /// `generator` is of another device type.
   at::Generator stand_in(const std::optional<at::Generator>& generator);
 
-  /// Device guard, checks that all tensors are on one device, waits, maps, and from here on redirects allocations.
+  /// Device guard, waits, maps, and from here on redirects allocations.
   void enter();
   void leave();
 
-  /// Bring a tensor that the kernel returned to the device. `from`: the stand-in it may be a view of is found by
-  /// storage.
+  /// Of several results, all of them before the first is brought: those that share a storage will share it on the device.
+  void expect_result(const at::Tensor& cpu);
+
+  /// Bring a tensor that the kernel returned to the device: a view of an argument, or of a storage of the same size as
+  /// the kernel's.
   at::Tensor result(at::Tensor&& cpu);
 
   /// Bytes copied between device and host so far.
@@ -78,8 +87,17 @@ class HostCall {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
   };
 
+  /// A storage that several results share, or that was copied to the device for the first of them.
+  struct Shared {
+    const c10::StorageImpl* host;
+    std::size_t results;
+    c10::Storage on_device;
+  };
+
   at::Tensor make_alias(const at::Tensor& tensor) const;
   void write_back(const Argument& argument);
+  Shared& shared(const c10::Storage& host);
+  c10::Storage bring(const c10::Storage& host, c10::Device device);
   void map(bool on);
 
   const char* op_;
@@ -87,12 +105,12 @@ class HostCall {
   bool aliased_;  // device memory is used in place
   bool coherent_; // ... without mapping, and complete without waiting
   bool mapped_ = false;
-  bool takes_host_ = false;                      // some argument is on the CPU
-  bool host_first_ = false;                      // ... and has dimensions and comes before every device tensor
-  const c10::TensorImpl* host_tensor_ = nullptr; // a CPU argument that has dimensions or is written
+  bool takes_host_ = false; // some argument is on the CPU
+  bool on_one_device_ = true;
   c10::Device device_{c10::DeviceType::PrivateUse1, -1};
   std::optional<c10::DeviceIndex> device_before_;
   c10::SmallVector<Argument, 6> arguments_;
+  c10::SmallVector<Shared, 1> shared_;
   std::optional<Running> running_;
   uint64_t bytes_copied_ = 0;
 };

@@ -50,23 +50,6 @@ Source registered_source(const c10::OperatorHandle& op) {
   return Source::kExtension;
 }
 
-Source source_of(const c10::OperatorHandle& op) {
-  if (op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) {
-    return registered_source(op);
-  }
-  // Not hasComputedKernelForDispatchKey(PrivateUse1): with a backend fallback that is true of every operator.
-  for (const auto key : {c10::DispatchKey::CompositeImplicitAutograd, c10::DispatchKey::CompositeExplicitAutograd,
-                         c10::DispatchKey::CompositeExplicitAutogradNonFunctional}) {
-    if (op.hasKernelForDispatchKey(key)) {
-      return Source::kComposite;
-    }
-  }
-  if (has_foreign_fallback(c10::DispatchKey::PrivateUse1)) {
-    return Source::kExtension;
-  }
-  return op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU) ? Source::kFallback : Source::kUnavailable;
-}
-
 bool involves_device(const at::RecordFunction& function) {
   const auto is_on_device = [](const at::Tensor& tensor) {
     return tensor.defined() && tensor.device().type() == c10::DeviceType::PrivateUse1;
@@ -124,12 +107,29 @@ std::string registration_label(Source source) {
   return std::string(kLabel) + source_name(source);
 }
 
+Source operator_source(const c10::OperatorHandle& op) {
+  if (op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) {
+    return registered_source(op);
+  }
+  // Not hasComputedKernelForDispatchKey(PrivateUse1): with a backend fallback that is true of every operator.
+  for (const auto key : {c10::DispatchKey::CompositeImplicitAutograd, c10::DispatchKey::CompositeExplicitAutograd,
+                         c10::DispatchKey::CompositeExplicitAutogradNonFunctional}) {
+    if (op.hasKernelForDispatchKey(key)) {
+      return Source::kComposite;
+    }
+  }
+  if (has_foreign_fallback(c10::DispatchKey::PrivateUse1)) {
+    return Source::kExtension;
+  }
+  return op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU) ? Source::kFallback : Source::kUnavailable;
+}
+
 std::map<std::string, Source> operator_sources() {
   auto& dispatcher = c10::Dispatcher::singleton();
   std::map<std::string, Source> sources;
   for (const auto& name : dispatcher.getAllOpNames()) {
     if (const auto op = dispatcher.findSchema(name)) {
-      sources.emplace(c10::toString(name), source_of(*op));
+      sources.emplace(c10::toString(name), operator_source(*op));
     }
   }
   return sources;
@@ -163,7 +163,7 @@ std::vector<OperatorCalls> operator_calls() {
   std::vector<OperatorCalls> calls;
   for (const auto& [name, count] : all.counts) {
     if (const auto op = dispatcher.findSchema(name)) {
-      calls.push_back({c10::toString(name), source_of(*op), count});
+      calls.push_back({c10::toString(name), operator_source(*op), count});
     }
   }
   std::sort(calls.begin(), calls.end(), [](const auto& a, const auto& b) {

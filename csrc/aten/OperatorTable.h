@@ -7,6 +7,8 @@
 #include <tuple>
 #include <vector>
 
+#include <ATen/core/dispatch/Dispatcher.h>
+
 namespace torch_backend {
 
 /// Where an operator's kernel comes from; `kUnavailable` means that a call raises.
@@ -19,6 +21,9 @@ const char* source_name(Source source);
 /// What a registration says of itself to the dispatcher (its debug text), from which its source is read back: only the
 /// dispatcher knows which of an operator's kernels is in force.
 std::string registration_label(Source source);
+
+/// What serves `op` now.
+Source operator_source(const c10::OperatorHandle& op);
 
 /// Every overload the dispatcher knows, e.g. "aten::add.Tensor".
 std::map<std::string, Source> operator_sources();

@@ -103,7 +103,7 @@ struct Layers<Op, kComposite, Return(Args...)> {
     return Op::redispatch(keys & c10::after_ADInplaceOrView_keyset, args...);
   }
   static Return device(Args... args) {
-    return Call(args...).is_whole() ? AtenKernel<Op, kTakesHostTensors>::call(args...) : kComposite(args...);
+    return Call(args...).is_whole() ? AtenKernel<Op>::call(args...) : kComposite(args...);
   }
 };
 

@@ -31,6 +31,7 @@ void register_operators() {
   register_fallback(c10::DispatchKey::PrivateUse1, torch::CppFunction::makeFromBoxedFunction<&cpu_fallback>());
 
   register_layouts();
+  register_sparse_stubs();
 
   // PyTorch resolves conj and neg bits by copying, which ends in _copy_from, which would resolve them again, for ever.
   for (const auto key : {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}) {

@@ -34,6 +34,8 @@ void register_structured_kernels(Registrar& m, StructuredPass pass);
 void register_typed_kernels(Registrar& m);
 /// For tensors that are not strided, under the dispatch keys of their layouts.
 void register_layouts();
+/// For kernels that ask for a stub of the device.
+void register_sparse_stubs();
 /// For the AutocastPrivateUse1 library.
 void register_autocast(torch::Library& m);
 

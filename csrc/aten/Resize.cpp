@@ -98,6 +98,7 @@ void resize_tensor(c10::TensorImpl* tensor, at::IntArrayRef sizes, at::OptionalI
     tensor->set_sizes_contiguous(sizes);
   }
   auto* storage = tensor->unsafe_storage().unsafeGetStorageImpl();
+  TORCH_CHECK_NOT_IMPLEMENTED(storage, "A tensor on ", tensor->device(), " that has no storage cannot be resized.");
   if (tensor->numel() > 0 && bytes > storage->nbytes()) {
     resize_storage_bytes(storage, bytes);
   }

@@ -8,6 +8,7 @@
 
 #include "csrc/aten/Alias.h"
 #include "csrc/aten/Factories.h"
+#include "csrc/aten/StorageOf.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/allocator/DeviceAllocator.h"
 #include "csrc/profiler/Recording.h"
@@ -129,6 +130,11 @@ bool make_operands_hosts(at::TensorIteratorBase& iterator) {
   const int operands = iterator.ntensors();
   const int outputs = iterator.noutputs();
   c10::SmallVector<std::pair<int, at::Tensor>, 2> copies;
+  for (int i = 0; i < operands; ++i) {
+    if (C10_UNLIKELY(iterator.operand(i).data == nullptr && iterator.numel() > 0)) {
+      return false; // Note [Tensors without a storage]
+    }
+  }
   for (int i = 0; common && i < operands; ++i) {
     const auto& operand = iterator.operand(i);
     if (C10_LIKELY(operand.current_dtype == *common)) {
@@ -166,9 +172,6 @@ bool run_on_host(at::TensorIteratorBase& iterator) {
 }
 
 HostView::~HostView() {
-  if (count_ == 0 && profiler::recording()) {
-    profiler::forget_host_kernel(); // the call was not taken
-  }
   for (const auto& [index, original] : outputs_) {
     // Some kernels leave their result conjugated and say so with the bit.
     original->_set_conj(aliases_[index].is_conj());
@@ -197,12 +200,24 @@ const at::Tensor& HostView::output(const at::Tensor& tensor) {
   return add(tensor);
 }
 
-bool HostView::can_view(const at::ITensorListRef& tensors) const {
-  if (tensors.size() > kRoom - 2) {
+bool CommonDevice::takes(const at::Tensor& tensor) {
+  if (!tensor.defined()) {
+    return !must_be_viewable_;
+  }
+  const auto device = tensor.device();
+  if (!device.is_privateuseone() || (device_ && *device_ != device)) {
+    return false;
+  }
+  device_ = device;
+  return !must_be_viewable_ || (tensor.layout() == c10::kStrided && has_memory(tensor));
+}
+
+bool CommonDevice::takes(const at::ITensorListRef& tensors) {
+  if (must_be_viewable_ && tensors.size() > HostView::kRoom - 2) {
     return false;
   }
   for (const auto& tensor : tensors) {
-    if (!can_view(tensor)) {
+    if (!takes(tensor)) {
       return false;
     }
   }

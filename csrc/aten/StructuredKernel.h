@@ -82,20 +82,50 @@ bool run_on_host(at::TensorIteratorBase& iterator);
 /// What the operator computes in; nothing for operators that leave dtypes alone.
 std::optional<c10::ScalarType> common_dtype(const at::TensorIteratorBase& iterator);
 
+/// The device of one call's tensors, if it is the same for all.
+class CommonDevice {
+ public:
+  /// Whether all tensors among `args` are on one device of ours. Numbers on the CPU count as tensors: they are for
+  /// somebody who knows what the operator makes of them.
+  template <class... Args>
+  static bool of(const Args&... args) {
+    CommonDevice common;
+    return (common.takes(args) && ...);
+  }
+  /// ... and are such that HostView takes them.
+  template <class... Args>
+  static bool can_view(const Args&... args) {
+    CommonDevice common;
+    common.must_be_viewable_ = true;
+    return (common.takes(args) && ...);
+  }
+
+ private:
+  template <class T>
+  bool takes(const T& /*value*/) {
+    return true;
+  }
+  bool takes(const at::Tensor& tensor);
+  bool takes(const std::optional<at::Tensor>& tensor) {
+    return !tensor.has_value() || takes(*tensor);
+  }
+  bool takes(const at::ITensorListRef& tensors);
+
+  std::optional<c10::Device> device_;
+  bool must_be_viewable_ = false;
+};
+
 /// The tensors of one call as CPU tensors on the same memory, for kernels that are no loops of an iterator. The results
 /// of its calls live as long as it does.
 class HostView {
  public:
-  explicit HostView(c10::Device device) : device_(device) {}
+  static constexpr std::size_t kRoom = 8; // aliases, outputs not counted
+
+  HostView() = default;
   ~HostView();
   HostView(const HostView&) = delete;
   HostView& operator=(const HostView&) = delete;
 
-  /// Whether all tensors among a call's arguments can be viewed: no more than it has room for, on its device.
-  template <class... Args>
-  bool takes(const Args&... args) const {
-    return (can_view(args) && ...);
-  }
   const at::Tensor& tensor(const at::Tensor& tensor) {
     return add(tensor);
   }
@@ -104,19 +134,8 @@ class HostView {
   const at::Tensor& output(const at::Tensor& tensor);
 
  private:
-  static constexpr std::size_t kRoom = 8; // aliases, outputs not counted
-
-  template <class T>
-  bool can_view(const T& /*value*/) const {
-    return true;
-  }
-  bool can_view(const at::Tensor& tensor) const {
-    return tensor.defined() && tensor.device() == device_ && tensor.layout() == c10::kStrided;
-  }
-  bool can_view(const at::ITensorListRef& tensors) const;
   const at::Tensor& add(const at::Tensor& tensor);
 
-  c10::Device device_;
   std::size_t count_ = 0;
   std::array<at::Tensor, kRoom + 4> aliases_;
   c10::SmallVector<std::pair<std::size_t, c10::TensorImpl*>, 4> outputs_; // alias, original

@@ -201,11 +201,7 @@ class BoxedKernel::InputAdder {
 
 BoxedKernel::BoxedKernel(const PluginKernel& kernel, OperatorForm form, std::optional<OperatorForm> functional,
                          NextSource& next)
-    : kernel_(kernel),
-      form_(std::move(form)),
-      functional_(std::move(functional)),
-      next_(next),
-      rule_(find_result_rule(form_.traits.overload)) {
+    : kernel_(kernel), form_(std::move(form)), functional_(std::move(functional)), next_(next) {
   const auto& arguments = form_.op.schema().arguments();
   for (std::size_t i = 0; i < form_.num_inputs; ++i) {
     is_dtype_.push_back(names_dtype(arguments[i]));
@@ -216,22 +212,23 @@ BoxedKernel::BoxedKernel(const PluginKernel& kernel, OperatorForm form, std::opt
 }
 
 void BoxedKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
-  if (!try_call(*stack)) {
+  // An operator that was defined again is another one: Note [Operators that go].
+  if (!*form_.traits.still_defined || !try_call(*stack)) {
     next_.call(op, keys, stack);
   }
 }
 
 bool BoxedKernel::needs_meta_kernel() const {
   const auto& returned = form_.traits.returned_arg;
-  return !kernel_.allocates_output() && !rule_ &&
+  return !kernel_.allocates_output() && !form_.traits.result_rule &&
          (form_.kind == FormKind::kFunctional
               ? pointwise_ || std::find(returned.begin(), returned.end(), -1) != returned.end()
               : functional_.has_value());
 }
 
 std::optional<Stack> BoxedKernel::foresee_outputs(Values inputs, std::optional<c10::ScalarType> dtype) const {
-  if (rule_) {
-    return rule_(inputs);
+  if (form_.traits.result_rule) {
+    return form_.traits.result_rule(inputs);
   }
   if (!needs_meta_kernel()) {
     return Stack();
@@ -322,7 +319,7 @@ void BoxedKernel::add_inputs(InputAdder& adder, Values inputs, const Stack& fore
   const bool is_resolved = dtype && !foreseen.empty();
   const at::Tensor result = is_resolved ? foreseen[0].toTensor() : at::Tensor();
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const bool written = form_.kind == FormKind::kFunctional && form_.traits.written[i];
+    const bool written = form_.kind != FormKind::kInplace && form_.traits.written[i];
     const bool is_tensor = inputs[i].isTensor() && inputs[i].toTensor().defined();
     if (is_resolved && is_tensor && !written) {
       const at::Tensor& input = inputs[i].toTensor();

@@ -12,7 +12,6 @@
 #include "csrc/kernels/NextSource.h"
 #include "csrc/kernels/OperatorForms.h"
 #include "csrc/kernels/PluginKernels.h"
-#include "csrc/kernels/ResultRules.h"
 
 namespace torch_backend {
 
@@ -50,7 +49,6 @@ class BoxedKernel final : public c10::OperatorKernel {
   OperatorForm form_;
   std::optional<OperatorForm> functional_;
   NextSource& next_;
-  ResultRule rule_;
   bool pointwise_;
   std::vector<bool> is_dtype_;              // per input: an integer that names a dtype
   std::vector<bool> is_mask_;               // per input: a condition, which keeps its dtype beside others

@@ -9,6 +9,7 @@
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
 
+#include "csrc/aten/StorageOf.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/Status.h"
 #include "csrc/core/Stream.h"
@@ -25,17 +26,23 @@ at::Tensor new_contiguous(at::IntArrayRef sizes, c10::ScalarType type) {
                                    std::nullopt);
 }
 
+/// Laid out as PyTorch promises for `op`: the places that nonzero finds are columns.
+at::Tensor new_output(const std::string& op, at::IntArrayRef sizes, c10::ScalarType type) {
+  const bool in_columns = (op == "aten::nonzero" || op == "aten::nonzero.out") && sizes.size() == 2;
+  return in_columns ? new_contiguous({sizes[1], sizes[0]}, type).t() : new_contiguous(sizes, type);
+}
+
 tb_status fail(tb_status status, std::string text) {
   set_error_text(std::move(text));
   return status;
 }
 
 bool is_plain(const c10::TensorImpl& tensor) {
-  // What is not strided, or is not what its memory says.
+  // What is not strided, is not what its memory says, or has none.
   constexpr c10::DispatchKeySet kSpecial({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative,
                                           c10::DispatchKey::ZeroTensor, c10::DispatchKey::Sparse,
                                           c10::DispatchKey::SparseCsr, c10::DispatchKey::NestedTensor});
-  return !(tensor.key_set().has_any(kSpecial));
+  return !tensor.key_set().has_any(kSpecial) && has_memory(tensor);
 }
 
 } // namespace
@@ -220,7 +227,8 @@ tb_tensor* KernelCall::describe_written(const at::Tensor& tensor, bool is_output
 }
 
 tb_tensor* KernelCall::prepare_input(const at::Tensor& tensor) {
-  if (tensor.layout() != c10::kStrided || tensor._is_zerotensor() || !tensor.device().is_privateuseone()) {
+  if (tensor.layout() != c10::kStrided || tensor._is_zerotensor() || !tensor.device().is_privateuseone() ||
+      !has_memory(tensor)) {
     return refuse();
   }
   at::Tensor prepared = tensor.resolve_conj().resolve_neg();
@@ -322,11 +330,10 @@ tb_status KernelCall::alloc_output(int32_t index, int32_t ndim, const int64_t* s
     if (given.defined()) {
       at::native::resize_output(given, sizes);
     }
-    at::Tensor output = given;
-    if (!given.defined() || (kernel_.needs_contiguous() && !given.is_contiguous())) {
-      output = new_contiguous(sizes, *type);
-    }
-    outputs_[static_cast<std::size_t>(index)] = given.defined() ? given : output;
+    const at::Tensor result = given.defined() ? given : new_output(kernel_.op(), sizes, *type);
+    const bool is_copied = kernel_.needs_contiguous() && !result.is_contiguous();
+    at::Tensor output = is_copied ? new_contiguous(sizes, *type) : result;
+    outputs_[static_cast<std::size_t>(index)] = result;
     const auto& impl = *output.unsafeGetTensorImpl();
     auto* data = impl.numel() > 0 ? impl.unsafe_storage().unsafeGetStorageImpl()->mutable_data() : nullptr;
     *out_tensor = {data,
@@ -336,8 +343,8 @@ tb_status KernelCall::alloc_output(int32_t index, int32_t ndim, const int64_t* s
                    const_cast<int64_t*>(impl.sizes().data()),
                    const_cast<int64_t*>(impl.strides().data()),
                    static_cast<uint64_t>(impl.storage_offset()) * impl.itemsize()};
-    if (given.defined() && !output.is_same(given)) {
-      copies_.emplace_back(std::move(output), given);
+    if (is_copied) {
+      copies_.emplace_back(std::move(output), result);
     }
     return TB_STATUS_OK;
   } catch (...) {

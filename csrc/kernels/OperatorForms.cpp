@@ -43,10 +43,17 @@ bool same_inputs(const c10::FunctionSchema& a, const c10::FunctionSchema& b, std
                     });
 }
 
-bool writes_inputs(const OperatorForm& form) {
-  return std::any_of(form.traits.written.begin(),
-                     form.traits.written.begin() + static_cast<std::ptrdiff_t>(form.num_inputs),
-                     [](bool written) { return written; });
+/// Which of the inputs are written: running statistics, or what is computed in place.
+std::vector<bool> written_inputs(const OperatorForm& form) {
+  return {form.traits.written.begin(), form.traits.written.begin() + static_cast<std::ptrdiff_t>(form.num_inputs)};
+}
+
+/// Whether the operator returns what it computes as new tensors or out= arguments, whatever else it writes.
+bool has_outputs(const OperatorForm& form) {
+  const auto& returned = form.traits.returned_arg;
+  return std::any_of(returned.begin(), returned.end(), [&](int argument) {
+    return argument < 0 || static_cast<std::size_t>(argument) >= form.num_inputs;
+  });
 }
 
 bool is_carried(const c10::Type& type) {
@@ -107,13 +114,14 @@ std::vector<OperatorForm> forms_of(const c10::OperatorHandle& named, const Overl
   std::vector<OperatorForm> forms{as_named(named)};
   const OperatorForm first = forms[0];
   const auto& schema = named.schema();
-  if (writes_inputs(first) || schema.returns().empty()) {
+  if (!has_outputs(first)) {
     return forms; // in place already, or with effects of its own
   }
+  const auto written = written_inputs(first);
   const std::size_t num_outputs = schema.returns().size();
   for (const auto& op : index.of(schema.name())) {
     const OperatorForm form = as_named(op);
-    if (form.kind != first.kind && form.num_inputs == first.num_inputs && !writes_inputs(form) &&
+    if (form.kind != first.kind && form.num_inputs == first.num_inputs && written_inputs(form) == written &&
         op.schema().returns().size() == num_outputs && same_inputs(schema, op.schema(), form.num_inputs)) {
       forms.push_back(form);
     }

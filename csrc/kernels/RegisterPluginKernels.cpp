@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include <c10/util/Exception.h>
@@ -65,8 +66,24 @@ std::vector<std::string> register_offers(const std::vector<Offer>& offers) {
 void warn_of_unused(const std::vector<std::string>& unused) {
   if (!unused.empty()) {
     TORCH_WARN("Kernels of the device library of '", device_api().name(),
-               "' that this version of PyTorch cannot use: ", c10::Join("; ", unused), ".");
+               "' that are not used with this version of PyTorch: ", c10::Join("; ", unused), ".");
   }
+}
+
+/// Why no program calls the kernel, though it is registered as far as that was possible; empty if programs do.
+std::string why_not_called(const Offer& offer) {
+  const auto& forms = offer.forms;
+  const auto is_functional = [](const OperatorForm& form) { return form.kind == FormKind::kFunctional; };
+  const auto is_served = [](const OperatorForm& form) { return operator_source(form.op) == Source::kPlugin; };
+  if (std::none_of(forms.begin(), forms.end(), is_served)) {
+    return "serves nothing, because somebody else has registered kernels for the operator";
+  }
+  const auto functional = std::find_if(forms.begin(), forms.end(), is_functional);
+  if (functional != forms.end() && !is_served(*functional)) {
+    return c10::str("does not serve ", functional->traits.overload,
+                    ", for which somebody else has registered a kernel, and is called with out= arguments alone");
+  }
+  return {};
 }
 
 /// Overloads that only kernel_find knows.
@@ -89,6 +106,8 @@ void register_plugin_kernels() {
   if (names.empty() && !has_kernel_find()) {
     return;
   }
+  const std::set<std::string> listed(names.begin(), names.end());
+  const auto is_listed = [&](const std::string& name) { return listed.count(name) != 0; };
   const OverloadIndex index;
   std::vector<std::string> unused;
   for (const auto& name : names) {
@@ -116,8 +135,14 @@ void register_plugin_kernels() {
       unused.push_back(c10::str(name, ' ', reason, ", which a kernel's arguments cannot carry"));
     }
   }
-  warn_of_unused(unused);
   register_offers(offers);
+  for (const auto& offer : offers) {
+    const auto reason = is_listed(offer.kernel->op()) ? why_not_called(offer) : std::string();
+    if (!reason.empty()) {
+      unused.push_back(c10::str(offer.kernel->op(), ' ', reason));
+    }
+  }
+  warn_of_unused(unused);
 }
 
 std::vector<std::string> register_plugin_kernel(const std::string& overload) {

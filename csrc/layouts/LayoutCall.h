@@ -18,7 +18,7 @@ namespace torch_backend {
 class LayoutCall {
  public:
   /// As HostCall's.
-  LayoutCall(const char* op, unsigned flags) : host_(op, flags) {}
+  explicit LayoutCall(const char* op) : host_(op) {}
 
   /// The strided part of the call: device, generators, figures.
   HostCall& host() {

@@ -93,7 +93,7 @@ static void count(void* const* at, const void* total) {
 /* The positions that were found, and the next position to look at. */
 struct search {
   const tb_tensor* self;
-  int64_t* rows; /* of self->ndim numbers each, contiguous */
+  const tb_tensor* out; /* a row of self->ndim numbers for each */
   int64_t found, looked_at;
 };
 
@@ -102,7 +102,8 @@ static void record(void* const* at, const void* constants) {
   int64_t position = search->looked_at++;
   if (*(const float*)at[0] == 0) return;
   for (int32_t dim = search->self->ndim - 1; dim >= 0; --dim) {
-    search->rows[search->found * search->self->ndim + dim] = position % search->self->shape[dim];
+    ((int64_t*)first_byte(search->out))[search->found * search->out->strides[0] + dim * search->out->strides[1]] =
+        position % search->self->shape[dim];
     position /= search->self->shape[dim];
   }
   ++search->found;
@@ -114,7 +115,7 @@ KERNEL(nonzero) {
   int64_t shape[2] = {0, self->ndim};
   int64_t* total = &shape[0];
   tb_tensor out = {.dtype = {TB_DTYPE_INT, 64, 1}};
-  struct search search = {self, NULL, 0, 0};
+  struct search search = {self, &out, 0, 0};
   struct search* state = &search;
   tb_status status;
   (void)num_args;
@@ -123,6 +124,5 @@ KERNEL(nonzero) {
   status = host->alloc_output(context, 0, 2, shape, &out);
   if (status != TB_STATUS_OK) return status;
   trace("aten::nonzero.out");
-  search.rows = (int64_t*)first_byte(&out);
   return shape[0] == 0 || self->ndim == 0 ? TB_STATUS_OK : for_each_element(&self, 1, record, &state);
 }

@@ -93,7 +93,6 @@ def test_hot_operators_call_atens_kernel_typed(kernels):
     assert kernels["mm"].forms[0].aten_call == "0>::call"
     assert kernels["bmm"].forms[0].aten_call == "0>::call_boxed"
     assert kernels["add_Tensor"].forms[0].aten_call == "0>::call_boxed"  # the typed kernel is the iterator's
-    assert kernels["index_Tensor"].forms[0].aten_call == "kTakesHostTensors>::call_boxed"
 
 
 def test_generated_text(kernels, tmp_path):

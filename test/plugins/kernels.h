@@ -90,6 +90,7 @@ static const tb_kernel entries[] = {
     ENTRY("aten::native_layer_norm", describes, 0),
     ENTRY("aten::index.Tensor_out", describes, 0),
     ENTRY("aten::cat.out", describes, 0),
+    ENTRY("aten::native_batch_norm.out", describes, 0),
     ENTRY("aten::quantum_add.out", fails, 0), /* no version of PyTorch has it */
     ENTRY("aten::normal_", fails, 0),         /* takes a generator */
     ENTRY("later::on", describes, 0),         /* may still be defined */

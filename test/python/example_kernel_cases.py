@@ -226,6 +226,7 @@ def test_conj_bits_are_resolved() -> None:
 
 def test_nonzero_out_and_unfound() -> None:
     check(torch.nonzero, torch.zeros(3, 2), ran=("aten::nonzero.out",))
+    assert torch.nonzero(OTHER.to(DEVICE)).stride() == OTHER.nonzero().stride()  # by columns, which tracing promises
     check(torch.nonzero, torch.tensor(3.0), ran=("aten::nonzero.out",))
     out = torch.empty(0, dtype=torch.int64, device=DEVICE)
     with kernels_that_run("aten::nonzero.out"):

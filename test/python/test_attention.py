@@ -1,5 +1,6 @@
 """Which backend of scaled_dot_product_attention runs, and what the result looks like. Math runs everywhere."""
 
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -90,3 +91,45 @@ def test_strides_are_those_that_tracing_promises(name: str, layout: tuple[int, .
     if backend_of(query.detach().requires_grad_()) == "fused" and value_width == 8:
         assert result.stride() == query.stride()
         assert [gradient.stride() for gradient in gradients] == [x.stride() for x in inputs]
+
+
+@pytest.mark.usefixtures("fused")
+@pytest.mark.parametrize("layout", [(0, 1, 2, 3), (0, 2, 1, 3)])
+def test_what_is_saved_is_what_tracing_promises(name: str, layout: tuple[int, ...]) -> None:
+    operator = torch.ops.aten._scaled_dot_product_fused_attention_overrideable
+    dense = torch.linspace(-1, 1, 240).reshape([(2, 3, 5, 8)[dim] for dim in layout])
+    query = dense.to(name).permute([layout.index(dim) for dim in range(4)])
+    actual = operator(query, query, query)
+    promised = operator(*[query.to("meta")] * 3)
+    for one, other in zip(actual, promised, strict=True):
+        assert (one is None) == (other is None)
+        if isinstance(one, Tensor):
+            assert (one.shape, one.dtype, one.stride()) == (other.shape, other.dtype, other.stride())
+            assert one.device.type == name
+
+
+@pytest.mark.usefixtures("fused")
+def test_double_precision_is_not_saved_in_single(name: str) -> None:
+    query = torch.linspace(-1, 1, 128, device=name, dtype=torch.float64).reshape(1, 2, 8, 8).requires_grad_()
+    assert backend_of(query) == "math"
+    assert torch.autograd.gradcheck(lambda q: F.scaled_dot_product_attention(q, q, q), (query,))
+
+
+@pytest.mark.usefixtures("fused")
+def test_choosing_leaves_the_settings_alone(query: Tensor) -> None:
+    """Another thread sees, at any time, what the user has set."""
+    seen: set[bool] = set()
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.is_set():
+            seen.add(torch._C._get_flash_sdp_enabled())
+
+    with sdpa_kernel(SDPBackend.OVERRIDEABLE):
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        for _ in range(3000):
+            F.scaled_dot_product_attention(query, query, query)
+        done.set()
+        watcher.join()
+    assert seen == {False}

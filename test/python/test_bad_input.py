@@ -211,8 +211,9 @@ MIXED: dict[str, Callable[[torch.Tensor, torch.Tensor], object]] = {
 
 
 def message(x: torch.device, y: torch.device) -> str:
-    found = f"{x} and {y}|{y} and {x}"
-    return rf"Expected all tensors to be on the same device, but found at least two devices, ({found})!"
+    found = f"found at least two devices, ({x} and {y}|{y} and {x})!"
+    got = rf"got \w+ is on ({x}|{y}), different from other tensors on ({x}|{y}) \(when checking argument in method"
+    return f"Expected all tensors to be on the same device, but ({found}|{got})"
 
 
 @pytest.mark.parametrize("operation", MIXED.values(), ids=MIXED)
@@ -256,7 +257,7 @@ def test_indices_of_the_host(name: str) -> None:
     x = torch.arange(4.0, device=name)
     assert x[torch.tensor([1, 2])].cpu().tolist() == [1, 2]
     assert x[torch.tensor([True, False, False, True])].cpu().tolist() == [0, 3]
-    with pytest.raises(RuntimeError, match="on the same device"):
+    with pytest.raises(RuntimeError, match="either on cpu or on the same device"):
         torch.arange(4.0)[torch.tensor([1, 2], device=name)]
 
 

@@ -44,15 +44,15 @@ def test_example(example: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("switch", "message"),
     [
-        ("NULL_ENTRY", r"kernel 16 is NULL"),
-        ("NULL_OP", r"kernel 16 has the op '\(null\)'"),
-        ("BARE_OP", r"kernel 16 \(add.out\) has the op 'add.out'; an op is an operator with its namespace"),
-        ("NO_FUNCTION", r"kernel 16 \(aten::add.out\) has no function"),
-        ("UNKNOWN_FLAG", r"kernel 16 \(aten::add.out\) has flags 64, of which 64 is no TB_KERNEL_ flag"),
-        ("SMALL_ENTRY", r"kernel 16 has struct_size 8, too small"),
-        ("TWICE", r"kernel 16 \(aten::mul.out\) is listed twice"),
+        ("NULL_ENTRY", r"kernel 17 is NULL"),
+        ("NULL_OP", r"kernel 17 has the op '\(null\)'"),
+        ("BARE_OP", r"kernel 17 \(add.out\) has the op 'add.out'; an op is an operator with its namespace"),
+        ("NO_FUNCTION", r"kernel 17 \(aten::add.out\) has no function"),
+        ("UNKNOWN_FLAG", r"kernel 17 \(aten::add.out\) has flags 64, of which 64 is no TB_KERNEL_ flag"),
+        ("SMALL_ENTRY", r"kernel 17 has struct_size 8, too small"),
+        ("TWICE", r"kernel 17 \(aten::mul.out\) is listed twice"),
         ("SMALL_TABLE", r"its struct_size is 8, too small"),
-        ("NO_LIST", r"num_kernels is 16 but kernels is NULL"),
+        ("NO_LIST", r"num_kernels is 17 but kernels is NULL"),
         ("HALF_MODULE", r"module_load, module_unload and module_launch belong together"),
         ("WRONG_FIND", r"kernel_find\(\"aten::tanh.out\"\) of plugin 'acme' gave an entry that is for 'aten::tan.out'"),
     ],
@@ -93,10 +93,11 @@ def run_failing(run_python: RunPython, build_plugin: BuildPlugin):  # type: igno
 
 def test_unknown_operators_are_a_warning(run_failing) -> None:  # type: ignore[no-untyped-def]
     process = run_failing("assert sources['aten::normal_'] != 'plugin'")
-    (warning,) = [line for line in process.stderr.splitlines() if "cannot use" in line]
+    (warning,) = [line for line in process.stderr.splitlines() if "not used with" in line]
     assert "aten::quantum_add.out is not defined" in warning
     assert "aten::normal_ takes generator of type Generator?" in warning
     assert "later::on" not in warning
+    assert "native_batch_norm" not in warning
 
 
 def test_failures_carry_the_plugins_text(run_failing) -> None:  # type: ignore[no-untyped-def]
@@ -146,6 +147,33 @@ for function, given in (
     with pytest.raises(torch.AcceleratorError, match="given " + " ".join(given) + "$"):
         function()
 """)
+
+
+def test_batch_normalization_by_the_name_of_its_out_form(run_failing) -> None:  # type: ignore[no-untyped-def]
+    """It writes the running statistics besides its outputs, in every form."""
+    run_failing("""
+assert sources["aten::native_batch_norm"] == sources["aten::native_batch_norm.out"] == "plugin"
+none, floating, boolean, tensor = "0/0", "3/0", "2/0", "7/0"
+image, statistics = torch.ones(2, 1, 2, device="acme"), torch.ones(1, device="acme")
+given = [tensor, none, none, tensor, tensor, boolean, floating, floating, tensor, tensor, tensor]
+with pytest.raises(torch.AcceleratorError, match="given " + " ".join(given) + "$"):
+    torch.nn.functional.batch_norm(image, statistics, statistics.clone(), training=True)
+""")
+
+
+def test_a_kernel_that_nobody_calls_is_a_warning(run_python: RunPython, build_plugin: BuildPlugin) -> None:
+    code = f"""
+    import torch, torch_backend
+
+    library = torch.library.Library("aten", "IMPL")
+    for overload in ("mul.out", "mul.Tensor", "mul_.Tensor", "exp"):
+        library.impl(overload, lambda *args: None, "PrivateUse1")
+    torch_backend.activate(torch_backend.load({str(build_plugin("KERNELS"))!r}))
+    """
+    (warning,) = [line for line in run_python(code).stderr.splitlines() if "not used with" in line]
+    assert "aten::mul.out serves nothing, because somebody else has registered kernels for the operator" in warning
+    assert "aten::exp.out does not serve aten::exp, for which somebody else has registered a kernel" in warning
+    assert "aten::neg.out" not in warning
 
 
 def test_lost_device_stays_lost(run_failing) -> None:  # type: ignore[no-untyped-def]

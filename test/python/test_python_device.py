@@ -361,6 +361,7 @@ def test_kernels(run: RunPython) -> None:
         assert calls[-1] == ((1,), True, "float64"), calls
         assert torch.cat([x, x], 1).shape == (2, 6) and torch.cat([x, x], 1)[1, 3:].tolist() == [3, 4, 5]
         assert x.nonzero().tolist() == [[0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]
+        assert x.nonzero().stride() == (1, 5), "columns, as PyTorch promises"
         assert torch.softmax(x, -1).sum().item() == 2 and ("float32", -1, False) in calls, "left to the next source"
         assert torch.relu(-x).sum().item() == 0 and ("relu", (2, 3)) in calls, "found by name"
         assert (x.double() * 2).sum().item() == 30, "a dtype that the kernel does not take"
@@ -373,6 +374,28 @@ def test_kernels(run: RunPython) -> None:
             raise AssertionError("a broken kernel works")
     """)
     assert "kernel_find('aten::tanh.out'): RuntimeError: the table is torn" in done.stderr
+
+
+def test_a_convolution_by_channels(run: RunPython) -> None:
+    """The kernel's output is laid out as the image, and tracing knows it."""
+    run("""
+        import torch, torch_backend
+        import python_devices
+        torch_backend.activate(python_devices.Computing)
+        calls = python_devices.calls
+        image = torch.arange(96.0).reshape(2, 3, 4, 4).contiguous(memory_format=torch.channels_last)
+        weight = torch.arange(36.0).reshape(3, 3, 2, 2)
+        expected = torch.nn.functional.conv2d(image, weight)
+        function = lambda x, w: torch.nn.functional.conv2d(x, w).flatten()
+        image, weight = image.to("computing"), weight.to("computing")
+        calls.clear()
+        actual = torch.nn.functional.conv2d(image, weight)
+        assert calls == [("convolve", image.stride(), expected.stride())], calls
+        assert actual.stride() == expected.stride()
+        torch.testing.assert_close(actual.cpu(), expected)
+        compiled = torch.compile(function, backend="aot_eager")(image, weight)
+        torch.testing.assert_close(compiled.cpu(), expected.flatten())
+    """)
 
 
 # ---- threads ----

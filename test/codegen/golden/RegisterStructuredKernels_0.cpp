@@ -89,27 +89,25 @@ at::Tensor & add_out(const at::Tensor & self, const at::Tensor & other, const at
 const PluginKernel* plugin_max_dim = nullptr;
 
 ::std::tuple<at::Tensor,at::Tensor> max_dim(const at::Tensor & self, int64_t dim, bool keepdim) {
-  if (C10_UNLIKELY(plugin_max_dim != nullptr)) {
+  if (C10_UNLIKELY(plugin_max_dim != nullptr) && CommonDevice::of(self, dim, keepdim)) {
     FunctionalKernel<at::native::structured_max_out, 2> op("max.dim");
     op.meta(self, dim, keepdim);
     if (call_plugin<false>(*plugin_max_dim, op, self, dim, keepdim)) {
       return std::make_tuple(std::move(op.outputs_[0]), std::move(op.outputs_[1]));
     }
   }
-  if (C10_LIKELY(runs_inline())) {
+  if (C10_LIKELY(runs_inline() && CommonDevice::can_view(self, dim, keepdim))) {
     FunctionalKernel<at::native::structured_max_out, 2> op("max.dim");
     const auto precompute = op.meta(self, dim, keepdim);
-    HostView view(op.outputs_[0].device());
-    if (C10_LIKELY(view.takes(self, dim, keepdim))) {
-      op.impl(view.tensor(self), precompute.dim, keepdim, view.output(op.outputs_[0]), view.output(op.outputs_[1]));
-      return std::make_tuple(std::move(op.outputs_[0]), std::move(op.outputs_[1]));
-    }
+    HostView view;
+    op.impl(view.tensor(self), precompute.dim, keepdim, view.output(op.outputs_[0]), view.output(op.outputs_[1]));
+    return std::make_tuple(std::move(op.outputs_[0]), std::move(op.outputs_[1]));
   }
   return AtenKernel<at::_ops::max_dim, 0>::call(self, dim, keepdim);
 }
 
 ::std::tuple<at::Tensor &,at::Tensor &> max_dim_max(const at::Tensor & self, int64_t dim, bool keepdim, at::Tensor & max, at::Tensor & max_values) {
-  if (C10_UNLIKELY(plugin_max_dim != nullptr)) {
+  if (C10_UNLIKELY(plugin_max_dim != nullptr) && CommonDevice::of(self, dim, keepdim, max, max_values)) {
     WritingKernel<at::native::structured_max_out, 2, false> op("max.dim_max", max, max_values);
     op.meta(self, dim, keepdim);
     if (call_plugin<false>(*plugin_max_dim, op, self, dim, keepdim)) {

@@ -4,13 +4,13 @@
 #include "csrc/aten/Registrar.h"
 
 #include <ATen/ops/abs_ops.h>
-#include <ATen/ops/index_ops.h>
+#include <ATen/ops/native_batch_norm_ops.h>
 
 namespace torch_backend {
 
 void register_typed_kernels_0(Registrar& m) {
   m.impl("abs", TORCH_FN((AtenKernel<at::_ops::abs, 0>::call)), Source::kAten);
-  m.impl("index.Tensor", TORCH_FN((AtenKernel<at::_ops::index_Tensor, kTakesHostTensors>::call)), Source::kAten);
+  m.impl("native_batch_norm", TORCH_FN((AtenKernel<at::_ops::native_batch_norm, kWritesOptionals>::call)), Source::kAten);
 }
 
 } // namespace torch_backend

@@ -165,9 +165,13 @@ class Trial:
         """Whether the values of results mean something."""
         return not case.is_random and self.op.name not in UNINITIALIZED
 
+    def count(self) -> None:
+        """Tell the report that a sample was tried."""
+        self._compared += 1
+
     def compare(self, case: Case, actual: Any, answer: Answer) -> None:
         """Fail unless the device's result is the CPU's."""
-        self._compared += 1
+        self.count()
         compare(actual, answer.result, self.device, self.tolerance, case.what, values=self.has_values(case))
 
     def compare_arguments(self, case: Case) -> None:
@@ -180,7 +184,7 @@ class Trial:
 
     def expect_error(self, error: Exception, function: Callable[[], Any], what: str) -> None:
         """Fail unless the device raises what the CPU does."""
-        self._compared += 1
+        self.count()
 
         def finish() -> None:
             function()

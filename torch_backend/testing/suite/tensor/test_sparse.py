@@ -2,6 +2,7 @@
 
 import copy
 import io
+import re
 from collections.abc import Callable
 
 import pytest
@@ -45,6 +46,25 @@ def test_coo_from_parts(device: str) -> None:
         check(torch.sparse_coo_tensor(one, other, (2, 3), device=device), expected, device)
     check(torch.sparse_coo_tensor(indices.to(device), values.to(device)), expected, device)
     check(torch.sparse_coo_tensor((2, 3), device=device), torch.sparse_coo_tensor((2, 3)), device)
+
+
+@pytest.mark.parametrize("is_coalesced", [True, False, None])
+@pytest.mark.parametrize("rows", [[0, 1, 1], [1, 0, 1], [1, 1, 1], [0, 1, 7], [0, -1, 1]])
+def test_coo_with_invariants_checked(device: str, rows: list[int], is_coalesced: bool | None) -> None:
+    """With checks of invariants on, COO parts are accepted or refused as on the CPU."""
+    indices, values = torch.tensor([rows, [2, 0, 2]]), torch.tensor([3.0, 4.0, 5.0])
+
+    def make(place: str) -> Tensor:
+        parts = indices.to(place), values.to(place)
+        return torch.sparse_coo_tensor(*parts, (2, 3), is_coalesced=is_coalesced, check_invariants=True)
+
+    try:
+        expected = make("cpu")
+    except RuntimeError as error:
+        with pytest.raises(RuntimeError, match=re.escape(str(error).split("\n")[0])):
+            make(device)
+        return
+    check(make(device), expected, device)
 
 
 def test_compressed_from_parts(device: str) -> None:
