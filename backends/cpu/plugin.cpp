@@ -9,6 +9,7 @@
 #include "device.h"
 #include "event.h"
 #include "fault.h"
+#include "loss.h"
 #include "memory.h"
 #include "options.h"
 #include "result.h"
@@ -46,6 +47,16 @@ result enter(slot s, Args...) {
   return injected_fault(s, -1);
 }
 
+template <typename... Rest>
+result leave(result r, int32_t device, Rest...) {
+  if (r.status == TB_STATUS_DEVICE_LOST && device >= 0) lose(device);
+  return r;
+}
+template <typename... Args>
+result leave(result r, Args...) {
+  return r;
+}
+
 // A function of the plugin as a slot: checks, calls, reports, and lets no exception out.
 template <slot Slot, auto Function>
 struct boundary;
@@ -58,8 +69,8 @@ struct boundary<Slot, Function> {
         return report(
             failure(TB_STATUS_INTERNAL, "xcpu cannot be used in a process that was forked after its first use"));
       if constexpr (!enqueues(Slot))
-        if (result r = enter(Slot, args...); !r.ok()) return report(r);
-      return report(Function(args...));
+        if (result r = enter(Slot, args...); !r.ok()) return report(leave(std::move(r), args...));
+      return report(leave(Function(args...), args...));
     } catch (const std::bad_alloc&) {
       return host().fail(TB_STATUS_OUT_OF_MEMORY, "%s: the host is out of memory", slot_name(Slot));
     } catch (const std::exception& e) {

@@ -5,6 +5,8 @@
 #include <mutex>
 #include <vector>
 
+#include "loss.h"
+
 namespace xcpu {
 namespace {
 
@@ -56,6 +58,7 @@ result enqueue(slot s, int32_t device, tb_stream* stream, queue::work work, bool
   // "Unsupported" promises that nothing was enqueued; any other failure of a device shows when the work runs.
   if (fault.status == TB_STATUS_UNSUPPORTED) return fault;
   if (!fault.ok()) work = [fault] { return fault; };
+  if (detail::faults_enabled) work = until_lost(device, std::move(work));
   if (brief) {
     q->push_brief(std::move(work));
   } else {

@@ -58,7 +58,7 @@ extern "C" {
  *   UNSUPPORTED       the device cannot do this; the core uses its default or another way. No side effect.
  *   OUT_OF_MEMORY     the core empties its caches and retries, then raises torch.OutOfMemoryError.
  *   INVALID_ARGUMENT  a precondition was violated.
- *   DEVICE_LOST       sticky: the core never calls the device again and raises torch.AcceleratorError from then on.
+ *   DEVICE_LOST       sticky: no call again, torch.AcceleratorError from now on; its work touches no host memory.
  *   INTERNAL          any other failure of the device or its driver.
  *   TIMEOUT           the operation gave up waiting. */
 #define TB_STATUS_LIST(X)                              \

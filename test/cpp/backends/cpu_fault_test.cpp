@@ -164,6 +164,21 @@ TEST_F(XcpuFaultTest, AsynchronousFailuresAreReportedByQueries) {
   EXPECT_OK(core->stream_query(0, nullptr));
 }
 
+TEST_F(XcpuFaultTest, CopiesOfALostDeviceTouchNoHostMemory) {
+  load({{"async", "1"}, {"fault", ""}});
+  unsigned char* ptr = allocate(0, 64);
+  upload(0, ptr, bytes(64, 'x'));
+  bytes host(64, 'h');
+  gate g;
+  g.enqueue(core, 0, nullptr);
+  EXPECT_OK(core->memory_copy(-1, host.data(), 0, ptr, 64, TB_COPY_DEVICE_TO_HOST, nullptr));
+  set_option("xcpu.fault", "stream_query=DEVICE_LOST@1");
+  EXPECT_STATUS(TB_STATUS_DEVICE_LOST, core->stream_query(0, nullptr));
+  g.open();
+  EXPECT_STATUS(TB_STATUS_DEVICE_LOST, core->stream_synchronize(0, nullptr));
+  EXPECT_EQ(host, bytes(64, 'h'));
+}
+
 TEST_F(XcpuFaultTest, AsynchronousFailuresAreReportedByLaterEventsAndDeviceSynchronize) {
   load({{"async", "1"}, {"fault", ""}});
   unsigned char* ptr = allocate(0, 64);
