@@ -42,6 +42,7 @@ tb_status properties(int32_t, tb_device_properties* out) {
   out->allocation_granularity_bytes = options.granularity_bytes;
   out->allocation_alignment_bytes = 64;
   out->warp_size = 1;
+  std::strcpy(out->name, "allocator test");
   return TB_STATUS_OK;
 }
 
