@@ -33,7 +33,7 @@ struct State {
   std::shared_mutex mutex; // guards infos, retired
   std::unordered_map<c10::OperatorHandle, std::unique_ptr<OperatorInfo>> infos;
   std::vector<std::unique_ptr<OperatorInfo>> retired; // of operators that are gone; graphs may name them still
-  std::mutex policy_mutex; // guards policies
+  std::mutex policy_mutex;                            // guards policies
   std::map<std::string, FallbackPolicy> policies;
   std::atomic<uint64_t> policy_version{0};
 };
