@@ -66,7 +66,8 @@ def tell_tracing_of_convolutions(name: str) -> None:
 
     def determine(input: torch.Tensor, weight: torch.Tensor, backend: object) -> torch.memory_format:
         if backend != overrideable or input.device.type != name:
-            return original(input, weight, backend)
+            chosen: torch.memory_format = original(input, weight, backend)
+            return chosen
         from torch._prims_common import suggest_memory_format
 
         formats = {suggest_memory_format(input), suggest_memory_format(weight)}
