@@ -1,5 +1,6 @@
 #include "csrc/aten/RemovedOperators.h"
 
+#include <cstdlib>
 #include <mutex>
 #include <unordered_map>
 #include <utility>
@@ -47,12 +48,15 @@ void wait_for_all_work() noexcept {
   }
 }
 
+/// PyTorch's own operators go when the process does: nobody calls them again, and there is no Python to wait with.
+std::atomic<bool> process_ends{false};
+
 class Listener final : public c10::OpRegistrationListener {
  public:
   void onOperatorRegistered(const c10::OperatorHandle& /*op*/) override {}
   void onOperatorDeregistered(const c10::OperatorHandle& op) override {
     if (const auto flag = forget(op)) {
-      if (device_api().async()) {
+      if (!process_ends.load() && device_api().async()) {
         wait_for_all_work();
       }
       flag->store(false);
@@ -64,7 +68,9 @@ class Listener final : public c10::OpRegistrationListener {
 void listen() {
   static auto* const registration = new c10::RegistrationHandleRAII(
       c10::Dispatcher::singleton().addRegistrationListener(std::make_unique<Listener>()));
+  static const int at_exit = std::atexit([] { process_ends.store(true); });
   static_cast<void>(registration);
+  static_cast<void>(at_exit);
 }
 
 } // namespace
