@@ -1,6 +1,6 @@
 #include "csrc/aten/Alias.h"
 
-#include <array>
+#include <vector>
 
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/StorageImpl.h>
@@ -64,17 +64,23 @@ c10::Allocator* redirecting_allocator() {
 class AliasStore {
  public:
   at::Tensor take() {
-    return count_ > 0 ? std::move(aliases_[--count_]) : at::Tensor();
+    at::Tensor alias;
+    if (!aliases_.empty()) {
+      alias = std::move(aliases_.back());
+      aliases_.pop_back();
+    }
+    return alias;
   }
   void put(at::Tensor&& alias) {
-    if (count_ < aliases_.size()) {
-      aliases_[count_++] = std::move(alias);
+    if (aliases_.size() < kMost) {
+      aliases_.push_back(std::move(alias));
     }
   }
 
  private:
-  std::array<at::Tensor, 64> aliases_; // as many as a fused optimizer takes at once
-  std::size_t count_ = 0;
+  static constexpr std::size_t kMost = 64; // as many as a fused optimizer takes at once
+
+  std::vector<at::Tensor> aliases_;
 };
 
 thread_local AliasStore alias_store;

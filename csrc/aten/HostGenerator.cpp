@@ -1,5 +1,6 @@
 #include "csrc/aten/HostGenerator.h"
 
+#include <memory>
 #include <mutex>
 #include <utility>
 
@@ -16,11 +17,23 @@ uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
+/// What a thread draws with: 5 KiB, see Note [Little thread-local memory].
+struct Drawing {
+  at::mt19937_data_pod data = at::mt19937().data();
+  at::mt19937 engine;
+  at::Generator spare;
+};
+
+Drawing& drawing() {
+  thread_local const auto instance = std::make_unique<Drawing>();
+  return *instance;
+}
+
 /// Note [A generator per kernel]
 /// A kernel of the CPU draws from a Mersenne Twister, whose own seeding takes longer than a small kernel. Here its state
 /// is filled from a counter, as if numbers had been drawn before.
 void seed(at::CPUGeneratorImpl& generator, uint64_t key) {
-  thread_local at::mt19937_data_pod data = at::mt19937().data();
+  auto& data = drawing().data;
   data.seed_ = key;
   for (std::size_t i = 0; i < data.state_.size(); i += 2) {
     const uint64_t bits = mix(key + i);
@@ -29,7 +42,7 @@ void seed(at::CPUGeneratorImpl& generator, uint64_t key) {
   }
   data.left_ = static_cast<int>(data.state_.size());
   data.next_ = 0;
-  thread_local at::mt19937 engine;
+  auto& engine = drawing().engine;
   engine.set_data(data);
   generator.set_engine(engine);
   generator.set_next_float_normal_sample(std::nullopt);
@@ -38,7 +51,7 @@ void seed(at::CPUGeneratorImpl& generator, uint64_t key) {
 
 /// The calling thread's, unless a kernel that has not run yet refers to it.
 at::Generator spare_generator() {
-  thread_local at::Generator spare;
+  auto& spare = drawing().spare;
   if (!spare.defined() || spare.getIntrusivePtr().use_count() > 1) {
     spare = at::make_generator<at::CPUGeneratorImpl>();
   }

@@ -54,7 +54,25 @@ StreamPool& pool(c10::DeviceIndex device) {
   return (*pools)[static_cast<std::size_t>(device)];
 }
 
-thread_local std::array<c10::StreamId, kMaxDevices> current_ids{};
+/// Note [Little thread-local memory]
+/// A library that is loaded while a process runs gets its thread-local memory where a register points only if all of it
+/// fits into what glibc keeps for such libraries: 512 bytes (its tunable rtld.optional_static_tls). Else each use of a
+/// thread-local variable is a call, and operators need several. So what is large lies on the heap.
+using CurrentIds = std::array<c10::StreamId, kMaxDevices>;
+
+/// NULL: the default streams. A plain pointer outlives the destructors of a thread's other variables, which free memory.
+constinit thread_local CurrentIds* current_ids = nullptr;
+
+CurrentIds& make_current_ids() {
+  struct Owner {
+    ~Owner() {
+      delete std::exchange(current_ids, nullptr);
+    }
+  };
+  thread_local const Owner owner;
+  current_ids = new CurrentIds{};
+  return *current_ids;
+}
 
 /// The range may be all that an int32 holds.
 int num_levels(const tb_device_properties& properties) {
@@ -128,7 +146,7 @@ Stream default_stream(c10::DeviceIndex device) {
 
 Stream current_stream(c10::DeviceIndex device) {
   const auto index = device < 0 ? current_device() : resolve_device(device);
-  return make_stream(index, current_ids[static_cast<std::size_t>(index)]);
+  return make_stream(index, current_ids ? (*current_ids)[static_cast<std::size_t>(index)] : kDefaultId);
 }
 
 std::pair<int, int> stream_priority_range(c10::DeviceIndex device) {
@@ -161,7 +179,11 @@ Stream lasting_stream(int priority, c10::DeviceIndex device) {
 
 void set_current_stream(Stream stream) {
   const auto device = stream.device_index();
-  const auto before = std::exchange(current_ids[static_cast<std::size_t>(device)], stream.id());
+  if (!current_ids && stream.id() == kDefaultId) {
+    return;
+  }
+  auto& ids = current_ids ? *current_ids : make_current_ids();
+  const auto before = std::exchange(ids[static_cast<std::size_t>(device)], stream.id());
   if (before == stream.id()) {
     return;
   }
