@@ -26,10 +26,10 @@ __all__ = [
     "activate",
     "active",
     "autocast",
-    "backend",
     "custom_ops",
     "declarations",
     "define_operator",
+    "device_module",
     "discover",
     "distributed",
     "explain",
@@ -48,9 +48,9 @@ __all__ = [
 if TYPE_CHECKING:
     from torch_backend import (
         autocast,
-        backend,
         custom_ops,
         declarations,
+        device_module,
         distributed,
         fallback,
         metadata,
@@ -58,38 +58,38 @@ if TYPE_CHECKING:
         ops,
         python_device,
     )
-    from torch_backend._activation import activate, active
     from torch_backend._C import Plugin
-    from torch_backend._discovery import Candidate, discover
-    from torch_backend._loading import load
     from torch_backend.custom_ops import define_operator, load_operators
-    from torch_backend.kernels import kernel
+    from torch_backend.devices.activation import activate, active
+    from torch_backend.devices.discovery import Candidate, discover
+    from torch_backend.devices.loading import load
     from torch_backend.operators import explain
+    from torch_backend.operators.python_kernels import kernel
+    from torch_backend.operators.rerouting import reroute, reroutes
     from torch_backend.python_device import PythonDevice
-    from torch_backend.rerouting import reroute, reroutes
 else:
     _HOMES = {
-        "Candidate": "torch_backend._discovery",
+        "Candidate": "torch_backend.devices.discovery",
         "PythonDevice": "torch_backend.python_device",
-        "activate": "torch_backend._activation",
-        "active": "torch_backend._activation",
+        "activate": "torch_backend.devices.activation",
+        "active": "torch_backend.devices.activation",
         "define_operator": "torch_backend.custom_ops",
-        "discover": "torch_backend._discovery",
+        "discover": "torch_backend.devices.discovery",
         "explain": "torch_backend.operators",
-        "kernel": "torch_backend.kernels",
-        "load": "torch_backend._loading",
+        "kernel": "torch_backend.operators.python_kernels",
+        "load": "torch_backend.devices.loading",
         "load_operators": "torch_backend.custom_ops",
-        "reroute": "torch_backend.rerouting",
-        "reroutes": "torch_backend.rerouting",
+        "reroute": "torch_backend.operators.rerouting",
+        "reroutes": "torch_backend.operators.rerouting",
     }
 
     def __getattr__(name: str) -> object:
         if name in _HOMES:
             value = getattr(importlib.import_module(_HOMES[name]), name)
         elif name == "Plugin":
-            from torch_backend import _native
+            from torch_backend.files import native
 
-            _native.require()
+            native.require()
             value = importlib.import_module("torch_backend._C").Plugin
         elif name in __all__:
             value = importlib.import_module(f"torch_backend.{name}")

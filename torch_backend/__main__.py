@@ -7,12 +7,12 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from torch_backend import _paths
+from torch_backend.files import installed
 from torch_backend.version import __version__
 
 _ANSWERS: dict[str, Callable[[], object]] = {
-    "--include-dir": _paths.include_dir,
-    "--cmake-dir": _paths.cmake_dir,
+    "--include-dir": installed.include_dir,
+    "--cmake-dir": installed.cmake_dir,
     "--version": lambda: __version__,
 }
 

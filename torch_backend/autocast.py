@@ -11,13 +11,14 @@ import threading
 from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
-import torch  # noqa: F401  # see Note [Import order] in torch_backend/_autoload.py
+import torch  # noqa: F401  # see Note [Import order] in torch_backend/devices/autoload.py
 
-from torch_backend import _native, _schemas
-from torch_backend._deferred import when_active
-from torch_backend._removable import Removable
+from torch_backend.devices.deferred import when_active
+from torch_backend.files import native
+from torch_backend.operators import schemas
+from torch_backend.operators.removable import Removable
 
-_native.require()
+native.require()
 from torch_backend import _C  # noqa: E402  # after require(), which explains a failure
 
 Policy = Literal["lower_precision_fp", "fp32", "promote", "fallthrough"]
@@ -57,8 +58,8 @@ def set_policy(overload: str, policy: Policy) -> AutocastPolicy:
     """
     if policy not in POLICIES:
         raise ValueError(f"'{policy}' is no autocast policy. There are {', '.join(POLICIES)}.")
-    op = _schemas.find(overload)
-    if policy != "fallthrough" and _schemas.is_mutating(op._schema):
+    op = schemas.find(overload)
+    if policy != "fallthrough" and schemas.is_mutating(op._schema):
         raise ValueError(
             f"{overload} writes to its arguments and cannot have the autocast policy '{policy}': what is cast is a "
             "copy. Only 'fallthrough' is possible."

@@ -16,9 +16,9 @@ from typing import Literal, get_args
 
 import torch
 
-from torch_backend import _native
+from torch_backend.files import native
 
-_native.require()
+native.require()
 from torch_backend import _C  # noqa: E402  # after require(), which explains a failure
 from torch_backend.operators import names  # noqa: E402
 from torch_backend.operators.names import Operator  # noqa: E402

@@ -28,7 +28,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from torch_backend import _deferred
+from torch_backend.devices import deferred
 
 if TYPE_CHECKING:
     import torch
@@ -89,4 +89,4 @@ def _save_notes() -> None:
     _C.save_tensor_metadata()
 
 
-_deferred.when_active(_save_notes)
+deferred.when_active(_save_notes)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-import torch  # see Note [Import order] in torch_backend/_autoload.py
+import torch  # see Note [Import order] in torch_backend/devices/autoload.py
 
 if TYPE_CHECKING:
     from torch_backend.custom_ops._declaration import Operator

@@ -20,7 +20,7 @@ ResultRule find_result_rule(const std::string& overload);
 
 /// How a convolution of the device lays out its result, and its backward pass the gradients of input and weight: by
 /// channels if the input is, or the weight. PyTorch has the same rule for the convolutions of its own devices; tracing is
-/// told of ours in torch_backend._repairs. `input` and `weight` have at least 4 dimensions, as the kernels get them.
+/// told of ours in torch_backend.compat.convolution_format. `input` and `weight` have at least 4 dimensions, as the kernels get them.
 c10::MemoryFormat convolution_format(const at::Tensor& input, const at::Tensor& weight);
 
 } // namespace torch_backend

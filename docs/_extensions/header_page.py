@@ -11,7 +11,7 @@ from header_model import Item
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from torch_backend import _paths
+from torch_backend.files import installed
 
 # What is code in a comment: names with underscores, with * for any ending; calls of host; TB_ names.
 _CODE = re.compile(r"""(?<![\w`"])(?:\w+->\w+|&?\*?[A-Za-z]\w*_\w*(?:\*|\b)(?:->\w+|\.\w+)?)""")
@@ -23,7 +23,7 @@ class DeviceHeader(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Parse the header and write it as reStructuredText."""
-        path = _paths.include_dir() / "torch_backend" / "device.h"
+        path = installed.include_dir() / "torch_backend" / "device.h"
         self.env.note_dependency(str(path))
         return self.parse_text_to_nodes("\n".join(_page(path)), allow_section_headings=True)
 

@@ -19,7 +19,7 @@ from resident import growth_per_step, resident_bytes
 from steps import STEPS, Place, take
 
 import torch_backend
-from torch_backend import _paths
+from torch_backend.files import installed
 
 PLUGIN = Path(__file__).parents[1] / "plugins" / "chaos.c"
 # What torch_backend's documentation says that a failing device raises.
@@ -31,7 +31,7 @@ class Device:
 
     def __init__(self, options: dict[str, str]) -> None:
         path = Path(tempfile.mkdtemp()) / "libtorch_backend_xcpu.so"
-        include, over = _paths.include_dir(), _paths.reference_library("xcpu")
+        include, over = installed.include_dir(), installed.reference_library("xcpu")
         command = ["cc", "-std=c11", "-O1", "-shared", "-fPIC", f"-I{include}", f'-DLIBRARY="{over}"', str(PLUGIN)]
         subprocess.run([*command, "-ldl", "-lpthread", "-o", str(path)], check=True)
         torch_backend.activate(torch_backend.load(path, options=options))

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import torch_backend
-from torch_backend import _paths
+from torch_backend.files import installed
 
 PLUGIN_SOURCES = Path(__file__).parents[1] / "plugins"
 
@@ -77,7 +77,7 @@ def build_plugin(tmp_path_factory: pytest.TempPathFactory) -> BuildPlugin:
         if key not in built:
             path = tmp_path_factory.mktemp("plugin") / (file or f"libtorch_backend_{name}.so")
             definitions = [f"-D{switch}" for switch in (f'DEVICE_NAME="{name}"', *switches)]
-            command = [compiler, "-std=c99", "-shared", "-fPIC", f"-I{_paths.include_dir()}", *definitions]
+            command = [compiler, "-std=c99", "-shared", "-fPIC", f"-I{installed.include_dir()}", *definitions]
             subprocess.run([*command, PLUGIN_SOURCES / source, "-ldl", "-o", path], check=True)
             built[key] = path
         return built[key]

@@ -143,13 +143,13 @@ def main(library: str, first: int, count: int, jobs: int = 2) -> int:
     """Run the seeds from ``first`` on; the number of those that do harm."""
     import torch
 
-    from torch_backend import _native
+    from torch_backend.files import native
 
-    _native.require()
+    native.require()
     import torch._dynamo  # what operators import takes seconds: once, and not in every process
     import torch.profiler
 
-    import torch_backend.backend  # noqa: F401
+    import torch_backend.device_module  # noqa: F401
 
     begin = time.monotonic()
     ends: collections.Counter[str] = collections.Counter()

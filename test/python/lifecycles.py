@@ -352,12 +352,12 @@ def main(count: int) -> None:
     """Run ``count`` cycles."""
     import torch
 
-    from torch_backend import _native
+    from torch_backend.files import native
 
-    _native.require()
+    native.require()
     import torch.distributed
 
-    import torch_backend.backend  # noqa: F401  # once, and not in every process
+    import torch_backend.device_module  # noqa: F401  # once, and not in every process
 
     torch.set_num_threads(1)
     multiprocessing.set_forkserver_preload(["torch"])

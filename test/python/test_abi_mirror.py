@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from torch_backend import _paths, abi
+from torch_backend import abi
 from torch_backend.abi import dtypes
+from torch_backend.files import installed
 
-HEADER = _paths.include_dir() / "torch_backend" / "device.h"
+HEADER = installed.include_dir() / "torch_backend" / "device.h"
 
 # By how the names start in C.
 ENUMERATIONS: dict[str, type[IntEnum]] = {
@@ -100,7 +101,7 @@ def evaluate(compiler: str, tmp_path: Path, expressions: list[str]) -> dict[str,
     )
     file = tmp_path / "print.c"
     file.write_text(program)
-    subprocess.run([compiler, "-std=c99", f"-I{_paths.include_dir()}", file, "-o", tmp_path / "print"], check=True)
+    subprocess.run([compiler, "-std=c99", f"-I{installed.include_dir()}", file, "-o", tmp_path / "print"], check=True)
     out = subprocess.run([tmp_path / "print"], check=True, capture_output=True, text=True).stdout
     return dict(zip(expressions, map(int, out.split()), strict=True))
 

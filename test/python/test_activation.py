@@ -129,7 +129,7 @@ def test_broken_library(run_python: RunPython, build_plugin: BuildPlugin, switch
     assert message in warning
 
 
-@pytest.mark.parametrize("module", ["torch_backend._selection", "torch_backend._C"])
+@pytest.mark.parametrize("module", ["torch_backend.devices.selection", "torch_backend._C"])
 def test_broken_installation(run_python: RunPython, module: str) -> None:
     code = f"""
         import sys
@@ -144,8 +144,8 @@ def test_broken_installation(run_python: RunPython, module: str) -> None:
 
 def test_built_for_another_torch(run_python: RunPython) -> None:
     code = """
-        import torch_backend._paths
-        torch_backend._paths.torch_built_for = lambda: "2.9.1"
+        import torch_backend.files.installed
+        torch_backend.files.installed.torch_built_for = lambda: "2.9.1"
         import torch
         print(torch.__version__)
     """
@@ -176,11 +176,11 @@ def test_importing_the_package_imports_nothing_heavy(run_python: RunPython) -> N
         "import torch_backend",
         "from torch_backend import Plugin",
         "import torch_backend; torch_backend.discover()",
-        "import torch_backend.backend.streams",
-        "from torch_backend.backend import memory",
+        "import torch_backend.device_module.streams",
+        "from torch_backend.device_module import memory",
         "import torch_backend.fallback",
         "from torch_backend import fallback, operators",
-        "import torch_backend._activation, torch_backend._registration, torch_backend._native",
+        "import torch_backend.devices.activation, torch_backend.devices.registration, torch_backend.files.native",
         "import torch_backend; torch_backend.activate('xcpu')",
     ],
 )
@@ -376,10 +376,10 @@ def test_dlpack_takes_the_device(run_python: RunPython) -> None:
 
 
 def test_no_device_active(run_python: RunPython) -> None:
-    kind, text = outcome(run_python, "import torch_backend.backend as backend\nbackend.Stream()")
+    kind, text = outcome(run_python, "import torch_backend.device_module as backend\nbackend.Stream()")
     assert kind == "RuntimeError"
     assert "No device of torch_backend is active. Set TORCH_BACKEND=<name>" in text
-    run_python("import torch_backend.backend as backend; assert not backend.is_available()")
+    run_python("import torch_backend.device_module as backend; assert not backend.is_available()")
 
 
 def test_command_line_paths_need_no_torch(run_python: RunPython) -> None:

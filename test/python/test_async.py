@@ -16,7 +16,8 @@ import torch
 from conftest import BuildPlugin, RunPython, clean_environment
 from torch import Tensor
 
-from torch_backend import _C, _paths
+from torch_backend import _C
+from torch_backend.files import installed
 from torch_backend.testing import levels
 
 ENVIRONMENT = {
@@ -233,7 +234,7 @@ def device_that_declares_less(build_plugin: BuildPlugin) -> Path:
     """xcpu, on which the core times events with the host's clock, makes a new one per record, and stages copies."""
     less = "TB_CAP_EVENT_TIMING|TB_CAP_EVENT_RERECORD|TB_CAP_PEER"
     return build_plugin(
-        f"WITHOUT=({less})", f'LIBRARY="{_paths.reference_library("xcpu")}"', name="xcpu", source="less.c"
+        f"WITHOUT=({less})", f'LIBRARY="{installed.reference_library("xcpu")}"', name="xcpu", source="less.c"
     )
 
 

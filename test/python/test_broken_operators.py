@@ -18,7 +18,7 @@ Run = Callable[..., tuple[int, str]]
 # Runs pytest in a copy of itself for each line it reads, so that what takes long is imported once.
 SERVER = """
 import json, os, signal, sys
-from torch_backend._suppression import suppressed
+from torch_backend.devices.suppression import suppressed
 with suppressed():
     import torch
 import pytest, torch._dynamo.device_interface

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from conftest import BuildPlugin, RunPython
 
-from torch_backend import _paths
 from torch_backend.__main__ import main
+from torch_backend.files import installed
 from torch_backend.version import __version__
 
 pytest.importorskip("typer")
@@ -31,7 +31,7 @@ def test_cmake_dir(capsys: Captured) -> None:
 
 
 def test_missing_files(capsys: Captured, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(_paths, "_roots", lambda: iter([tmp_path / "torch_backend"]))
+    monkeypatch.setattr(installed, "_roots", lambda: iter([tmp_path / "torch_backend"]))
     assert main(["--cmake-dir"]) == 1
     assert "'torch_backendConfig.cmake' is not in" in capsys.readouterr().err
 

@@ -9,7 +9,7 @@ import torch
 from conftest import RunPython
 from torch._dynamo.variables import TensorVariable
 
-from torch_backend._after_import import after_import
+from torch_backend.compat.after_import import after_import
 
 XCPU = {"TORCH_BACKEND": "xcpu"}
 

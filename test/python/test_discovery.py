@@ -10,9 +10,9 @@ import pytest
 from conftest import BuildPlugin, VendorPackage
 
 import torch_backend
-from torch_backend import _loading, _selection
-from torch_backend._discovery import Origin, discover
-from torch_backend._selection import choose, find
+from torch_backend.devices import loading, selection
+from torch_backend.devices.discovery import Origin, discover
+from torch_backend.devices.selection import choose, find
 
 Isolate = Callable[..., dict[str, str]]
 
@@ -20,7 +20,7 @@ Isolate = Callable[..., dict[str, str]]
 @pytest.fixture(autouse=True)
 def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """What other tests have loaded takes no precedence here."""
-    monkeypatch.setattr(_loading, "_loaded", {})
+    monkeypatch.setattr(loading, "_loaded", {})
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def test_two_packages_with_one_device(only: Isolate, vendor_package: VendorPacka
 
 
 def test_nothing_installed_chooses_nothing(only: Isolate) -> None:
-    assert choose(only()) == _selection.Choice(None)
+    assert choose(only()) == selection.Choice(None)
 
 
 def test_sole_vendor_is_chosen(only: Isolate, build_plugin: BuildPlugin) -> None:

@@ -14,7 +14,7 @@ import pytest
 import torch
 from conftest import clean_environment
 
-from torch_backend import _paths
+from torch_backend.files import installed
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -162,7 +162,7 @@ def test_comparison(printed: str, expected: str, fit: bool) -> None:
 
 
 def test_the_page_of_device_h_has_every_declaration() -> None:
-    header = _paths.include_dir() / "torch_backend" / "device.h"
+    header = installed.include_dir() / "torch_backend" / "device.h"
     _, sections = header_model.read(header)
     items = [item for section in sections for item in section.items]
     named = {item.name for item in items if item.kind in ("macro", "struct")}
@@ -177,7 +177,7 @@ def test_the_page_of_device_h_has_every_declaration() -> None:
 
 
 def test_slots_keep_their_comments() -> None:
-    _, sections = header_model.read(_paths.include_dir() / "torch_backend" / "device.h")
+    _, sections = header_model.read(installed.include_dir() / "torch_backend" / "device.h")
     (core,) = [item for section in sections for item in section.items if item.name == "tb_core_table"]
     comments = {match[1]: slot.comment for slot in core.members if (match := re.search(r"\(\*(\w+)\)", slot.code))}
     assert "Allocate raw memory of `kind`" in comments["memory_allocate"]
@@ -210,8 +210,8 @@ def test_the_porting_guide_names_what_there_is() -> None:
     ]
     asked = "".join((include / header).read_text(encoding="utf-8") for header in headers)
     asked += " ".join(dir(torch.cuda)) + " get_amp_supported_dtype "
-    offered = (_paths.include_dir() / "torch_backend" / "device.h").read_text(encoding="utf-8")
-    offered += "torch_backend.backend kernels.1 device.h"
+    offered = (installed.include_dir() / "torch_backend" / "device.h").read_text(encoding="utf-8")
+    offered += "torch_backend.device_module kernels.1 device.h"
     guide = (DOCS / "guides" / "port_a_backend.md").read_text(encoding="utf-8")
     table = guide.split("| PyTorch asks for |", 1)[1].split("\n\n", 1)[0]
     rows = [line.strip("|").split("|") for line in table.splitlines()[2:]]

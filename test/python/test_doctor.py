@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 from conftest import PLUGIN_SOURCES, BuildPlugin, VendorPackage
 
-from torch_backend import _extras, _paths, rerouting
 from torch_backend.__main__ import main
 from torch_backend.diagnosis import child, settings
+from torch_backend.files import extras, installed
+from torch_backend.operators import rerouting
 
 pytest.importorskip("typer")
 
@@ -89,7 +90,7 @@ def test_all_that_can_be_found(doctor: Doctor, build_plugin: BuildPlugin) -> Non
     code, said = doctor(TORCH_BACKEND_PATH=build_plugin().parent)
     assert code == 0, said
     assert "ok       import torch: It activates 'acme'." in said
-    assert all(f"{name} (reference device of torch_backend)" in said for name in _paths.REFERENCE_DEVICES)
+    assert all(f"{name} (reference device of torch_backend)" in said for name in installed.REFERENCE_DEVICES)
 
 
 def test_json(doctor: Doctor, build_plugin: BuildPlugin) -> None:
@@ -465,7 +466,7 @@ def test_own_settings_are_known() -> None:
 
 @pytest.mark.usefixtures("without_torch")
 def test_another_torch(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_paths, "torch_built_for", lambda: "2.1.0")
+    monkeypatch.setattr(installed, "torch_built_for", lambda: "2.1.0")
     code, said = doctor("fake")
     assert code == 1
     assert "was built for torch 2.1.0, but torch" in said
@@ -474,7 +475,7 @@ def test_another_torch(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("without_torch")
 def test_an_extra_is_not_installed(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(_extras.EXTRAS, "check", ("pytest", "no_such_module"))
+    monkeypatch.setitem(extras.EXTRAS, "check", ("pytest", "no_such_module"))
     code, said = doctor("fake")
     assert code == 0, said
     assert "torch_backend[check]: no_such_module: not installed." in said
@@ -483,7 +484,7 @@ def test_an_extra_is_not_installed(doctor: Doctor, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.usefixtures("without_torch")
 def test_a_library_of_torch_backend_is_missing(doctor: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_paths, "host_library", lambda: tmp_path / "libtorch_backend-host.so")
+    monkeypatch.setattr(installed, "host_library", lambda: tmp_path / "libtorch_backend-host.so")
     code, said = doctor("xcpu")
     assert code == 1
     assert f"'{tmp_path / 'libtorch_backend-host.so'}' is missing." in said

@@ -17,10 +17,11 @@ import pytest
 import torch
 from conftest import RunPython, clean_environment
 
-from torch_backend import _C, _paths
+from torch_backend import _C
+from torch_backend.files import installed
 
 MIB = 2**20
-HEADER = (Path(_paths.include_dir()) / "torch_backend" / "device.h").read_text()
+HEADER = (Path(installed.include_dir()) / "torch_backend" / "device.h").read_text()
 CORE_TABLE = HEADER[HEADER.index("typedef struct tb_core_table") : HEADER.index("} tb_core_table;")]
 SLOTS = re.findall(r"tb_status \(\*(\w+)\)", CORE_TABLE)
 STATUSES = {name: int(value) for name, value in re.findall(r"X\(TB_STATUS_(\w+), (\d+), ", HEADER) if name != "OK"}

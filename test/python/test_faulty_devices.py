@@ -11,7 +11,7 @@ import pytest
 from conftest import clean_environment
 from faulty_devices import ASYNC, CRASHED, FAULTY_DEVICES, FaultyDevice
 
-from torch_backend import _paths
+from torch_backend.files import installed
 from torch_backend.testing.levels import SUITE
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "kernels"
@@ -36,10 +36,10 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Library:
 
     def library(name: str) -> Path:
         if name != "example":
-            return _paths.reference_library(name)
+            return installed.reference_library(name)
         if name not in built:
             path = tmp_path_factory.mktemp("example") / "libtorch_backend_example.so"
-            command = ["cc", "-std=c99", "-O1", "-shared", "-fPIC", f"-I{_paths.include_dir()}"]
+            command = ["cc", "-std=c99", "-O1", "-shared", "-fPIC", f"-I{installed.include_dir()}"]
             subprocess.run([*command, *EXAMPLE.glob("*.c"), "-lm", "-o", path], check=True)
             built[name] = path
         return built[name]

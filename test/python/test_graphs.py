@@ -9,7 +9,7 @@ import torch
 from conftest import BuildPlugin, RunPython
 from torch import nn
 
-from torch_backend import _paths
+from torch_backend.files import installed
 
 
 @pytest.fixture(autouse=True)
@@ -356,7 +356,7 @@ assert (x + 1).tolist() == [4] * 100
 del g
 """,
         env={
-            "TORCH_BACKEND_FAULTY_OVER": _paths.reference_library("xcpu"),
+            "TORCH_BACKEND_FAULTY_OVER": installed.reference_library("xcpu"),
             "TORCH_BACKEND_XCPU_ASYNC": "1",
         },
     )
@@ -364,7 +364,7 @@ del g
 
 def test_a_kernel_without_memory_says_so_in_a_capture(build_plugin: BuildPlugin, run_python: RunPython) -> None:
     """Elsewhere the cache is emptied first, and that would end the capture."""
-    library = f'LIBRARY="{_paths.reference_library("xcpu")}"'
+    library = f'LIBRARY="{installed.reference_library("xcpu")}"'
     run_python(
         """
 import pytest, torch

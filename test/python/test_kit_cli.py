@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import BuildPlugin, clean_environment
 
-from torch_backend import _paths
+from torch_backend.files import installed
 
 ONE_FILE = "tensor/test_factories.py"
 
@@ -111,7 +111,7 @@ def test_a_library_that_crashes_when_it_is_opened_is_a_problem(tmp_path: Path) -
 
 def test_known_failures_beside_the_library_are_found(tmp_path: Path) -> None:
     library = tmp_path / "libtorch_backend_fake.so"
-    library.write_bytes(_paths.reference_library("fake").read_bytes())
+    library.write_bytes(installed.reference_library("fake").read_bytes())
     (tmp_path / "expectations.toml").write_text("[[known]]\ntest = 'tensor/test_factories.py::*'\nreason = 'none'\n")
     process = check(library, "--level", "tensor", "--only", ONE_FILE, code=1)
     assert "Expected to fail, but passed: tensor/test_factories.py::" in process.stdout

@@ -6,7 +6,7 @@ import pytest
 from conftest import BuildPlugin, RunPython
 from test_faulty_devices import run_suite
 
-from torch_backend import _paths
+from torch_backend.files import installed
 from torch_backend.testing.levels import SUITE
 
 NONE = {"TORCH_BACKEND": "none"}
@@ -42,7 +42,7 @@ def test_errors_that_are_no_utf8(run_python: RunPython, build_plugin: BuildPlugi
 @pytest.mark.parametrize("kept", [100, 5000, -1], ids=["in the headers", "in the middle", "of its end"])
 def test_a_file_that_was_cut_off(run_python: RunPython, tmp_path: Path, kept: int) -> None:
     """The loader would map what is missing, and the process would end at its first use."""
-    whole = _paths.reference_library("xcpu").read_bytes()
+    whole = installed.reference_library("xcpu").read_bytes()
     path = tmp_path / "libtorch_backend_acme.so"
     path.write_bytes(whole[: kept if kept > 0 else len(whole) * 2 // 3])
     said = run_python(
@@ -74,7 +74,7 @@ MODES = {"fast": {}, "async": {"TORCH_BACKEND_XCPU_ASYNC": "1"}}
 )
 def test_a_device_that_has_to_be_bound(build_plugin: BuildPlugin, tmp_path: Path, mode: str, paths: list[str]) -> None:
     """Every slot fails there unless its device is the calling thread's."""
-    library = build_plugin(f'LIBRARY="{_paths.reference_library("xcpu")}"', name="xcpu", source="bound.c")
+    library = build_plugin(f'LIBRARY="{installed.reference_library("xcpu")}"', name="xcpu", source="bound.c")
     code, said = run_suite(library, library, "", MODES[mode], tmp_path, [SUITE / path for path in paths], "--quick")
     assert code == 0, said
 
@@ -105,7 +105,7 @@ def test_graphs_of_a_device_that_has_to_be_bound(run_python: RunPython, build_pl
         env={
             "TORCH_BACKEND": "xcpu",
             "TORCH_BACKEND_PATH": build_plugin(
-                f'LIBRARY="{_paths.reference_library("xcpu")}"', name="xcpu", source="bound.c"
+                f'LIBRARY="{installed.reference_library("xcpu")}"', name="xcpu", source="bound.c"
             ),
             "TORCH_BACKEND_XCPU_ASYNC": "1",
         },
@@ -138,7 +138,7 @@ def test_collectives_of_a_device_that_has_to_be_bound(run_python: RunPython, bui
         env={
             "TORCH_BACKEND": "xcpu",
             "TORCH_BACKEND_PATH": build_plugin(
-                f'LIBRARY="{_paths.reference_library("xcpu")}"', name="xcpu", source="bound.c"
+                f'LIBRARY="{installed.reference_library("xcpu")}"', name="xcpu", source="bound.c"
             ),
             "TORCH_BACKEND_XCPU_ASYNC": "1",
         },

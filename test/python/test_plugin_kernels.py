@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import BuildPlugin, RunPython, clean_environment
 
-from torch_backend import _paths
+from torch_backend.files import installed
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "kernels"
 CASES = Path(__file__).with_name("example_kernel_cases.py")
@@ -22,7 +22,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("no C compiler")
     library = tmp_path_factory.mktemp("example") / "libtorch_backend_example.so"
     sources = sorted(EXAMPLE.glob("*.c"))
-    flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-O2", "-shared", "-fPIC", f"-I{_paths.include_dir()}"]
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-O2", "-shared", "-fPIC", f"-I{installed.include_dir()}"]
     subprocess.run([compiler, *flags, *sources, "-lm", "-o", library], check=True)
     return library
 

@@ -9,7 +9,7 @@ import torch
 from conftest import BuildPlugin, RunPython
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
-from torch_backend import _paths
+from torch_backend.files import installed
 
 pytestmark = pytest.mark.skipif(not torch.autograd.kineto_available(), reason="this torch was built without Kineto")
 ACTIVITIES = [ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]
@@ -196,7 +196,7 @@ assert {{e["args"]["measured by"] for e in of(t, "kernel")}} == {{"host clock"}}
 p, t = trace(lambda: None)
 assert not of(t, "gpu_memcpy"), "records of an earlier trace came back"
 """,
-        env={"TORCH_BACKEND_FAULTY_OVER": _paths.reference_library("xcpu")},
+        env={"TORCH_BACKEND_FAULTY_OVER": installed.reference_library("xcpu")},
     )
 
 

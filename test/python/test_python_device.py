@@ -11,8 +11,8 @@ from conftest import RunPython, VendorPackage, clean_environment
 from python_devices import Failing
 
 import torch_backend
-from torch_backend import _places
 from torch_backend.abi import Device, DeviceError, DeviceLibrary, LibraryError, Status
+from torch_backend.files import location
 from torch_backend.python_device import (
     DeviceLost,
     DeviceProperties,
@@ -292,12 +292,12 @@ def test_the_command_line_takes_a_class() -> None:
 
 
 def test_places_are_told_from_names() -> None:
-    assert all(map(_places.is_place, ("./a.so", "/lib/a.so", "acme.device:Device", "acme:Outer.Inner")))
-    assert not any(map(_places.is_place, ("acme", "acme:0", "acme:", ":Device", "a b:C")))
-    assert _places.folder("python_devices:Plain") == HERE, "expectations.toml lies beside the module"
-    assert _places.folder("nosuchmodule:Device") is None
-    assert _places.name_in("python_devices:Plain") == "plain"
-    assert _places.name_in("nosuchmodule:Device") is None
+    assert all(map(location.is_place, ("./a.so", "/lib/a.so", "acme.device:Device", "acme:Outer.Inner")))
+    assert not any(map(location.is_place, ("acme", "acme:0", "acme:", ":Device", "a b:C")))
+    assert location.folder("python_devices:Plain") == HERE, "expectations.toml lies beside the module"
+    assert location.folder("nosuchmodule:Device") is None
+    assert location.name_in("python_devices:Plain") == "plain"
+    assert location.name_in("nosuchmodule:Device") is None
 
 
 # ---- in torch ----

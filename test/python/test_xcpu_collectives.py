@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import RunPython, clean_environment
 
-from torch_backend import _paths
+from torch_backend.files import installed
 
 CCL = {"TORCH_BACKEND_XCPU_CCL": "1"}
 ASYNC = {**CCL, "TORCH_BACKEND_XCPU_ASYNC": "1", "TORCH_BACKEND_XCPU_DELAY_US": "300"}
@@ -27,7 +27,7 @@ def run_ranks(tmp_path: Path) -> RunRanks:
 
     def run(scenario: str, size: int, env: Mapping[str, str], killed: int | None = None) -> list[str]:
         script = Path(__file__).parent / "collective_scenarios.py"
-        command = [sys.executable, script, scenario, _paths.reference_library("xcpu")]
+        command = [sys.executable, script, scenario, installed.reference_library("xcpu")]
         ranks = [
             subprocess.Popen(
                 [*command, str(rank), str(size), tmp_path],
@@ -106,7 +106,7 @@ def test_nobody_waits_for_ranks_when_one_has_gone(run_ranks: RunRanks, ends: str
 PRELUDE = """
     import ctypes, threading, time
     from torch_backend.abi import DeviceError, DeviceLibrary, DTypeCode, Reduction, tb_dtype
-    from torch_backend import _paths
+    from torch_backend.files import installed
     library = DeviceLibrary.open(_paths.reference_library("xcpu"))
     library.initialize()
     device, other = library.devices
@@ -133,7 +133,7 @@ PRELUDE = """
 
 def test_the_table_is_an_option(run_python: RunPython) -> None:
     code = """
-        from torch_backend import _paths
+        from torch_backend.files import installed
         from torch_backend.abi import DeviceLibrary
         print(list(DeviceLibrary.open(_paths.reference_library("xcpu")).tables))
     """

@@ -5,8 +5,8 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from torch_backend import _paths
 from torch_backend.abi.plugin import LogLevel, tb_host
+from torch_backend.files import installed
 
 _LOG_TEXT_BYTES = 1020
 
@@ -25,7 +25,7 @@ class LogLine:
 
 @functools.cache
 def _library() -> ctypes.CDLL:
-    path = _paths.host_library()
+    path = installed.host_library()
     if not path.is_file():
         raise FileNotFoundError(f"This installation of torch_backend has no '{path}'. Reinstall torch_backend.")
     library = ctypes.CDLL(str(path))

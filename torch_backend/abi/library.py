@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from torch_backend import _elf, _places
 from torch_backend.abi import host
 from torch_backend.abi._fields import Function
 from torch_backend.abi.core_table import REQUIRED_SLOTS, CopyKind, tb_core_table
@@ -17,6 +16,7 @@ from torch_backend.abi.properties import Capability, tb_device_properties
 from torch_backend.abi.statuses import DeviceError, Status
 from torch_backend.abi.table import Table, end_of
 from torch_backend.abi.versions import ABI_MAJOR, ABI_MINOR, ENTRY_NAME
+from torch_backend.files import elf, location
 
 if TYPE_CHECKING:
     from torch_backend.abi.device import Device
@@ -81,7 +81,7 @@ class DeviceLibrary:
 
         Raises LibraryError, with what was asked, what is so and what to do, if that fails.
         """
-        file = _places.canonical(os.fspath(path))
+        file = location.canonical(os.fspath(path))
         with _opened_lock:
             if file in _opened:
                 if options or services:
@@ -196,7 +196,7 @@ def _device_of(slot: str, arguments: tuple[object, ...]) -> int:
 
 
 def _set_options(file: str, options: Mapping[str, str]) -> None:
-    name = _places.name_in(file)
+    name = location.name_in(file)
     if name is None:
         raise LibraryError(
             f"Options {dict(options)} cannot be given to '{file}': which device it holds is not known before it is "
@@ -206,13 +206,13 @@ def _set_options(file: str, options: Mapping[str, str]) -> None:
 
 
 def _entry_of(file: str) -> Function:
-    if _places.is_reference(file):
+    if location.is_reference(file):
         return _python_entry(file)
     if not os.path.exists(file):
         raise LibraryError(f"There is no device library at '{file}'.")
     if not os.path.isfile(file):
         raise LibraryError(f"'{file}' is not a file, so it cannot be a device library.")
-    fault = _elf.fault_of(file)
+    fault = elf.fault_of(file)
     if fault is not None:
         raise LibraryError(f"Cannot load device library: {fault}")
     try:
@@ -235,7 +235,7 @@ def _python_entry(reference: str) -> Function:
     from torch_backend.python_device import plugin
 
     try:
-        source = _places.resolve(reference)
+        source = location.resolve(reference)
     except (ImportError, AttributeError) as error:
         raise LibraryError(str(error)) from error
     if not plugin.is_source(source):

@@ -2,9 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from torch_backend import _activation, _loading, _native, _places, _selection
-from torch_backend._discovery import Candidate, discover
 from torch_backend.cli import _output
+from torch_backend.devices import activation, loading, selection
+from torch_backend.devices.discovery import Candidate, discover
+from torch_backend.files import location, native
 
 if TYPE_CHECKING:
     from torch_backend._C import Plugin
@@ -17,10 +18,10 @@ def candidate(device: str | None, usage: str) -> Candidate:
     """
     if device is not None:
         try:
-            return _selection.find(device)
+            return selection.find(device)
         except ValueError as error:
             _output.fail(str(error), code=2)
-    choice = _selection.choose()
+    choice = selection.choose()
     if choice.candidate is not None:
         return choice.candidate
     names = ", ".join(candidate.name for candidate in discover() if candidate.name is not None)
@@ -35,11 +36,11 @@ def activate(device: str | None, usage: str) -> "Plugin":
     """
     _output.import_torch()
     try:
-        _native.require()
+        native.require()
     except ImportError as error:
         _output.fail(str(error), code=1)
-    if device is not None and _places.is_place(device):
-        if not _places.exists(device):
+    if device is not None and location.is_place(device):
+        if not location.exists(device):
             _output.fail(f"There is no device library {device}.", code=2)
         return _activate(device, None)
     chosen = candidate(device, usage)
@@ -48,6 +49,6 @@ def activate(device: str | None, usage: str) -> "Plugin":
 
 def _activate(what: str, chosen: Candidate | None) -> "Plugin":
     try:
-        return _activation.activate(_loading.load(what) if chosen is None else chosen.load())
+        return activation.activate(loading.load(what) if chosen is None else chosen.load())
     except Exception as error:
-        _output.fail(f"{what}: {_selection.describe(error)}", code=1)
+        _output.fail(f"{what}: {selection.describe(error)}", code=1)

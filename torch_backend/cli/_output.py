@@ -14,7 +14,7 @@ _PIPE_WIDTH = 250  # columns: a line per entry, for grep and the like
 
 def import_torch() -> str:
     """Import torch without its autoloading a device of ours, and return its version. Ends the command without torch."""
-    from torch_backend._suppression import suppressed
+    from torch_backend.devices.suppression import suppressed
 
     try:
         with suppressed():

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from torch_backend import _paths
 from torch_backend.cli.check import check
 from torch_backend.cli.doctor import doctor
 from torch_backend.cli.explain import explain
@@ -14,6 +13,7 @@ from torch_backend.cli.list_devices import list_devices
 from torch_backend.cli.new import new
 from torch_backend.cli.ops import ops
 from torch_backend.cli.stubs import stubs
+from torch_backend.files import installed
 from torch_backend.version import __version__
 
 app = typer.Typer(
@@ -45,7 +45,7 @@ def options(
         typer.Option(
             "--include-dir",
             help="Print the directory that holds torch_backend/device.h.",
-            callback=_answer(_paths.include_dir),
+            callback=_answer(installed.include_dir),
             is_eager=True,
         ),
     ] = False,
@@ -54,7 +54,7 @@ def options(
         typer.Option(
             "--cmake-dir",
             help="Print the directory that holds torch_backendConfig.cmake.",
-            callback=_answer(_paths.cmake_dir),
+            callback=_answer(installed.cmake_dir),
             is_eager=True,
         ),
     ] = False,

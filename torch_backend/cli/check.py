@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from torch_backend import _extras
 from torch_backend.cli import _output
+from torch_backend.files import extras
 
 if TYPE_CHECKING:
     from torch_backend.testing import Report, Result, UpstreamReport
@@ -124,7 +124,7 @@ def _show(report: "Report | UpstreamReport", console: Console, verbose: bool) ->
 
 
 def _require_extra() -> None:
-    if missing := _extras.missing("check"):
+    if missing := extras.missing("check"):
         _output.fail(
             f"The conformance kit needs {', '.join(missing)}. Install it with: pip install 'torch_backend[check]'",
             code=1,

@@ -8,8 +8,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from torch_backend import _description, _native, _paths, _selection
 from torch_backend.cli import _choice, _output
+from torch_backend.devices import description, selection
+from torch_backend.files import installed, native
 from torch_backend.version import __version__
 
 
@@ -23,21 +24,21 @@ def info(
     """Show the devices of a plugin, and the versions and settings in force. Starts the device's driver."""
     torch_version = _output.import_torch()
     try:
-        _native.require()
+        native.require()
     except ImportError as error:
         _output.fail(str(error), code=1)
     candidate = _choice.candidate(device, "info <{}>")
     try:
-        plugin = {**_description.of_plugin(candidate.load()), "source": candidate.source}
+        plugin = {**description.of_plugin(candidate.load()), "source": candidate.source}
     except Exception as error:
-        _output.fail(f"{candidate.name} ({candidate.source}): {_selection.describe(error)}", code=1)
+        _output.fail(f"{candidate.name} ({candidate.source}): {selection.describe(error)}", code=1)
     from torch_backend import _C
 
     report: dict[str, Any] = {
         "torch_backend": __version__,
         "abi": "{}.{}".format(*_C.abi_version()),
         "torch": torch_version,
-        "built_for_torch": _paths.torch_built_for(),
+        "built_for_torch": installed.torch_built_for(),
         "python": platform.python_version(),
         "environment": {key: value for key, value in sorted(os.environ.items()) if key.startswith("TORCH_BACKEND")},
         "plugin": plugin,

@@ -7,9 +7,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from torch_backend import _selection
-from torch_backend._discovery import Candidate, discover
 from torch_backend.cli import _output
+from torch_backend.devices import selection
+from torch_backend.devices.discovery import Candidate, discover
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def describe(candidate: Candidate) -> Listing:
         plugin = candidate.load()
         count = plugin.device_count()
     except (Exception, SystemExit) as failure:
-        error = _selection.describe(failure)
+        error = selection.describe(failure)
     return Listing(
         name=candidate.name,
         origin=candidate.origin.value,
@@ -57,7 +57,7 @@ def list_devices(
 ) -> None:
     """List every device that can be found. The one that `import torch` activates here has a star."""
     _output.import_torch()
-    choice = _selection.choose()
+    choice = selection.choose()
     chosen = choice.candidate.path if choice.candidate is not None else None
     listings: list[Listing] = []
     for candidate in discover():

@@ -7,7 +7,7 @@ before, so activating a device costs none of that.
 import warnings
 from collections.abc import Callable
 
-from torch_backend._after_import import after_import
+from torch_backend.compat.after_import import after_import
 
 
 def register(name: str) -> None:
@@ -26,10 +26,16 @@ def register(name: str) -> None:
 
         tracing.mark_functions()
 
-    def register_rng_state() -> None:
-        from torch_backend.compile import rng_state
+    def register_graphsafe_rng() -> None:
+        from torch._functorch._aot_autograd import utils
 
-        rng_state.register(name)
+        if hasattr(utils, "register_graphsafe_rng_device_type"):  # from torch 2.13 on
+            utils.register_graphsafe_rng_device_type(name)
+
+    def extend_rng_prims() -> None:
+        from torch_backend.compat import rng_prims
+
+        rng_prims.register(name)
 
     def refuse_inductor() -> None:
         from torch_backend.compile import inductor
@@ -38,7 +44,8 @@ def register(name: str) -> None:
 
     after_import("torch._dynamo.device_interface", _warn_if_it_fails(name, register_interface))
     after_import("torch._dynamo", _warn_if_it_fails(name, mark_functions))
-    after_import("torch._dynamo", _warn_if_it_fails(name, register_rng_state))
+    after_import("torch._functorch._aot_autograd.utils", _warn_if_it_fails(name, register_graphsafe_rng))
+    after_import("torch._dynamo", _warn_if_it_fails(name, extend_rng_prims))
     after_import("torch._inductor.codegen.common", _warn_if_it_fails(name, refuse_inductor))
 
 

@@ -6,10 +6,10 @@ import torch
 from torch._dynamo import device_interface
 from torch.types import Device
 
-from torch_backend import backend
-from torch_backend.backend._utils import _get_device_index
-from torch_backend.backend.devices import _DeviceProperties, _exchange_device, _maybe_exchange_device
-from torch_backend.backend.streams import _set_stream_by_id
+from torch_backend import device_module
+from torch_backend.device_module._utils import _get_device_index
+from torch_backend.device_module.devices import _DeviceProperties, _exchange_device, _maybe_exchange_device
+from torch_backend.device_module.streams import _set_stream_by_id
 
 _worker_device: int | None = None
 _properties: list[_DeviceProperties] = []
@@ -27,13 +27,13 @@ class Worker:
     @staticmethod
     def current_device() -> int:
         """The device that :meth:`set_device` chose, else the calling thread's."""
-        return backend.current_device() if _worker_device is None else _worker_device
+        return device_module.current_device() if _worker_device is None else _worker_device
 
     @staticmethod
     def get_device_properties(device: Device = None) -> _DeviceProperties:
         """What ``device`` is; None is the current one. The first call asks the driver about all devices."""
         if not _properties:
-            _properties.extend(map(backend.get_device_properties, range(backend.device_count())))
+            _properties.extend(map(device_module.get_device_properties, range(device_module.device_count())))
         return _properties[Worker.current_device() if device is None else _get_device_index(device, optional=True)]
 
 
@@ -44,48 +44,48 @@ class BackendInterface(device_interface.DeviceInterface):
     in the sense of inductor, which would expect Triton, and it has streams.
     """
 
-    device = backend.device
-    Event = backend.Event
-    Stream = backend.Stream
+    device = device_module.device
+    Event = device_module.Event
+    Stream = device_module.Stream
     Worker = Worker  # type: ignore[assignment]
 
-    current_device = staticmethod(backend.current_device)
-    set_device = staticmethod(backend.set_device)
+    current_device = staticmethod(device_module.current_device)
+    set_device = staticmethod(device_module.set_device)
     exchange_device = staticmethod(_exchange_device)
     maybe_exchange_device = staticmethod(_maybe_exchange_device)
-    device_count = staticmethod(backend.device_count)
-    stream = staticmethod(backend.stream)
-    current_stream = staticmethod(backend.current_stream)
-    set_stream = staticmethod(backend.set_stream)
+    device_count = staticmethod(device_module.device_count)
+    stream = staticmethod(device_module.stream)
+    current_stream = staticmethod(device_module.current_stream)
+    set_stream = staticmethod(device_module.set_stream)
     _set_stream_by_id = staticmethod(_set_stream_by_id)
-    synchronize = staticmethod(backend.synchronize)
-    get_device_properties = staticmethod(backend.get_device_properties)
-    is_bf16_supported = staticmethod(backend.is_bf16_supported)
-    memory_allocated = staticmethod(backend.memory_allocated)
+    synchronize = staticmethod(device_module.synchronize)
+    get_device_properties = staticmethod(device_module.get_device_properties)
+    is_bf16_supported = staticmethod(device_module.is_bf16_supported)
+    memory_allocated = staticmethod(device_module.memory_allocated)
 
     # A function, not a value: tests replace torch.<name>.is_available.
     @staticmethod
     def is_available() -> bool:
         """Whether there is a device."""
-        return backend.is_available()
+        return device_module.is_available()
 
     @staticmethod
     def get_raw_stream(device_idx: int) -> int:
         """The device library's handle of the current stream."""
-        stream: Any = backend.current_stream(device_idx)  # torch's type stubs lack the attribute
+        stream: Any = device_module.current_stream(device_idx)  # torch's type stubs lack the attribute
         handle: int = stream.native_handle
         return handle
 
     @staticmethod
     def get_compute_capability(device: Device = None) -> int | str:
         """The architecture that kernels are built for: its name, or if it has none, its version."""
-        properties = backend.get_device_properties(device)
+        properties = device_module.get_device_properties(device)
         return properties.arch or properties.major * 10 + properties.minor
 
     @classmethod
     def is_dtype_supported(cls, dtype: torch.dtype, including_emulation: bool = False) -> bool:
         """Whether the current device declares ``dtype``. There is no emulation."""
-        return dtype in backend.get_device_properties().dtypes
+        return dtype in device_module.get_device_properties().dtypes
 
     @staticmethod
     def is_triton_capable(device: Device = None) -> bool:
@@ -103,5 +103,5 @@ def register(name: str) -> None:
     """Make the interface known for the device ``name`` and for each of its devices by index."""
     interface: Any = BackendInterface
     device_interface.register_interface_for_device(name, interface)
-    for index in range(backend.device_count()):
+    for index in range(device_module.device_count()):
         device_interface.register_interface_for_device(f"{name}:{index}", interface)

@@ -4,7 +4,7 @@ from typing import Any, NoReturn
 
 from torch._inductor.codegen import common
 
-from torch_backend import backend
+from torch_backend import device_module
 
 
 def refuse(name: str) -> None:
@@ -13,7 +13,7 @@ def refuse(name: str) -> None:
     A vendor who has code generation registers it as PyTorch documents: ``register_backend_for_device``, or the classes
     ``Scheduling``, ``PythonWrapperCodegen`` and ``CppWrapperCodegen`` in ``torch.<name>``.
     """
-    if hasattr(backend, "Scheduling") or common.get_scheduling_for_device(name) is not None:
+    if hasattr(device_module, "Scheduling") or common.get_scheduling_for_device(name) is not None:
         return
 
     def fail() -> NoReturn:

@@ -10,8 +10,8 @@ from typing import Any
 from torch._dynamo import trace_rules
 from torch._dynamo.decorators import assume_constant_result, skip
 
-from torch_backend import backend
-from torch_backend.backend import _utils, amp, devices, streams
+from torch_backend import device_module
+from torch_backend.device_module import _utils, amp, devices, streams
 
 _CONSTANT: tuple[Callable[..., Any], ...] = (
     _utils._device_count,
@@ -49,4 +49,4 @@ def mark_functions() -> None:
         # What the compiler says about the graph's end.
         setattr(function, "_torchdynamo_disable_msg", "what it asks for or changes is not in the graph")  # noqa: B010
     for module in _MODULES_THAT_END_GRAPH:
-        trace_rules.add(f"{backend.__package__}.{module}")
+        trace_rules.add(f"{device_module.__package__}.{module}")

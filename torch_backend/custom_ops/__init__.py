@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch  # noqa: F401  # see Note [Import order] in torch_backend/_autoload.py
+import torch  # noqa: F401  # see Note [Import order] in torch_backend/devices/autoload.py
 
 from torch_backend.custom_ops import _parse, _yaml_file
 from torch_backend.custom_ops._faults import DeclarationError, Fault, Faults

@@ -4,8 +4,8 @@ from typing import Any
 
 import torch
 
-from torch_backend import _schemas
 from torch_backend.custom_ops._declaration import BackwardFunction, BackwardOperator, Function
+from torch_backend.operators import schemas
 
 
 def autograd_functions(
@@ -28,7 +28,7 @@ def _saver(schema: torch.FunctionSchema, sources: tuple[str, ...]) -> Function:
 
 
 def _operator_backward(schema: torch.FunctionSchema, backward: BackwardOperator) -> tuple[Function, Function]:
-    op = _schemas.find(backward.operator)
+    op = schemas.find(backward.operator)
     names = [argument.name for argument in schema.arguments]
     results = [f"output.{i}" for i in range(len(schema.returns))] + [f"grad.{i}" for i in range(len(schema.returns))]
     known = {*names, *results, "output", "grad"}
@@ -48,17 +48,17 @@ def _operator_backward(schema: torch.FunctionSchema, backward: BackwardOperator)
         values.update(ctx.tb_values)
         values.update(zip(ctx.tb_tensors, ctx.saved_tensors, strict=True))
         arguments = {name: values[source] for name, source in sources.items()}
-        ordered = [arguments.pop(a.name, a.default_value) for a in _schemas.positional(op._schema)]
+        ordered = [arguments.pop(a.name, a.default_value) for a in schemas.positional(op._schema)]
         found = op(*ordered, **arguments)
         gradients = dict(zip(backward.gradients, found if isinstance(found, tuple) else (found,), strict=True))
-        return tuple(gradients.get(argument.name) for argument in _schemas.positional(schema))
+        return tuple(gradients.get(argument.name) for argument in schemas.positional(schema))
 
     return backward_function, setup_context
 
 
 def _values(schema: torch.FunctionSchema, inputs: Any, keyword_only: dict[str, Any], output: Any) -> dict[str, Any]:
     outputs = output if isinstance(output, tuple) else (output,)
-    values = dict(zip((argument.name for argument in _schemas.positional(schema)), inputs, strict=False))
+    values = dict(zip((argument.name for argument in schemas.positional(schema)), inputs, strict=False))
     values.update(keyword_only)
     names = {argument.name for argument in schema.arguments}
     own = {"output": outputs[0], **{f"output.{index}": value for index, value in enumerate(outputs)}}

@@ -12,7 +12,6 @@ from typing import Any, cast, get_args
 
 import torch
 
-from torch_backend import _schemas
 from torch_backend.autocast import POLICIES, Policy
 from torch_backend.custom_ops import _signatures
 from torch_backend.custom_ops._declaration import (
@@ -26,6 +25,7 @@ from torch_backend.custom_ops._declaration import (
 from torch_backend.custom_ops._faults import Faults, Path
 from torch_backend.custom_ops._relations import check_together
 from torch_backend.custom_ops._sources import listed, result_of, results, type_of
+from torch_backend.operators import schemas
 
 KEYS = ("func", "kernel", "meta", "backward", "vmap", "autocast", "reroute", "doc")
 _OFFICIAL = ("aten", "prim", "prims", "quantized", "torch_backend")
@@ -158,7 +158,7 @@ class _Entry:
         value = self._entry.get("backward")
         if value is None:
             return None
-        if _schemas.is_mutating(schema):
+        if schemas.is_mutating(schema):
             self._fault(("backward",), "an operator that writes to its arguments can have no backward.")
         if any(a.kwarg_only and "Tensor" in str(a.type) for a in schema.arguments):
             self._fault(("backward",), "with a tensor that is keyword-only there can be no backward.")
@@ -193,7 +193,7 @@ class _Entry:
         for source in arguments.values():
             self._check_source(("backward", "arguments"), source, schema, ("grad", "output"))
         gradients = self._names(("backward", "gradients"), value.get("gradients"))
-        differentiable = [a.name for a in _schemas.positional(schema) if str(a.type) in ("Tensor", "Optional[Tensor]")]
+        differentiable = [a.name for a in schemas.positional(schema) if str(a.type) in ("Tensor", "Optional[Tensor]")]
         for name in gradients:
             if name not in differentiable:
                 self._fault(("backward", "gradients"), f"'{name}' is not one of the tensors {listed(differentiable)}.")
@@ -218,7 +218,7 @@ class _Entry:
         if value not in POLICIES:
             self._fault(("autocast",), f"'{value}' is no autocast policy; there are {listed(get_args(Policy))}.")
             return None
-        if value != "fallthrough" and _schemas.is_mutating(schema):
+        if value != "fallthrough" and schemas.is_mutating(schema):
             self._fault(("autocast",), "an operator that writes to its arguments can only have 'fallthrough'.")
         return cast(Policy, value)
 
@@ -229,11 +229,11 @@ class _Entry:
         overloads = self._names(("reroute",), value)
         for overload in overloads:
             try:
-                differences = _schemas.differences(_schemas.find(overload)._schema, schema)
+                differences = schemas.differences(schemas.find(overload)._schema, schema)
             except ValueError as error:
                 self._fault(("reroute",), str(error))
                 continue
-            if _schemas.is_mutating(schema):
+            if schemas.is_mutating(schema):
                 differences.append("it writes to its arguments")
             if differences:
                 self._fault(("reroute",), f"it cannot serve {overload}: {'; '.join(differences)}.")
@@ -256,8 +256,8 @@ class _Entry:
         """The function that ``value`` is or names. If ``schema`` is given, it has to take its arguments."""
         function = value if callable(value) else self._imported(path, value)
         if function is not None and schema is not None and function is not _unresolved:
-            for misfit in _schemas.misfits(function, schema):
-                self._fault(path, f"{_schemas.describe(function)} does not fit the schema: {misfit}.")
+            for misfit in schemas.misfits(function, schema):
+                self._fault(path, f"{schemas.describe(function)} does not fit the schema: {misfit}.")
         return function
 
     def _imported(self, path: Path, value: Any) -> Function | None:

@@ -5,11 +5,12 @@ from typing import Any
 
 import torch
 
-from torch_backend import _schemas, autocast, ops, rerouting
-from torch_backend._deferred import when_active
-from torch_backend._removable import Removable
+from torch_backend import autocast, ops
 from torch_backend.custom_ops._declaration import PLUGIN, Function, LikeRule, Operator
 from torch_backend.custom_ops._gradients import autograd_functions
+from torch_backend.devices.deferred import when_active
+from torch_backend.operators import rerouting, schemas
+from torch_backend.operators.removable import Removable
 
 _Library: Any = torch.library.Library  # without types in torch
 
@@ -86,7 +87,7 @@ def _kernel(operator: Operator) -> Function:
     assert callable(function)
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        args, kwargs = _schemas.complete(schema, args, kwargs)
+        args, kwargs = schemas.complete(schema, args, kwargs)
         return function(*args, **kwargs)
 
     return kernel
@@ -96,12 +97,12 @@ def _fake(operator: Operator) -> Function:
     meta, schema = operator.meta, operator.schema
 
     def fake(*args: Any, **kwargs: Any) -> Any:
-        args, kwargs = _schemas.complete(schema, args, kwargs)
+        args, kwargs = schemas.complete(schema, args, kwargs)
         if meta is None:
             return None
         if not isinstance(meta, LikeRule):
             return meta(*args, **kwargs)
-        values = dict(zip((argument.name for argument in _schemas.positional(schema)), args, strict=True)) | kwargs
+        values = dict(zip((argument.name for argument in schemas.positional(schema)), args, strict=True)) | kwargs
         outputs = tuple(torch.empty_like(values[name], dtype=meta.dtype) for name in meta.arguments)
         return outputs[0] if len(outputs) == 1 else outputs
 

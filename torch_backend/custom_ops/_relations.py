@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-from torch_backend import _schemas
 from torch_backend.custom_ops._declaration import BackwardOperator, Operator
 from torch_backend.custom_ops._faults import Faults, Path
 from torch_backend.custom_ops._sources import listed, results, type_of
+from torch_backend.operators import schemas
 
 
 def check_together(operators: list[tuple[Path, Operator]], faults: Faults) -> None:
@@ -25,7 +25,7 @@ def _check_names(operators: list[tuple[Path, Operator]], faults: Faults) -> None
 
 
 def _check_backward_operators(operators: list[tuple[Path, Operator]], faults: Faults) -> None:
-    schemas = {operator.overload: operator.schema for _, operator in operators}
+    declared = {operator.overload: operator.schema for _, operator in operators}
     follows = {
         operator.overload: operator.backward.operator
         for _, operator in operators
@@ -40,7 +40,7 @@ def _check_backward_operators(operators: list[tuple[Path, Operator]], faults: Fa
 
         name = operator.backward.operator
         try:
-            schema = schemas.get(name) or _schemas.find(name)._schema
+            schema = declared.get(name) or schemas.find(name)._schema
         except ValueError as error:
             fault("operator", f"{error} The backward operator has to be declared too.")
             continue

@@ -5,12 +5,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from torch_backend import _places
-from torch_backend._discovery import Candidate, Origin
 from torch_backend.abi import ABI_MAJOR, ABI_MINOR
+from torch_backend.devices.discovery import Candidate, Origin
 from torch_backend.diagnosis import child, files
 from torch_backend.diagnosis.child import Outcome
 from torch_backend.diagnosis.finding import Finding, Severity, note, ok, problem
+from torch_backend.files import location
 
 # What the dynamic loader says, and what to do about it.
 _LOADER_ADVICE = (
@@ -168,7 +168,7 @@ def _names(subject: Subject, path: str, outcome: Outcome) -> Iterator[Finding]:
             f"It gives the device '{name}' ({path}).",
             "The name of the entry point must be the device's: the package has to correct one of them.",
         )
-    in_file = None if _places.is_reference(path) else _places.name_in(path)
+    in_file = None if location.is_reference(path) else location.name_in(path)
     if in_file is not None and in_file != name:
         yield problem(
             subject.label,

@@ -4,12 +4,12 @@ import difflib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 
-from torch_backend import _places
-from torch_backend._discovery import ENTRY_POINT_GROUP, PATH_VARIABLE, Candidate, Origin, discover
-from torch_backend._selection import SELECT_VARIABLE
+from torch_backend.devices.discovery import ENTRY_POINT_GROUP, PATH_VARIABLE, Candidate, Origin, discover
+from torch_backend.devices.selection import SELECT_VARIABLE
 from torch_backend.diagnosis import child, devices, installation, places, settings
 from torch_backend.diagnosis.devices import Examined, Subject
 from torch_backend.diagnosis.finding import Finding, Severity, note, ok, problem
+from torch_backend.files import location
 
 STEP_SECONDS = 20.0
 
@@ -57,13 +57,13 @@ def diagnose(
 
 
 def _is_path(device: str) -> bool:
-    return _places.is_place(device) or os.path.isfile(device)
+    return location.is_place(device) or os.path.isfile(device)
 
 
 def _subjects(device: str | None, candidates: Sequence[Candidate]) -> list[Subject]:
     if device is not None and _is_path(device):
-        return [Subject(device, None, device if _places.is_reference(device) else os.path.abspath(device))]
-    there = [candidate for candidate in candidates if candidate.path is None or _places.exists(candidate.path)]
+        return [Subject(device, None, device if location.is_reference(device) else os.path.abspath(device))]
+    there = [candidate for candidate in candidates if candidate.path is None or location.exists(candidate.path)]
     if device is None:
         chosen = there
     else:

@@ -5,9 +5,9 @@ import platform
 import struct
 from collections.abc import Iterator
 
-from torch_backend import _elf, _places
 from torch_backend.abi import ENTRY_NAME
 from torch_backend.diagnosis.finding import Finding, problem
+from torch_backend.files import elf, location
 
 _ELF = b"\x7fELF"
 _SHARED_OBJECT = 3
@@ -27,7 +27,7 @@ _REBUILD = "Build it for this machine, or install the package for it."
 
 def examine(subject: str, path: str) -> Iterator[Finding]:
     """What keeps the file at ``path`` from being a device library for this process; of a module nothing is known."""
-    if _places.is_reference(path):
+    if location.is_reference(path):
         return
     if not os.path.lexists(path):
         yield problem(subject, f"There is no file '{path}'.", "Build the library, or correct the path.")
@@ -58,7 +58,7 @@ def _examine_contents(subject: str, path: str) -> Iterator[Finding]:
             "Name the library that the linker wrote (cc -shared), not a source file, archive or placeholder.",
         )
         return
-    if fault := _elf.fault_of(path):
+    if fault := elf.fault_of(path):
         yield problem(subject, *fault.split(". ", 1))
         return
     order = "<" if contents[5] == 1 else ">"

@@ -3,19 +3,19 @@
 from collections.abc import Iterator
 from importlib import metadata
 
-from torch_backend import _extras, _native, _paths
 from torch_backend.diagnosis.finding import Finding, note, ok, problem
+from torch_backend.files import extras, installed, native
 from torch_backend.version import __version__
 
 
 def examine() -> Iterator[Finding]:
     """What of the installation is missing or does not fit. Imports no torch, which may be what is broken."""
     yield _torch()
-    for path in (_paths.host_library(), *map(_paths.reference_library, _paths.REFERENCE_LIBRARIES)):
+    for path in (installed.host_library(), *map(installed.reference_library, installed.REFERENCE_LIBRARIES)):
         if not path.is_file():
-            yield problem("torch_backend", f"'{path}' is missing.", f"Rebuild it: {_native.REBUILD_COMMAND}")
-    for extra in _extras.EXTRAS:
-        if missing := _extras.missing(extra):
+            yield problem("torch_backend", f"'{path}' is missing.", f"Rebuild it: {native.REBUILD_COMMAND}")
+    for extra in extras.EXTRAS:
+        if missing := extras.missing(extra):
             yield note(
                 f"torch_backend[{extra}]",
                 f"{', '.join(missing)}: not installed.",
@@ -28,9 +28,9 @@ def _torch() -> Finding:
         version = metadata.version("torch")
     except metadata.PackageNotFoundError:
         return problem("torch", "It is not installed for this Python.", "Install it: pip install torch")
-    built_for = _paths.torch_built_for()
+    built_for = installed.torch_built_for()
     try:
-        _native.check_version(version)
+        native.check_version(version)
     except ImportError as error:
         return problem("torch", str(error))
     return ok("torch", f"{version}; torch_backend {__version__} was built for {built_for or 'an unrecorded version'}.")

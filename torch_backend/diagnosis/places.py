@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 
-from torch_backend._discovery import ENTRY_POINT_GROUP, PATH_VARIABLE, Candidate, Origin
+from torch_backend.devices.discovery import ENTRY_POINT_GROUP, PATH_VARIABLE, Candidate, Origin
 from torch_backend.diagnosis.finding import Finding, note, problem
 
 _TORCH_GROUP = "torch.backends"

@@ -4,10 +4,10 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from torch_backend import _paths
-from torch_backend._discovery import PATH_VARIABLE
-from torch_backend._selection import NO_DEVICE, SELECT_VARIABLE
+from torch_backend.devices.discovery import PATH_VARIABLE
+from torch_backend.devices.selection import NO_DEVICE, SELECT_VARIABLE
 from torch_backend.diagnosis.finding import Finding, note, problem
+from torch_backend.files import installed
 
 AUTOLOAD_VARIABLE = "TORCH_DEVICE_BACKEND_AUTOLOAD"
 OWN_VARIABLES = (SELECT_VARIABLE, PATH_VARIABLE, "TORCH_BACKEND_REROUTE")
@@ -25,7 +25,7 @@ def examine_selection(device: str | None, names: Sequence[str], environ: Mapping
         )
     wanted = environ.get(SELECT_VARIABLE)
     if wanted is None:
-        if device in _paths.REFERENCE_DEVICES:
+        if device in installed.REFERENCE_DEVICES:
             yield note(
                 SELECT_VARIABLE,
                 "It is unset, and `import torch` activates no reference device unasked.",

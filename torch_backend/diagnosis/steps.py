@@ -46,12 +46,12 @@ class Reporter:
 
 def use_bare(tell: Reporter, path: str) -> None:
     """Open the library at ``path`` without torch, start its driver, and copy a few bytes to every device and back."""
-    from torch_backend import _places
     from torch_backend.abi import DeviceLibrary
+    from torch_backend.files import location
 
-    if _places.is_reference(path):
+    if location.is_reference(path):
         tell.step(f"importing {path}")
-        _places.resolve(path)
+        location.resolve(path)
     else:
         tell.step("loading the file")
         with open(path, "rb"):  # a better message than the loader's
@@ -119,7 +119,7 @@ def _use_device(tell: Reporter, library: Any, index: int) -> None:
 
 def find_entry_point(tell: Reporter, name: str) -> None:
     """Ask the package that offers the device ``name`` for the path of its library."""
-    from torch_backend._discovery import ENTRY_POINT_GROUP
+    from torch_backend.devices.discovery import ENTRY_POINT_GROUP
     from torch_backend.python_device import plugin
 
     (entry_point, *_) = metadata.entry_points(group=ENTRY_POINT_GROUP, name=name)
@@ -144,16 +144,16 @@ def find_entry_point(tell: Reporter, name: str) -> None:
 def use_in_torch(tell: Reporter, path: str) -> None:
     """Activate the library at ``path``, and compute with a tensor."""
     tell.step("import torch")
-    from torch_backend._suppression import suppressed
+    from torch_backend.devices.suppression import suppressed
 
     with suppressed():
         import torch
 
         import torch_backend
     tell.step("importing the native part of torch_backend")
-    from torch_backend import _native
+    from torch_backend.files import native
 
-    _native.require()
+    native.require()
     with warnings.catch_warnings(record=True):  # what they say is found without them
         tell.step("torch_backend.load")
         plugin = torch_backend.load(path)
@@ -175,10 +175,11 @@ def autoload(tell: Reporter, _: str) -> None:
         if "torch_backend" in warning.filename:
             tell.fault(str(warning.message))
     tell.step("importing the native part of torch_backend")
-    from torch_backend import _activation, _native
+    from torch_backend.devices import activation
+    from torch_backend.files import native
 
-    _native.require()
-    active = _activation.active()
+    native.require()
+    active = activation.active()
     tell.fact("active", active.name if active is not None else None)
 
 
@@ -197,7 +198,7 @@ def main(arguments: list[str]) -> None:
     try:
         _RUNS[run](tell, subject)
     except (Exception, SystemExit) as error:
-        from torch_backend._selection import describe
+        from torch_backend.devices.selection import describe
 
         traceback.print_exc()
         tell.fault(describe(error))

@@ -1,10 +1,10 @@
 """Where each operator's kernel for the active device comes from, which kernels a program uses, and how to add one."""
 
-import torch  # noqa: F401  # see Note [Import order] in torch_backend/_autoload.py
+import torch  # noqa: F401  # see Note [Import order] in torch_backend/devices/autoload.py
 
-from torch_backend import _native
+from torch_backend.files import native
 
-_native.require()
+native.require()
 from torch_backend.operators.calls import CallCounts, OperatorCalls, count_calls  # noqa: E402  # after require(), which explains a failure
 from torch_backend.operators.derivatives import Derivative  # noqa: E402
 from torch_backend.operators.explaining import explain  # noqa: E402

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import torch
 
-from torch_backend._activation import active
+from torch_backend.devices.activation import active
 from torch_backend.operators import dispatch, names
 from torch_backend.operators.calls import count_calls
 from torch_backend.operators.derivatives import derivative_of

@@ -5,7 +5,8 @@ import keyword
 import re
 import warnings
 
-from torch_backend import _paths, _registration
+from torch_backend.devices import registration
+from torch_backend.files import installed
 
 _MAX_CHARACTERS = 32
 _PATTERN = re.compile(r"[a-z][a-z0-9_]*")
@@ -32,12 +33,12 @@ def _spelling(name: str) -> str | None:
 
 def _owner(name: str) -> str | None:
     """Who has the name already."""
-    if name in _paths.REFERENCE_DEVICES:
+    if name in installed.REFERENCE_DEVICES:
         return "it is a reference device of torch_backend. Choose another name."
     if _is_torch_device(name):
         return "PyTorch has a device of that name. Choose another name."
     try:
-        _registration.check_name(name)
+        registration.check_name(name)
     except RuntimeError as error:
         return str(error)
     package = f"torch_{name}"

@@ -11,11 +11,12 @@ def activate(device: str) -> "Plugin":
 
     Raises ValueError if there is no such device, RuntimeError if it does not work.
     """
-    from torch_backend._suppression import suppressed
+    from torch_backend.devices.suppression import suppressed
 
     with suppressed():  # `import torch` alone might activate another one
         import torch  # noqa: F401
-    from torch_backend import _activation, _loading, _places, _selection
+    from torch_backend.devices import activation, loading, selection
+    from torch_backend.files import location
 
-    plugin = _loading.load(device) if _places.is_path(device) else _selection.find(device).load()
-    return _activation.activate(plugin)
+    plugin = loading.load(device) if location.is_path(device) else selection.find(device).load()
+    return activation.activate(plugin)

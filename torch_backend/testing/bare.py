@@ -1,7 +1,8 @@
 """The device library as the tests without torch see it."""
 
-from torch_backend import _places, _selection
 from torch_backend.abi import Capability, DeviceLibrary, dtypes_in
+from torch_backend.devices import selection
+from torch_backend.files import location
 from torch_backend.testing.declaration import Declaration
 
 
@@ -20,9 +21,9 @@ def library_path(device: str) -> str:
 
     Raises ValueError if there is no such device, or if only its package, which may need torch, knows the path.
     """
-    if _places.is_place(device):
+    if location.is_place(device):
         return device
-    path = _selection.find(device).path
+    path = selection.find(device).path
     if path is None:
         raise ValueError(f"Where the library of '{device}' lies is known to its package alone: name its path instead.")
     return path

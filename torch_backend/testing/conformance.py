@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from torch_backend import _places
+from torch_backend.files import location
 from torch_backend.testing import expectations, session
 from torch_backend.testing.levels import LEVELS, SUITE, Level
 from torch_backend.testing.results import DeviceDescription, Report, Result
@@ -101,7 +101,7 @@ def make_settings(
     # Threads of more processes than there are processors wait for each other.
     threads = str(max(1, processors // workers))
     return Settings(
-        device=_places.absolute(device),
+        device=location.absolute(device),
         environment={"OMP_NUM_THREADS": threads, **environment},
         quick=quick,
         only=tuple(only),
@@ -133,7 +133,7 @@ def environment_for(device: str, options: Mapping[str, str]) -> dict[str, str]:
     """
     environment = dict(os.environ)
     if options:
-        name = _places.name_in(device) if _places.is_place(device) else device
+        name = location.name_in(device) if location.is_place(device) else device
         if name is None:
             raise ValueError(
                 f"Options cannot be given to '{device}', whose device is not known before it is loaded. Call the file "
@@ -148,8 +148,8 @@ def describe(device: str, environment: Mapping[str, str]) -> DeviceDescription:
 
     Raises NoSuchDevice if there is none.
     """
-    path = _places.absolute(device) if _places.is_place(device) else None
-    if path is not None and not _places.exists(path):
+    path = location.absolute(device) if location.is_place(device) else None
+    if path is not None and not location.exists(path):
         raise NoSuchDevice(f"There is no device library {device}.")
     command = [sys.executable, "-m", "torch_backend.testing.describe", device]
     try:

@@ -18,7 +18,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from torch_backend import _places
+from torch_backend.files import location
 from torch_backend.testing.levels import LEVELS
 from torch_backend.testing.results import FAILURES, DeviceDescription, Result
 
@@ -58,7 +58,7 @@ def of_device(device: DeviceDescription, file: str | os.PathLike[str] | None) ->
     """
     if file is not None:
         return read(Path(file), device.name)
-    folder = _places.folder(device.path) if device.path is not None else None
+    folder = location.folder(device.path) if device.path is not None else None
     beside = folder / FILE_NAME if folder is not None else None
     return read(beside, device.name) if beside is not None and beside.is_file() else ()
 

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from torch_backend import _C
-from torch_backend.backend import memory as device_memory
-from torch_backend.backend._utils import _device_type
-from torch_backend.backend.devices import synchronize
+from torch_backend.device_module import memory as device_memory
+from torch_backend.device_module._utils import _device_type
+from torch_backend.device_module.devices import synchronize
 
 _SHOWN_FRAMES = 6
 _SHOWN_STACKS = 10

@@ -1,4 +1,9 @@
-"""Calling something once a module that may never be imported has been."""
+"""``sys.meta_path``: calling something once a module that may never be imported has been.
+
+The compiler and parts of torch.distributed take seconds to import, and what they have to know of the device is
+registered with their own functions, which only importing brings. All versions. May go once PyTorch takes such
+registrations without the import.
+"""
 
 import importlib.abc
 import sys

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch.types import Device
 
-from torch_backend import _C, _repairs
-from torch_backend.backend._utils import (
+from torch_backend import _C
+from torch_backend.compat import autocast_dtype
+from torch_backend.device_module._utils import (
     _current_device,
     _device_count,
     _device_type,
@@ -56,8 +57,7 @@ def _lazy_init() -> None:
         )
     if not _C.is_initialized():
         _C.initialize()
-        _repairs.register_graphsafe_rng(_device_type())
-        _repairs.choose_autocast_dtype(_device_type(), _properties_of(0).dtypes)
+        autocast_dtype.choose(_device_type(), _properties_of(0).dtypes)
 
 
 def _is_in_bad_fork() -> bool:

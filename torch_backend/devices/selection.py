@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from torch_backend import _places
-from torch_backend._discovery import PATH_VARIABLE, Candidate, Origin, ReferenceCandidate, discover
+from torch_backend.devices.discovery import PATH_VARIABLE, Candidate, Origin, ReferenceCandidate, discover
+from torch_backend.files import location
 
 SELECT_VARIABLE = "TORCH_BACKEND"
 NO_DEVICE = "none"
@@ -18,7 +18,7 @@ def find(name: str, candidates: Sequence[Candidate] | None = None) -> Candidate:
 
     Raises ValueError, listing what there is, if there is no such device, and if two packages offer it.
     """
-    if _places.is_reference(name):
+    if location.is_reference(name):
         return ReferenceCandidate(name)
     candidates = discover() if candidates is None else candidates
     named = [candidate for candidate in candidates if candidate.name == name]

@@ -1,9 +1,13 @@
-"""Sending tensors of the device through torch.multiprocessing, as CUDA's are: processes share their memory.
+"""``ForkingPickler``'s reducers of tensors: torch.multiprocessing sends the device's as CUDA's, without a copy.
+
+PyTorch's own reducers know CUDA's memory and the CPU's; those for other devices are ours to register, and leave every
+other tensor to PyTorch's. All versions up to 2.15. May go once PyTorch asks the device to share a storage.
 
 PyTorch sends a tensor as its storage and its geometry; all that is ours is the storage. Who keeps the memory, and until
 when, is in Note [Lending memory to other processes] in csrc/core/ipc/LoanBook.h.
 """
 
+import importlib
 import os
 import threading
 import warnings
@@ -15,7 +19,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     import torch
 
-    from torch_backend._loading import OptionValue
 
 _lock = threading.Lock()  # one thread at a time receives, so that a storage that two receive is one
 _watched_process: int | None = None
@@ -32,13 +35,15 @@ class Place(NamedTuple):
 
     name: str
     path: str
-    options: "dict[str, OptionValue]"
+    options: "dict[str, str | int | float | bool]"
 
 
-def register(name: str) -> None:
-    """Let torch.multiprocessing send tensors and storages of the device ``name``, or say why it cannot."""
+def register(place: Place) -> None:
+    """Let torch.multiprocessing send tensors and storages of the device at ``place``, or say why it cannot."""
     import torch
     from torch.multiprocessing import reductions
+
+    name = place.name
 
     def reduce_tensor(tensor: torch.Tensor) -> Any:
         if tensor.device.type != name:
@@ -53,7 +58,7 @@ def register(name: str) -> None:
         if storage.device.type != name:
             return reductions.reduce_storage(storage)  # type: ignore[no-untyped-call]
         _check_can_share("storage", storage.device)
-        return _reduce_storage(storage)
+        return _reduce_storage(storage, place)
 
     for kind in (torch.Tensor, torch.nn.Parameter):
         ForkingPickler.register(kind, reduce_tensor)
@@ -77,18 +82,15 @@ def _check_can_share(what: str, device: "torch.device") -> None:
 # ---- the sender's side ----
 
 
-def _reduce_storage(storage: "torch.UntypedStorage") -> Any:
+def _reduce_storage(storage: "torch.UntypedStorage", place: Place) -> Any:
     import torch
     from torch.multiprocessing import reductions
 
-    from torch_backend import _C, _activation, _loading
+    from torch_backend import _C
 
     if storage.nbytes() == 0:
         return _rebuild_empty_storage, (str(storage.device),)
     _watch_the_end()
-    plugin = _activation.active()
-    assert plugin is not None  # there is a tensor on its device
-    place = Place(plugin.name, plugin.path, dict(_loading.options_of(plugin)))
     holder = torch.empty(0, dtype=torch.uint8, device=storage.device)
     message = _C.lend_storage(holder.set_(storage))
     reductions.shared_cache[_key(message)] = reductions.StorageWeakRef(storage)  # type: ignore[no-untyped-call]
@@ -155,12 +157,14 @@ def _rebuild_storage(place: Place, message: bytes) -> "torch.UntypedStorage":
 
 def _require_device(place: Place) -> None:
     """Activate the sender's device, unless a device is active, and start its driver."""
-    from torch_backend import _activation, _loading
+    import torch
 
-    active = _activation.active()
+    import torch_backend
+
+    active = torch_backend.active()
     if active is None:
         try:
-            active = _activation.activate(_loading.load(place.path, place.options))
+            active = torch_backend.activate(torch_backend.load(place.path, place.options))
         except Exception as error:
             raise RuntimeError(
                 f"A tensor on {place.name} was sent to this process, in which that device could not be activated: "
@@ -170,9 +174,7 @@ def _require_device(place: Place) -> None:
         raise RuntimeError(
             f"A tensor on {place.name} was sent to this process, whose device is {active.name}: it cannot have both."
         )
-    from torch_backend.backend import devices
-
-    devices._lazy_init()
+    torch.get_device_module(place.name).init()
 
 
 def _rebuild_empty_storage(device: str) -> "torch.UntypedStorage":
@@ -187,7 +189,7 @@ def _rebuild_with_metadata(
     import torch
 
     if any(key.startswith("torch_backend:") for key in metadata):
-        from torch_backend import metadata as _  # noqa: F401  # it reads notes
+        importlib.import_module("torch_backend.metadata")  # it reads notes
 
     tensor = rebuild(*arguments)
     with torch.no_grad():

@@ -8,8 +8,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torch_backend import _loading, _native, _paths, _places
-from torch_backend._loading import Options
+from torch_backend.devices import loading
+from torch_backend.devices.loading import Options
+from torch_backend.files import installed, location, native
 
 if TYPE_CHECKING:
     from typing import TypeGuard
@@ -40,6 +41,7 @@ class Candidate:
     """
 
     def __init__(self, origin: Origin, source: str, *, name: str | None, path: str | None = None) -> None:
+        """For :func:`discover`."""
         self.origin = origin
         self.source = source
         self._name = name
@@ -59,7 +61,7 @@ class Candidate:
     @property
     def is_reference(self) -> bool:
         """Whether this is one of the devices that ship with torch_backend, wherever it was found."""
-        return self.name in _paths.REFERENCE_DEVICES
+        return self.name in installed.REFERENCE_DEVICES
 
     @property
     def error(self) -> str | None:
@@ -79,14 +81,15 @@ class Candidate:
         if self._plugin is None:
             self._plugin = self._open(options)
         elif options:
-            raise RuntimeError(_loading.late_options_message(self._plugin, options))
+            raise RuntimeError(loading.late_options_message(self._plugin, options))
         return self._plugin
 
     def _open(self, options: Options | None) -> "Plugin":
         assert self._path is not None
-        return _loading.load_library(self._path, self._name, options)
+        return loading.load_library(self._path, self._name, options)
 
     def __repr__(self) -> str:
+        """Its name and where it comes from."""
         return f"<Candidate {self.name or 'unknown device'}: {self.source}>"
 
 
@@ -94,6 +97,7 @@ class ReferenceCandidate(Candidate):
     """A device written in Python that was named by its place, "module:Class"."""
 
     def __init__(self, reference: str) -> None:
+        """For :func:`torch_backend.devices.selection.find`."""
         super().__init__(Origin.NAMED, f"the Python device {reference}", name=None, path=reference)
 
 
@@ -109,7 +113,7 @@ class _BrokenCandidate(Candidate):
     """A place that should hold a device and does not."""
 
     def __init__(self, origin: Origin, source: str, path: str, reason: str) -> None:
-        super().__init__(origin, source, name=_places.name_in(path), path=path)
+        super().__init__(origin, source, name=location.name_in(path), path=path)
         self._reason = reason
 
     def _open(self, options: Options | None) -> "Plugin":
@@ -139,10 +143,10 @@ class _EntryPointCandidate(Candidate):
 
     def _plugin_of(self, value: object, options: Options | None) -> "Plugin":
         if isinstance(value, (str, os.PathLike)):
-            return _loading.load_library(value, self._entry_point.name, options)
+            return loading.load_library(value, self._entry_point.name, options)
         if _is_python_device(value):
-            return _loading.load(value, options)
-        _native.require()
+            return loading.load(value, options)
+        native.require()
         from torch_backend import _C
 
         if not isinstance(value, _C.Plugin):
@@ -151,7 +155,7 @@ class _EntryPointCandidate(Candidate):
                 "of a device library, a torch_backend.PythonDevice, or a torch_backend.Plugin."
             )
         if options:
-            raise RuntimeError(_loading.late_options_message(value, options))
+            raise RuntimeError(loading.late_options_message(value, options))
         return value
 
 
@@ -165,7 +169,7 @@ def _on_path(environ: Mapping[str, str]) -> Iterator[Candidate]:
     for place in filter(None, environ.get(PATH_VARIABLE, "").split(os.pathsep)):
         source = f"{PATH_VARIABLE} ({place})"
         if os.path.isfile(place):
-            yield Candidate(Origin.PATH, source, name=_places.name_in(place), path=place)
+            yield Candidate(Origin.PATH, source, name=location.name_in(place), path=place)
         elif not os.path.isdir(place):
             yield _BrokenCandidate(
                 Origin.PATH,
@@ -176,7 +180,7 @@ def _on_path(environ: Mapping[str, str]) -> Iterator[Candidate]:
             )
         elif libraries := sorted(glob.glob(os.path.join(glob.escape(place), "libtorch_backend_*.so"))):
             for path in libraries:
-                yield Candidate(Origin.PATH, f"{PATH_VARIABLE} ({path})", name=_places.name_in(path), path=path)
+                yield Candidate(Origin.PATH, f"{PATH_VARIABLE} ({path})", name=location.name_in(path), path=path)
         else:
             yield _BrokenCandidate(
                 Origin.PATH,
@@ -193,11 +197,11 @@ def _in_packages() -> Iterator[Candidate]:
 
 def _reference_devices() -> Iterator[Candidate]:
     source = "reference device of torch_backend"
-    for name in _paths.REFERENCE_LIBRARIES:
-        path: Path = _paths.reference_library(name)
+    for name in installed.REFERENCE_LIBRARIES:
+        path: Path = installed.reference_library(name)
         if path.is_file():
             yield Candidate(Origin.REFERENCE, source, name=name, path=str(path))
-    for name, reference in _paths.REFERENCE_MODULES.items():
+    for name, reference in installed.REFERENCE_MODULES.items():
         yield Candidate(Origin.REFERENCE, source, name=name, path=reference)
 
 
@@ -209,6 +213,6 @@ def discover(environ: Mapping[str, str] = os.environ) -> list[Candidate]:
     :attr:`Candidate.error` or :meth:`Candidate.load` is asked for, so a broken one can be listed.
     """
     found = [*_on_path(environ), *_in_packages(), *_reference_devices()]
-    opened = {_places.canonical(candidate.path) for candidate in found if candidate.path is not None}
-    loaded = [_LoadedCandidate(plugin) for plugin in _loading.loaded_plugins() if plugin.path not in opened]
+    opened = {location.canonical(candidate.path) for candidate in found if candidate.path is not None}
+    loaded = [_LoadedCandidate(plugin) for plugin in loading.loaded_plugins() if plugin.path not in opened]
     return [*loaded, *found]

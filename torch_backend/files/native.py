@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-from torch_backend import _paths
+from torch_backend.files import installed
 from torch_backend.version import __version__
 
 REBUILD_COMMAND = "pip install --no-build-isolation --no-cache-dir --no-deps --force-reinstall torch_backend"
@@ -15,7 +15,7 @@ def _minor(version: str) -> str:
 
 def check_version(torch_version: str) -> None:
     """Raise ImportError, with both versions and the command that rebuilds, if the native part is for another torch."""
-    built_for = _paths.torch_built_for()
+    built_for = installed.torch_built_for()
     if built_for is not None and _minor(built_for) != _minor(torch_version):
         # torch's C++ classes differ between minor versions: a library built for another one may load and crash later,
         # so it is refused before it is opened.
@@ -39,7 +39,7 @@ def require() -> None:
     try:
         importlib.import_module("torch_backend._C")
     except ImportError as error:
-        built_for = _paths.torch_built_for()
+        built_for = installed.torch_built_for()
         raise ImportError(
             f"The native part of torch_backend {__version__} cannot be imported: {error}. It was built for "
             f"{f'torch {built_for}' if built_for else 'an unrecorded version of torch'}; torch {torch.__version__} is "

@@ -10,8 +10,8 @@ import torch
 from torch.types import Device
 
 from torch_backend import _C
-from torch_backend.backend._utils import _existing_device_index
-from torch_backend.backend.devices import device_count, is_available
+from torch_backend.device_module._utils import _existing_device_index
+from torch_backend.device_module.devices import device_count, is_available
 
 
 class _DefaultGenerators(Sequence[torch.Generator]):

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
-from torch_backend import _layers, _schemas
-from torch_backend._deferred import when_active
-from torch_backend._removable import Removable
+from torch_backend.devices.deferred import when_active
+from torch_backend.operators import layers, schemas
+from torch_backend.operators.removable import Removable
 
 SWITCH = "TORCH_BACKEND_REROUTE"
 
@@ -31,7 +31,7 @@ class Reroute(Removable):
         """For :func:`reroute`, which checks that the operators fit."""
         self._op = op
         self._target = target
-        self._owner = _layers.Owner()
+        self._owner = layers.Owner()
         self._wanted = False
         self._undo: list[Any] = []
         self._call_off: Any = None
@@ -82,15 +82,15 @@ class Reroute(Removable):
         if os.environ.get(SWITCH) == "0":
             return
         with _lock:
-            self._undo.append(_layers.add(self._op, _layers.DEVICE, self._owner, self._serve))
-            if _has_backward(self._target) or _schemas.is_composite(self._op):
-                self._undo.append(_layers.add(self._op, _layers.AUTOGRAD, self._owner, self._serve_with_gradients))
+            self._undo.append(layers.add(self._op, layers.DEVICE, self._owner, self._serve))
+            if _has_backward(self._target) or schemas.is_composite(self._op):
+                self._undo.append(layers.add(self._op, layers.AUTOGRAD, self._owner, self._serve_with_gradients))
 
-    def _serve(self, _keyset: _layers.Keyset, *args: Any, **kwargs: Any) -> Any:
+    def _serve(self, _keyset: layers.Keyset, *args: Any, **kwargs: Any) -> Any:
         with self._owner.running():
             return self._target(*args, **kwargs)
 
-    def _serve_with_gradients(self, keyset: _layers.Keyset, *args: Any, **kwargs: Any) -> Any:
+    def _serve_with_gradients(self, keyset: layers.Keyset, *args: Any, **kwargs: Any) -> Any:
         wants_gradient = torch.is_grad_enabled() and torch._C._any_requires_grad(*args, **kwargs)
         if wants_gradient and not _has_backward(self._target):
             return NotImplemented  # PyTorch's composition has gradients, the custom operator has none
@@ -115,7 +115,7 @@ def reroute(overload: str, to: str) -> Reroute:
     Raises ValueError if one of the operators does not exist, if their arguments or results differ in number, type or
     default, or if they write to their arguments.
     """
-    op, target = _schemas.find(overload), _schemas.find(to)
+    op, target = schemas.find(overload), schemas.find(to)
     _check_compatible(op, target)
     route = Reroute(op, target)
     route.enable()
@@ -131,7 +131,7 @@ def reroutes() -> tuple[Reroute, ...]:
 def _has_backward(op: OpOverload) -> bool:
     return any(
         torch._C._dispatch_has_kernel_for_dispatch_key(op._name, key)
-        for key in ("Autograd", _layers.AUTOGRAD, "CompositeImplicitAutograd")
+        for key in ("Autograd", layers.AUTOGRAD, "CompositeImplicitAutograd")
     )
 
 
@@ -140,8 +140,8 @@ def _check_compatible(op: OpOverload, target: OpOverload) -> None:
     if op is target:
         faults.append("they are the same operator")
     for schema in (op._schema, target._schema):
-        if _schemas.is_mutating(schema):
+        if schemas.is_mutating(schema):
             faults.append(f"{schema.name} writes to its arguments")
-    faults += _schemas.differences(op._schema, target._schema)
+    faults += schemas.differences(op._schema, target._schema)
     if faults:
         raise ValueError(f"{op._name} cannot be rerouted to {target._name}: {'; '.join(faults)}.")

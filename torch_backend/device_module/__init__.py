@@ -7,13 +7,13 @@ utilization, temperature, NVTX), and a function that pretends would mislead thos
 # ruff: noqa: F401  # private names are for torch, which reads them from here
 from typing import TYPE_CHECKING
 
-import torch  # before anything else, see Note [Import order] in torch_backend/_autoload.py
+import torch  # before anything else, see Note [Import order] in torch_backend/devices/autoload.py
 
 from torch_backend import ops
-from torch_backend.backend import _utils, amp, devices, graphs, memory, random, streams, sync_debug
-from torch_backend.backend._utils import _get_device_index
-from torch_backend.backend.amp import get_amp_supported_dtype
-from torch_backend.backend.devices import (
+from torch_backend.device_module import _utils, amp, devices, graphs, memory, random, streams, sync_debug
+from torch_backend.device_module._utils import _get_device_index
+from torch_backend.device_module.amp import get_amp_supported_dtype
+from torch_backend.device_module.devices import (
     _DeviceProperties,
     _exchange_device,
     _is_in_bad_fork,
@@ -35,15 +35,15 @@ from torch_backend.backend.devices import (
     set_device,
     synchronize,
 )
-from torch_backend.backend.graphs import (
+from torch_backend.device_module.graphs import (
     Graph,
     graph,
     graph_pool_handle,
     is_current_stream_capturing,
     make_graphed_callables,
 )
-from torch_backend.backend.memory import *  # noqa: F403
-from torch_backend.backend.random import (
+from torch_backend.device_module.memory import *  # noqa: F403
+from torch_backend.device_module.random import (
     _get_generator,
     _get_rng_state_offset,
     _set_rng_state_offset,
@@ -58,7 +58,7 @@ from torch_backend.backend.random import (
     set_rng_state,
     set_rng_state_all,
 )
-from torch_backend.backend.streams import (
+from torch_backend.device_module.streams import (
     Event,
     ExternalStream,
     Stream,
@@ -70,7 +70,7 @@ from torch_backend.backend.streams import (
     set_stream,
     stream,
 )
-from torch_backend.backend.sync_debug import get_sync_debug_mode, set_sync_debug_mode
+from torch_backend.device_module.sync_debug import get_sync_debug_mode, set_sync_debug_mode
 
 if not TYPE_CHECKING:
 

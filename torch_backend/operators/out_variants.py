@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
-from torch_backend import _schemas
+from torch_backend.operators import schemas
 
 Function = Callable[..., Any]
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -29,7 +29,7 @@ class OutVariant:
     @property
     def output_names(self) -> tuple[str, ...]:
         """Which arguments are outputs."""
-        return tuple(argument.name for argument in self.out._schema.arguments if _schemas.writes(argument))
+        return tuple(argument.name for argument in self.out._schema.arguments if schemas.writes(argument))
 
     def kernels(self, function: Function) -> dict[OpOverload, Function]:
         """Kernels for all forms, which call ``function``, a kernel for the out variant."""
@@ -103,7 +103,7 @@ class OutVariant:
 
 def out_variant(op: OpOverload) -> OutVariant | None:
     """The forms of ``op``, or None if it is no out variant."""
-    written = [argument for argument in op._schema.arguments if _schemas.writes(argument)]
+    written = [argument for argument in op._schema.arguments if schemas.writes(argument)]
     if not written or not all(argument.is_out for argument in written):
         return None
     namespace, _, rest = op._name.partition("::")
@@ -124,7 +124,7 @@ def _matching(namespace: str, name: str, inputs: list[tuple[str, str, bool]], is
     packet = getattr(getattr(torch.ops, namespace), name, None)
     for overload in packet.overloads() if packet is not None else ():
         op: OpOverload = getattr(packet, overload)
-        written = [argument.name for argument in op._schema.arguments if _schemas.writes(argument)]
+        written = [argument.name for argument in op._schema.arguments if schemas.writes(argument)]
         if written == (["self"] if is_inplace else []) and [_key(a) for a in op._schema.arguments] == inputs:
             return op
     return None

@@ -5,7 +5,17 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from torch_backend import _processes, _repairs, compile, distributed
+from torch_backend import compile, distributed
+from torch_backend.compat import (
+    autograd_exit,
+    autograd_multithreading,
+    cached_devices,
+    convolution_format,
+    dlpack_device,
+    forking_pickler,
+    profiler_exit,
+)
+from torch_backend.devices import loading
 
 if TYPE_CHECKING:
     from torch_backend._C import Plugin
@@ -53,7 +63,7 @@ def register(plugin: "Plugin") -> None:
     from torch.utils import backend_registration
 
     name = plugin.name
-    module = importlib.import_module("torch_backend.backend")
+    module = importlib.import_module("torch_backend.device_module")
     # First the names, which everything else looks up, then torch.<name>, which the methods and the first tensor need.
     backend_registration.rename_privateuse1_backend(name)
     torch._register_device_module(name, module)  # type: ignore[no-untyped-call]
@@ -61,32 +71,21 @@ def register(plugin: "Plugin") -> None:
     backend_registration.generate_methods_for_privateuse1_backend(
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
     )
-    _forget_cached_devices()
     distributed.register(name)
-    _repairs.repair_dlpack_device(name)
-    _repairs.tell_tracing_of_convolutions(name)
-    _repairs.register_graphsafe_rng(name)
-    _repairs.run_backward_where_it_is_called(plugin)
-    _repairs.end_autograd_with_process()
-    _repairs.end_profile_with_process()
-    _processes.register(name)
     compile.register(name)
+    cached_devices.forget()
+    dlpack_device.replace(name)
+    convolution_format.replace(name)
+    autograd_multithreading.switch_off(plugin)
+    autograd_exit.end_threads_with_process()
+    profiler_exit.end_profile_with_process()
+    forking_pickler.register(forking_pickler.Place(name, plugin.path, dict(loading.options_of(plugin))))
 
 
 def _alias_submodules(name: str) -> None:
     # `import torch.<name>.memory` would otherwise find the file through the package's __path__ and run it twice.
-    package = "torch_backend.backend"
+    package = "torch_backend.device_module"
     for submodule in ("_utils", "amp", "devices", "graphs", "memory", "random", "streams", "sync_debug"):
         module: ModuleType = importlib.import_module(f"{package}.{submodule}")
         sys.modules[f"torch.{name}.{submodule}"] = module
     importlib.import_module(package).__name__ = f"torch.{name}"  # where torch.get_device_module's tracer looks it up
-
-
-def _forget_cached_devices() -> None:
-    # Both remember what they were asked before the device was there: the module of "no accelerator" is torch.cpu.
-    import torch
-
-    for function in (torch.get_device_module, getattr(torch.accelerator, "get_device_capability", None)):
-        clear = getattr(function, "cache_clear", None)
-        if clear is not None:
-            clear()

@@ -7,8 +7,8 @@ import torch
 from torch.types import Device
 
 from torch_backend import _C
-from torch_backend.backend._utils import _device_type, _existing_device_index
-from torch_backend.backend.devices import _lazy_init
+from torch_backend.device_module._utils import _device_type, _existing_device_index
+from torch_backend.device_module.devices import _lazy_init
 
 
 class Stream(torch.Stream):

@@ -9,10 +9,10 @@ from torch._library.autograd import Info, make_autograd_impl
 from torch._library.utils import has_kwarg_only_tensors, is_functional_schema
 from torch._ops import OpOverload
 
-from torch_backend import _layers, _schemas
-from torch_backend._deferred import when_active
-from torch_backend._out_variants import out_variant
-from torch_backend._removable import Removable
+from torch_backend.devices.deferred import when_active
+from torch_backend.operators import layers, schemas
+from torch_backend.operators.out_variants import out_variant
+from torch_backend.operators.removable import Removable
 
 Function = Callable[..., Any]
 
@@ -30,7 +30,7 @@ class Kernel(Removable):
         """For :func:`kernel`, which checks and registers it."""
         self.function = function
         self._op = op
-        self._owner = _layers.Owner()
+        self._owner = layers.Owner()
         self._undo: list[Callable[[], None]] = []
         self._removed = False
         self._forms: tuple[str, ...] = ()
@@ -63,11 +63,11 @@ class Kernel(Removable):
             )
         implementation = make_autograd_impl(self._op, Info(backward, setup_context))
 
-        def layer(keyset: _layers.Keyset, *args: Any, **kwargs: Any) -> Any:
-            args, kwargs = _layers.numbers_as_tensors(self._op, args, kwargs)
+        def layer(keyset: layers.Keyset, *args: Any, **kwargs: Any) -> Any:
+            args, kwargs = layers.numbers_as_tensors(self._op, args, kwargs)
             return implementation(keyset, *args, **kwargs)
 
-        self._undo.append(when_active(lambda: self._add(self._op, _layers.AUTOGRAD, layer)))
+        self._undo.append(when_active(lambda: self._add(self._op, layers.AUTOGRAD, layer)))
         return backward
 
     def remove(self) -> None:
@@ -93,22 +93,22 @@ class Kernel(Removable):
         self._forms = tuple(op._name for op in kernels)
 
     def _serve(self, op: OpOverload, function: Function) -> None:
-        def layer(_keyset: _layers.Keyset, *args: Any, **kwargs: Any) -> Any:
-            args, kwargs = _schemas.complete(op._schema, args, kwargs)
+        def layer(_keyset: layers.Keyset, *args: Any, **kwargs: Any) -> Any:
+            args, kwargs = schemas.complete(op._schema, args, kwargs)
             with self._owner.running():
                 return function(*args, **kwargs)
 
-        def autograd_layer(keyset: _layers.Keyset, *args: Any, **kwargs: Any) -> Any:
+        def autograd_layer(keyset: layers.Keyset, *args: Any, **kwargs: Any) -> Any:
             if torch.is_grad_enabled() and torch._C._any_requires_grad(*args, **kwargs):
                 return NotImplemented
-            return _layers.call_below_autograd(op, keyset, *_layers.numbers_as_tensors(op, args, kwargs)[0], **kwargs)
+            return layers.call_below_autograd(op, keyset, *layers.numbers_as_tensors(op, args, kwargs)[0], **kwargs)
 
-        self._add(op, _layers.DEVICE, layer)
-        if _schemas.is_composite(op):
-            self._add(op, _layers.AUTOGRAD, autograd_layer)
+        self._add(op, layers.DEVICE, layer)
+        if schemas.is_composite(op):
+            self._add(op, layers.AUTOGRAD, autograd_layer)
 
-    def _add(self, op: OpOverload, key: str, layer: _layers.LayerFunction) -> None:
-        self._undo.append(_layers.add(op, key, self._owner, layer))
+    def _add(self, op: OpOverload, key: str, layer: layers.LayerFunction) -> None:
+        self._undo.append(layers.add(op, key, self._owner, layer))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function, on any tensors."""
@@ -116,7 +116,7 @@ class Kernel(Removable):
 
     def __repr__(self) -> str:
         """Overload and function."""
-        return f"<kernel of {self.overload}: {_schemas.describe(self.function)}>"
+        return f"<kernel of {self.overload}: {schemas.describe(self.function)}>"
 
 
 def kernel(
@@ -154,16 +154,16 @@ def kernel(
     Raises ValueError if there is no such overload, TypeError if the function cannot take its arguments, RuntimeError if
     the overload has a Python kernel already.
     """
-    op = _schemas.find(overload)
+    op = schemas.find(overload)
 
     def decorate(function: Function) -> Kernel:
-        _schemas.check_fits(function, op._schema)
+        schemas.check_fits(function, op._schema)
         made = Kernel(function, op)
         with _lock:
             others = _kernels.setdefault(overload, [])
             if others and not replace:
                 raise RuntimeError(
-                    f"{overload} has a Python kernel already: {_schemas.describe(others[-1].function)}. Remove that "
+                    f"{overload} has a Python kernel already: {schemas.describe(others[-1].function)}. Remove that "
                     "one first, or pass replace=True."
                 )
             others.append(made)

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 from torch_backend import _C
-from torch_backend.backend.devices import _lazy_init, synchronize
-from torch_backend.backend.memory import empty_cache
-from torch_backend.backend.streams import Stream, StreamContext
+from torch_backend.device_module.devices import _lazy_init, synchronize
+from torch_backend.device_module.memory import empty_cache
+from torch_backend.device_module.streams import Stream, StreamContext
 
 __all__ = ["Graph", "graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"]
 

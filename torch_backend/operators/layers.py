@@ -20,9 +20,9 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
-from torch_backend import _native
+from torch_backend.files import native
 
-_native.require()
+native.require()
 from torch_backend import _C  # noqa: E402  # after require(), which explains a failure
 
 DEVICE = "PrivateUse1"

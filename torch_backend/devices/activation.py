@@ -4,9 +4,10 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from torch_backend import _deferred, _loading, _native, _places, _registration, _selection
-from torch_backend._loading import Options
-from torch_backend._suppression import suppressed
+from torch_backend.devices import deferred, loading, registration, selection
+from torch_backend.devices.loading import Options
+from torch_backend.devices.suppression import suppressed
+from torch_backend.files import location, native
 
 if TYPE_CHECKING:
     from torch_backend._C import Plugin
@@ -45,13 +46,13 @@ def activate(device: "str | Plugin | Source", options: Options | None = None) ->
 
         _C.activate(plugin)  # says so if another device is active
         _finish(plugin)
-        _deferred.run(plugin.name)
+        deferred.run(plugin.name)
         return plugin
 
 
 def active() -> "Plugin | None":
     """The plugin whose device is active, None before :func:`activate`. Imports nothing."""
-    if not _native.is_loaded():
+    if not native.is_loaded():
         return None
     from torch_backend import _C
 
@@ -62,20 +63,20 @@ def _import_torch() -> None:
     if "torch" not in sys.modules:
         with suppressed():  # what the caller asks for goes before what the environment would choose
             import torch  # noqa: F401
-    _native.require()
+    native.require()
 
 
 def _resolve(device: "str | Plugin | Source", options: Options | None) -> "Plugin":
     if isinstance(device, str):
-        if _places.is_path(device):
+        if location.is_path(device):
             raise ValueError(f"activate() takes a device name or a plugin; for a file: activate(load('{device}')).")
-        return _selection.find(device).load(options)
+        return selection.find(device).load(options)
     from torch_backend import _C
 
     if not isinstance(device, _C.Plugin):
-        return _loading.load(device, options)
+        return loading.load(device, options)
     if options:
-        raise RuntimeError(_loading.late_options_message(device, options))
+        raise RuntimeError(loading.late_options_message(device, options))
     return device
 
 
@@ -85,14 +86,14 @@ def _check_usable(plugin: "Plugin") -> None:
             f"'{plugin.name}' ({plugin.path}) finds no devices, so there is nothing to activate. Check that the "
             "hardware is present and its driver is loaded."
         )
-    _registration.check_slot(plugin.name)
-    _registration.check_name(plugin.name)
-    import torch_backend.backend  # noqa: F401  # if this fails nothing is registered yet
+    registration.check_slot(plugin.name)
+    registration.check_name(plugin.name)
+    import torch_backend.device_module  # noqa: F401  # if this fails nothing is registered yet
 
 
 def _finish(plugin: "Plugin") -> None:
     try:
-        _registration.register(plugin)
+        registration.register(plugin)
     except Exception as error:
         raise RuntimeError(
             f"PyTorch knows the device '{plugin.name}', but its Python side could not be completed: {error}. "

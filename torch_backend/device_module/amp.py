@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from torch_backend.backend._utils import _device_type
-from torch_backend.backend.devices import current_device, get_device_properties, is_available
+from torch_backend.device_module._utils import _device_type
+from torch_backend.device_module.devices import current_device, get_device_properties, is_available
 
 _AUTOCAST_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 

@@ -3,19 +3,19 @@
 Note [Import order]
     Torch calls :func:`autoload` near the end of its own import, with ``torch`` in sys.modules and nearly complete; an
     exception would make ``import torch`` fail, so none leaves this function. Whoever imports torch first may be one of
-    our modules: ``torch_backend.backend.streams`` imports torch, which autoloads, which imports
-    ``torch_backend.backend.streams``, now half done. Therefore the package's ``__init__`` imports neither torch nor
-    anything that does, nothing on the way from here to registration (``_selection``, ``_discovery``, ``_loading``,
-    ``_native``, ``_activation``, ``_registration``) imports torch at its top, and every module under
-    ``torch_backend.backend`` imports torch before anything else. Registration uses ``torch_backend.backend`` as an
-    object and reads no attribute of it, so a half-done one is good enough: it is completed once torch is imported.
+    our modules: ``torch_backend.device_module.streams`` imports torch, which autoloads, which imports
+    ``torch_backend.device_module.streams``, now half done. Therefore the package's ``__init__`` imports neither torch
+    nor anything that does, nothing on the way from here to registration (``files``, ``devices``, ``compat``,
+    ``compile``, ``distributed``) imports torch at its top, and every module under ``torch_backend.device_module``
+    imports torch before anything else. Registration uses ``torch_backend.device_module`` as an object and reads no
+    attribute of it, so a half-done one is good enough: it is completed once torch is imported.
 """
 
 import logging
 import sys
 import warnings
 
-from torch_backend._suppression import is_suppressed
+from torch_backend.devices.suppression import is_suppressed
 
 _log = logging.getLogger("torch_backend")
 
@@ -36,11 +36,11 @@ def autoload() -> None:
 
 
 def _autoload() -> None:
-    from torch_backend import _activation, _selection
+    from torch_backend.devices import activation, selection
 
-    if _activation.active() is not None:
+    if activation.active() is not None:
         return
-    choice = _selection.choose()
+    choice = selection.choose()
     for note in choice.notes:
         _log.debug("%s", note)
     for problem in choice.problems:
@@ -48,11 +48,11 @@ def _autoload() -> None:
     if choice.candidate is None:
         return
     try:
-        _activation.activate(choice.candidate.load())
+        activation.activate(choice.candidate.load())
     except Exception as error:
         _warn(
             f"The device '{choice.candidate.name}' ({choice.candidate.source}) cannot be activated: "
-            f"{_selection.describe(error)} Set {_selection.SELECT_VARIABLE}={_selection.NO_DEVICE} to start without it."
+            f"{selection.describe(error)} Set {selection.SELECT_VARIABLE}={selection.NO_DEVICE} to start without it."
         )
 
 

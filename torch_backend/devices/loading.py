@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from torch_backend import _elf, _native, _places
+from torch_backend.files import elf, location, native
 
 if TYPE_CHECKING:
     from torch_backend._C import Plugin
@@ -34,19 +34,19 @@ def load(library: "str | os.PathLike[str] | Source", options: Options | None = N
     """
     if not isinstance(library, (str, os.PathLike)):
         return load_python(library, options)
-    return load_library(library, _places.name_in(library), options)
+    return load_library(library, location.name_in(library), options)
 
 
 def load_library(path: str | os.PathLike[str], name: str | None, options: Options | None) -> "Plugin":
     """Like :func:`load` with a path or "module:Class", for a caller that knows which device to expect, or None."""
     place = os.fspath(path)
-    if _places.is_reference(place):
-        return load_python(_places.resolve(place), options, place)
-    _native.require()
+    if location.is_reference(place):
+        return load_python(location.resolve(place), options, place)
+    native.require()
     from torch_backend import _C
 
     def open_file() -> "Plugin":
-        fault = _elf.fault_of(place) if os.path.isfile(place) else None
+        fault = elf.fault_of(place) if os.path.isfile(place) else None
         if fault is not None:
             raise RuntimeError(f"Cannot load device library: {fault}")
         return _C.load_plugin(place)
@@ -62,7 +62,7 @@ def load_python(source: "Source", options: Options | None, place: str | None = N
         raise TypeError(
             f"load() takes the path of a device library, a PythonDevice, or 'module:Class'; got {source!r}."
         )
-    _native.require()
+    native.require()
     from torch_backend import _C
 
     origin = plugin.origin_of(source, place)

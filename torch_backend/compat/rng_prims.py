@@ -1,7 +1,8 @@
-"""Random operators that a compiled backward pass computes again, for versions of torch before 2.13.
+"""``run_and_save_rng_state`` and ``run_with_rng_state``: a compiled backward pass computes random operators again.
 
-Later ones take the generator's graph-safe state, see ``_repairs.register_graphsafe_rng``. Earlier ones save the state
-before the operator and restore it for the second time, with a list of the devices they do that for.
+They save the generator's state before the operator and restore it for the second time, with a list of the devices they
+do that for. From torch 2.13 on the compiler takes the generator's graph-safe state, for the devices that say so in
+``register_graphsafe_rng_device_type``, which is what is looked for. May go with torch 2.12.
 """
 
 from typing import Any
@@ -13,8 +14,6 @@ from torch._prims import rng_prims
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode, track_tensor_tree
 from torch.utils import _pytree
-
-from torch_backend import backend
 
 
 def register(name: str) -> None:
@@ -33,7 +32,7 @@ def _extend_saving(name: str) -> None:
         device = _device_of(name, args, kwargs)
         if device is None:
             return others(op, *args, **kwargs)
-        return backend.get_rng_state(device), op(*args, **kwargs)
+        return torch.get_device_module(device).get_rng_state(device), op(*args, **kwargs)
 
     def run_fake(mode: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
         with mode:
@@ -59,12 +58,12 @@ def _extend_restoring(name: str) -> None:
         device = _device_of(name, args, kwargs)
         if device is None:
             return others(rng_state, op, *args, **kwargs)
-        now = backend.get_rng_state(device)
-        backend.set_rng_state(rng_state, device)
+        now = torch.get_device_module(device).get_rng_state(device)
+        torch.get_device_module(device).set_rng_state(rng_state, device)
         try:
             return op(*args, **kwargs)
         finally:
-            backend.set_rng_state(now, device)
+            torch.get_device_module(device).set_rng_state(now, device)
 
     operator.py_kernels[DispatchKey.BackendSelect] = run
     operator._dispatch_cache.clear()
