@@ -10,10 +10,10 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-import torch  # see Note [Import order] in torch_backend/devices/autoload.py
-
 if TYPE_CHECKING:
     from torch_backend.custom_ops._declaration import Operator
+
+    MakeFunction = Callable[[str, list[Operator]], Callable[..., Any]]  # of a module's name and an operator's overloads
 
     def __getattr__(name: str) -> Any: ...  # the namespaces
 
@@ -28,21 +28,21 @@ _lock = threading.RLock()  # guards _namespaces
 _namespaces: dict[str, dict[str, "Operator"]] = {}  # by namespace, then by overload
 
 
-def _add(operator: "Operator") -> Callable[[], None]:
-    """Make ``operator`` callable here; returns what takes it away again."""
+def _add(operator: "Operator", make: "MakeFunction") -> Callable[[], None]:
+    """Make ``operator`` callable here, as what ``make`` makes of its overloads; returns what takes it away again."""
     with _lock:
         _namespaces.setdefault(operator.namespace, {})[operator.overload] = operator
-        _refresh(operator.namespace, operator.name)
+        _refresh(operator.namespace, operator.name, make)
 
     def remove() -> None:
         with _lock:
             _namespaces[operator.namespace].pop(operator.overload, None)
-            _refresh(operator.namespace, operator.name)
+            _refresh(operator.namespace, operator.name, make)
 
     return remove
 
 
-def _refresh(namespace: str, name: str) -> None:
+def _refresh(namespace: str, name: str, make: "MakeFunction") -> None:
     operators = _namespaces[namespace]
     full_name = f"{__name__}.{namespace}"
     if not operators:
@@ -56,24 +56,6 @@ def _refresh(namespace: str, name: str) -> None:
         globals()[namespace] = sys.modules[full_name] = module
     overloads = [operator for operator in operators.values() if operator.name == name]
     if overloads:
-        setattr(module, name, _function(full_name, overloads))
+        setattr(module, name, make(full_name, overloads))
     elif hasattr(module, name):
         delattr(module, name)
-
-
-def _function(module: str, overloads: list["Operator"]) -> Callable[..., Any]:
-    from torch_backend.custom_ops._signatures import signature
-
-    first = overloads[0]
-    packet = getattr(getattr(torch.ops, first.namespace), first.name)
-    target = getattr(packet, first.overload.partition(".")[2] or "default") if len(overloads) == 1 else packet
-
-    def operator(*args: Any, **kwargs: Any) -> Any:
-        return target(*args, **kwargs)
-
-    operator.__name__ = operator.__qualname__ = first.name
-    operator.__module__ = module
-    operator.__doc__ = "\n\n".join([*(o.doc for o in overloads if o.doc), *(f"Schema: {o.func}" for o in overloads)])
-    if len(overloads) == 1:
-        operator.__signature__ = signature(first.schema)  # type: ignore[attr-defined]
-    return operator

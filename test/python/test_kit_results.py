@@ -7,7 +7,8 @@ import pytest
 from torch_backend.testing import LEVELS, DeviceDescription, Level, Report, Result, find_level
 from torch_backend.testing.causes import cause
 from torch_backend.testing.report import junit
-from torch_backend.testing.results import Outcome, Verdict
+from torch_backend.testing.report.findings import Verdict
+from torch_backend.testing.results import Outcome
 
 ABI, TENSOR, OPS, TRAINING, *_ = LEVELS
 

@@ -6,20 +6,17 @@ import re
 import threading
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from torch_backend.abi import host
 from torch_backend.abi._fields import Function
 from torch_backend.abi.core_table import REQUIRED_SLOTS, CopyKind, tb_core_table
+from torch_backend.abi.device import Device
 from torch_backend.abi.plugin import OPTIONAL_TABLES, tb_host, tb_plugin, tb_plugin_entry_function
 from torch_backend.abi.properties import Capability, tb_device_properties
 from torch_backend.abi.statuses import DeviceError, Status
 from torch_backend.abi.table import Table, end_of
 from torch_backend.abi.versions import ABI_MAJOR, ABI_MINOR, ENTRY_NAME
 from torch_backend.files import elf, location
-
-if TYPE_CHECKING:
-    from torch_backend.abi.device import Device
 
 MAX_DEVICES = 64
 DEVICE_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
@@ -178,10 +175,8 @@ class DeviceLibrary:
         return Capability(common & known)
 
     @cached_property
-    def devices(self) -> "list[Device]":
+    def devices(self) -> list[Device]:
         """The devices."""
-        from torch_backend.abi.device import Device
-
         return [Device(self, index) for index in range(self.device_count)]
 
 

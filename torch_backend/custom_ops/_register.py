@@ -7,6 +7,7 @@ import torch
 
 from torch_backend import autocast, ops
 from torch_backend.custom_ops._declaration import PLUGIN, Function, LikeRule, Operator
+from torch_backend.custom_ops._functions import make_function
 from torch_backend.custom_ops._gradients import autograd_functions
 from torch_backend.devices.deferred import when_active
 from torch_backend.operators import rerouting, schemas
@@ -75,7 +76,7 @@ class OperatorLibrary(Removable):
             self._undo.append(autocast.set_policy(name, operator.autocast).remove)
         for official in operator.reroute:
             self._undo.append(rerouting.reroute(official, to=name).remove)
-        self._undo.append(ops._add(operator))
+        self._undo.append(ops._add(operator, make_function))
 
     def __repr__(self) -> str:
         """The operators' names."""

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from torch_backend.testing.conformance import NoSuchDevice, check
 from torch_backend.testing.levels import LEVELS, Level
 from torch_backend.testing.levels import find as find_level
-from torch_backend.testing.results import DeviceDescription, Report, Result
+from torch_backend.testing.report.findings import DeviceDescription, Report
+from torch_backend.testing.results import Result
 from torch_backend.testing.upstream import UpstreamReport, check_upstream
 
 if TYPE_CHECKING:

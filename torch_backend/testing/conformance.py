@@ -11,7 +11,8 @@ from dataclasses import replace
 from torch_backend.files import location
 from torch_backend.testing import expectations, session
 from torch_backend.testing.levels import LEVELS, SUITE, Level
-from torch_backend.testing.results import DeviceDescription, Report, Result
+from torch_backend.testing.report.findings import DeviceDescription, Report
+from torch_backend.testing.results import Result
 from torch_backend.testing.selection import files_with_matches
 from torch_backend.testing.session import Progress, Settings, Suite
 

@@ -20,7 +20,8 @@ from typing import Any
 
 from torch_backend.files import location
 from torch_backend.testing.levels import LEVELS
-from torch_backend.testing.results import FAILURES, DeviceDescription, Result
+from torch_backend.testing.report.findings import DeviceDescription
+from torch_backend.testing.results import FAILURES, Result
 
 if sys.version_info >= (3, 11):
     import tomllib

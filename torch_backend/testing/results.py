@@ -1,11 +1,11 @@
-"""What a run of the kit found: the result of each test, and the verdict on each level."""
+"""The result of each test of a run of the kit."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from torch_backend.testing.levels import LEVELS, Level, level_of
+from torch_backend.testing.levels import Level, level_of
 
 Outcome = Literal["passed", "failed", "crashed", "hung", "known", "not offered", "not run"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
@@ -14,8 +14,6 @@ expectations say. not offered: the device does not declare what it tests. not ru
 
 FAILURES: frozenset[Outcome] = frozenset({"failed", "crashed", "hung"})
 """The outcomes that nothing explains."""
-
-Verdict = Literal["passed", "failed", "not offered", "not run"]
 
 
 @dataclass(frozen=True)
@@ -44,145 +42,6 @@ class Result:
     def level(self) -> Level:
         """The level it belongs to."""
         return level_of(self.test)
-
-
-@dataclass(frozen=True)
-class DeviceDescription:
-    """The device that was checked.
-
-    Attributes:
-        name: the torch device name; the argument of the run if the device could not be opened.
-        vendor, version: of the device library, as it says.
-        path: of the device library; None if it is not known.
-        properties: of each device, as ``torch-backend info --json`` prints them.
-        error: why torch levels could not run; None if the device works.
-    """
-
-    name: str
-    vendor: str = ""
-    version: str = ""
-    path: str | None = None
-    tables: tuple[str, ...] = ()
-    properties: tuple[Mapping[str, Any], ...] = ()
-    torch: str = ""
-    torch_backend: str = ""
-    error: str | None = None
-
-    @classmethod
-    def of(cls, answer: Mapping[str, Any]) -> "DeviceDescription":
-        """From what :mod:`torch_backend.testing.describe` prints of a device that works."""
-        return cls(
-            name=answer["name"],
-            vendor=answer["vendor"],
-            version=answer["version"],
-            path=answer["path"],
-            tables=tuple(answer["tables"]),
-            properties=tuple(answer["devices"]),
-            torch=answer["torch"],
-            torch_backend=answer["torch_backend"],
-        )
-
-
-@dataclass(frozen=True)
-class Report:
-    """All that a run found.
-
-    Attributes:
-        device: what was checked.
-        results: of every test of the levels that were asked for.
-        levels: those that were asked for.
-        problems: what is wrong with the run or the expectations, each a readable text; any makes the run fail.
-        quick: whether tests that take long were left out.
-        only: the patterns that chose tests; empty for all.
-        options: what the device library was given.
-        seconds: how long the run took.
-    """
-
-    device: DeviceDescription
-    results: tuple[Result, ...]
-    levels: tuple[Level, ...] = LEVELS
-    problems: tuple[str, ...] = ()
-    quick: bool = False
-    only: tuple[str, ...] = ()
-    options: Mapping[str, str] = field(default_factory=dict)
-    seconds: float = 0.0
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing is unexplained."""
-        return not self.problems and not self.failures
-
-    @property
-    def failures(self) -> list[Result]:
-        """The results that nothing explains."""
-        return [result for result in self.results if result.outcome in FAILURES]
-
-    def of_level(self, level: Level) -> list[Result]:
-        """The results of one level."""
-        return [result for result in self.results if result.level == level]
-
-    def verdict(self, level: Level) -> Verdict:
-        """What the results of a level amount to."""
-        counts = count(self.of_level(level))
-        if failed(counts):
-            return "failed"
-        if counts["not run"] or not sum(counts.values()):
-            return "not run"
-        return "passed" if counts["passed"] or counts["known"] else "not offered"
-
-    def not_offered(self) -> list[tuple[Level, str, int]]:
-        """What the device does not offer: level, reason, number of tests, the most first."""
-        reasons = Counter((result.level, result.message) for result in self.results if result.outcome == "not offered")
-        return [(level, reason, number) for (level, reason), number in reasons.most_common()]
-
-    @property
-    def reached(self) -> Level | None:
-        """The highest level that passed with nothing failed or missing below it.
-
-        A level that the device does not offer is no obstacle. None if there is no such level, and for a run of chosen
-        tests, which proves no level.
-        """
-        reached = None
-        if self.only:
-            return None
-        for level in LEVELS:
-            match self.verdict(level):
-                case "passed":
-                    reached = level
-                case "failed" | "not run":
-                    break
-        return reached
-
-    def to_json(self) -> dict[str, Any]:
-        """The report as JSON's types. ``version`` changes when a key changes its meaning or goes."""
-        from torch_backend.testing import coverage
-
-        facts = coverage.facts_of(self.results)
-        return {
-            "version": 1,
-            "device": asdict(self.device),
-            "ok": self.ok,
-            "level_reached": self.reached.number if self.reached else 0,
-            "levels": [
-                {
-                    "number": level.number,
-                    "name": level.name,
-                    "means": level.means,
-                    "verdict": self.verdict(level),
-                    "counts": dict(count(self.of_level(level))),
-                    "seconds": round(sum(result.seconds for result in self.of_level(level)), 3),
-                }
-                for level in self.levels
-            ],
-            "operators": coverage.entries_by_standing(facts),
-            "costliest_fallbacks": [asdict(cost) for cost in coverage.costliest_fallbacks(facts)],
-            "problems": list(self.problems),
-            "quick": self.quick,
-            "only": list(self.only),
-            "options": dict(self.options),
-            "seconds": round(self.seconds, 3),
-            "results": [asdict(result) for result in self.results],
-        }
 
 
 def failed(counts: Mapping[Outcome, int]) -> int:

@@ -16,7 +16,8 @@ from typing import Any
 from torch_backend.testing import expectations, session
 from torch_backend.testing.causes import cause
 from torch_backend.testing.conformance import describe, environment_for, make_settings
-from torch_backend.testing.results import FAILURES, DeviceDescription, Result, count
+from torch_backend.testing.report.findings import DeviceDescription
+from torch_backend.testing.results import FAILURES, Result, count
 from torch_backend.testing.selection import files_with_matches
 from torch_backend.testing.session import Progress, Settings, Suite
 from torch_backend.testing.upstream_rules import CONTROL, general_name, name_on_the_cpu

@@ -8,7 +8,8 @@ from typing import Any, get_args
 from jinja2 import Environment, StrictUndefined
 
 from torch_backend.testing import coverage
-from torch_backend.testing.results import FAILURES, Report, count, failed
+from torch_backend.testing.report.findings import Report
+from torch_backend.testing.results import FAILURES, count, failed
 
 
 def write(report: Report, path: Path) -> None:

@@ -3,7 +3,8 @@
 from pathlib import Path
 from xml.etree import ElementTree
 
-from torch_backend.testing.results import FAILURES, Report, Result, count, failed
+from torch_backend.testing.report.findings import Report
+from torch_backend.testing.results import FAILURES, Result, count, failed
 from torch_backend.testing.upstream import UpstreamReport
 
 

@@ -6,7 +6,8 @@ from rich.table import Table
 from rich.text import Text
 
 from torch_backend.testing import coverage
-from torch_backend.testing.results import FAILURES, Report, Result, count, failed
+from torch_backend.testing.report.findings import Report
+from torch_backend.testing.results import FAILURES, Result, count, failed
 
 _STYLES = {"passed": "green", "failed": "bold red", "not offered": "dim", "not run": "yellow"}
 _SHOWN_FAILURES = 25
