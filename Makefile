@@ -45,7 +45,7 @@ TEST_SOURCES := $(shell find test/cpp -type f)
 .DELETE_ON_ERROR:
 .PHONY: help demo check build test test-cpp test-python test-kit test-ecosystem test-torch test-sanitize \
 	test-sanitize-devices test-sanitize-core same-devices \
-	lint lint-ruff lint-format lint-mypy lint-clang-format lint-cmake lint-codespell bench docs clean distclean
+	lint lint-ruff lint-format lint-mypy lint-imports lint-clang-format lint-cmake lint-codespell bench docs clean distclean
 
 help:
 	@sed -n '3,11s/^#   //p' Makefile
@@ -194,13 +194,13 @@ test-torch:
 	VENV=build/torch-$(TORCH_VERSION)/venv BUILD=build/torch-$(TORCH_VERSION)/make PLUGIN_DIR=build/plugins
 
 same-devices: $(STAMPS)/built $(PLUGIN_SUMS)
-	@cd "$$(dirname "$$($(abspath $(PY)) -c 'from torch_backend import _paths; print(_paths.host_library())')")" && \
+	@cd "$$(dirname "$$($(abspath $(PY)) -c 'from torch_backend.files import installed; print(installed.host_library())')")" && \
 	sha256sum --quiet --check $(abspath $(PLUGIN_SUMS)) && \
 	echo "torch $(TORCH_VERSION) runs the device libraries that every version runs:" && cat $(abspath $(PLUGIN_SUMS))
 
 # ---- lint ----
 
-LINTS := lint-ruff lint-format lint-mypy lint-clang-format lint-cmake lint-codespell
+LINTS := lint-ruff lint-format lint-mypy lint-imports lint-clang-format lint-cmake lint-codespell
 
 lint: $(STAMPS)/for-lint $(STAMPS)/for-build
 	@$(MAKE) --no-print-directory --keep-going $(LINTS) && echo "No findings."
@@ -213,6 +213,10 @@ lint-format: | $(STAMPS)/for-lint
 
 lint-mypy: | $(STAMPS)/for-lint $(STAMPS)/for-build
 	@$(VENV)/bin/mypy --no-error-summary
+
+# Which rooms of the package may import which.
+lint-imports: | $(STAMPS)/for-lint $(STAMPS)/for-build
+	@$(VENV)/bin/lint-imports --no-cache > $(STAMPS)/imports.log || { cat $(STAMPS)/imports.log; exit 1; }
 
 lint-clang-format: | $(STAMPS)/for-lint
 	@$(VENV)/bin/clang-format --dry-run -Werror $(CXX_FILES)
