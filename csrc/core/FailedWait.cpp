@@ -1,7 +1,6 @@
 #include "csrc/core/FailedWait.h"
 
 #include <atomic>
-#include <exception>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -17,21 +16,14 @@ constexpr int kAttempts = 2;
 template <typename Wait>
 bool succeeds(const DeviceApi& api, int device, Wait wait) noexcept {
   std::exception_ptr reported;
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    try {
-      wait();
-      if (reported) {
-        record_async_error(device, reported);
-      }
-      return true;
-    } catch (...) {
-      reported = reported ? reported : std::current_exception();
+  const auto attempt = [&] {
+    wait();
+    if (reported) {
+      record_async_error(device, reported);
     }
-    if (api.is_lost(device)) {
-      return true;
-    }
-  }
-  return false;
+    return true;
+  };
+  return is_over(api, device, attempt, &reported);
 }
 
 struct Kept {
@@ -68,6 +60,21 @@ KeptMemory& kept() {
 }
 
 } // namespace
+
+bool is_over(const DeviceApi& api, int device, c10::function_ref<bool()> query,
+             std::exception_ptr* out_reported) noexcept {
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    try {
+      return query();
+    } catch (...) {
+      *out_reported = *out_reported ? *out_reported : std::current_exception();
+    }
+    if (api.is_lost(device)) {
+      return true;
+    }
+  }
+  return false;
+}
 
 bool wait_until_over(DeviceApi& api, int device, tb_stream* stream) noexcept {
   return succeeds(api, device, [&] { api.stream_synchronize(device, stream); });

@@ -1,7 +1,10 @@
 // What is known of a stream's work after a call for it has failed.
 #pragma once
 
+#include <exception>
 #include <memory>
+
+#include <c10/util/FunctionRef.h>
 
 #include "torch_backend/device.h"
 
@@ -15,6 +18,11 @@ class DeviceApi;
 /// which a device reports once. The error does not tell which. So memory that the work uses is neither freed nor handed out
 /// until a later wait has succeeded or the device is lost, which ends its work. What such a later wait reports and
 /// survives is raised by the next wait for the device (see AsyncError.h).
+
+/// What `query` says of work, asked again if that fails; true if the device is lost. What it throws first goes to
+/// `out_reported`, else that is left alone.
+bool is_over(const DeviceApi& api, int device, c10::function_ref<bool()> query,
+             std::exception_ptr* out_reported) noexcept;
 
 /// Whether everything enqueued on `stream` before the call is over: waits for it, and again if that fails. Blocks.
 bool wait_until_over(DeviceApi& api, int device, tb_stream* stream) noexcept;

@@ -69,7 +69,7 @@ struct Segment {
   Block* first = nullptr;
   bool oversize = false; // counted as such when it was requested
   ContextPtr context;
-  std::shared_ptr<const tb_ipc_handle> handle{}; // once something in it was lent to another process
+  mutable std::shared_ptr<const tb_ipc_handle> handle{}; // once something in it was lent to another process
 };
 
 /// Block objects, recycled so that splitting and merging need no heap.

@@ -25,15 +25,10 @@ class BlockTable {
     }
   }
 
-  /// Make room for `count` more, so that as many inserts need no heap.
-  void reserve(std::size_t count) {
-    while (2 * (size_ + count) > slots_.size()) {
+  void insert(Block* block) {
+    if (2 * (size_ + 1) > slots_.size()) {
       grow();
     }
-  }
-
-  void insert(Block* block) {
-    reserve(1);
     place(block);
     ++size_;
   }

@@ -174,21 +174,14 @@ class HostAllocatorImpl final : public at::CachingHostAllocatorImpl<Stream, Even
     }
   }
 
-  /// What fails is asked a second time, see Note [Failed waits].
   bool query_event(Event& event) override {
-    try {
-      return event.query();
-    } catch (...) {
-      if (device_api().is_lost(event.device_index())) {
-        return true;
-      }
-      record_async_error(event.device_index(), std::current_exception());
+    auto& api = device_api();
+    std::exception_ptr reported;
+    const bool over = is_over(api, event.device_index(), [&] { return event.query(); }, &reported);
+    if (reported && !api.is_lost(event.device_index())) {
+      record_async_error(event.device_index(), reported);
     }
-    try {
-      return event.query();
-    } catch (...) {
-      return device_api().is_lost(event.device_index());
-    }
+    return over;
   }
 
   Stream get_current_stream() const override {

@@ -3,10 +3,12 @@
 
 #include <array>
 #include <functional>
+#include <map>
 #include <memory>
-#include <thread>
 #include <unordered_map>
+#include <vector>
 
+#include "csrc/core/allocator/AllocatorState.h"
 #include "csrc/core/allocator/Block.h"
 #include "csrc/core/allocator/FreeList.h"
 
@@ -88,6 +90,60 @@ struct PoolRoute {
   c10::MempoolId_t pool;
   Filter filter;
   bool capturing; // a graph capture: until it ends nothing may be recorded, queried or waited for
+};
+
+/// The pools of one device, and the routes to the private ones. Guarded by the allocator's mutex.
+class MemoryPools {
+ public:
+  using Routes = std::vector<PoolRoute>;
+
+  explicit MemoryPools(AllocatorState& state) : state_(state) {}
+
+  /// The default pool if there is none with this id: it may have been released since the request was routed.
+  MemoryPool& of(c10::MempoolId_t id) {
+    if (__builtin_expect(id.first != 0 || id.second != 0, 0)) {
+      const auto found = private_.find(id);
+      if (found != private_.end()) {
+        return *found->second;
+      }
+    }
+    return default_;
+  }
+  template <typename Visit>
+  void for_each(Visit visit) {
+    visit(default_);
+    for (auto& [id, pool] : private_) {
+      visit(*pool);
+    }
+  }
+
+  void retain(c10::MempoolId_t id);
+  void release(c10::MempoolId_t id);
+  int use_count(c10::MempoolId_t id) const;
+  /// One segment less. The pool is gone if that was the last and nobody holds it.
+  void drop_segment(MemoryPool& pool);
+
+  void begin_route(PoolRoute route);
+  void end_route(c10::MempoolId_t id);
+  std::shared_ptr<const Routes> routes() const {
+    return routes_;
+  }
+  /// While a graph is captured nothing may be recorded or queried; on an asynchronous device, nothing waited for.
+  bool capturing() const {
+    return captures_ > 0;
+  }
+  bool may_wait() const {
+    return captures_ == 0 || !state_.async;
+  }
+
+ private:
+  void erase_if_unused(c10::MempoolId_t id);
+
+  AllocatorState& state_;
+  MemoryPool default_{{0, 0}};
+  std::map<c10::MempoolId_t, std::unique_ptr<MemoryPool>> private_;
+  std::shared_ptr<const Routes> routes_ = std::make_shared<const Routes>(); // never changed: read without the mutex
+  int captures_ = 0;                                                        // routes that capture
 };
 
 /// An id no other pool has. As in PyTorch, {0, n} is for pools a user makes and {n, 0} for those of a capture.
