@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <thread>
 #include <vector>
@@ -31,6 +32,7 @@ tb_core_table host_memory_table() {
     return TB_STATUS_OK;
   };
   table.device_properties = [](int32_t, tb_device_properties* out) -> tb_status {
+    std::strcpy(out->name, "allocator benchmark");
     out->total_memory_bytes = uint64_t{8} << 30;
     out->allocation_alignment_bytes = 64;
     out->warp_size = 1;

@@ -163,7 +163,7 @@ class DeviceApi {
   /// First step of every call that names a device: its index is right, the plugin initialized, the device usable.
   void enter(int device, const char* slot) {
     if (__builtin_expect(static_cast<unsigned>(device) >= static_cast<unsigned>(kMaxDevices), 0) ||
-        __builtin_expect(device_state_[static_cast<std::size_t>(device)].load(std::memory_order_relaxed) != kReady,
+        __builtin_expect(device_state_[static_cast<std::size_t>(device)].load(std::memory_order_acquire) != kReady,
                          0)) {
       enter_slow(device, slot);
     }

@@ -555,8 +555,8 @@ typedef struct tb_host {
   const char* (*option)(const char* key);
   /* Only inside a kernel with TB_KERNEL_ALLOCATES_OUTPUT, by the thread that was called, with the context it was given.
    * Allocate and shape output `index`, 0 the first; out_tensor->dtype, set by the kernel, is its dtype. Fills
-   * *out_tensor, whose shape and strides are valid until the kernel returns; data is NULL if there are no elements.
-   * Hand on what it returns if it fails. Since 1.0. */
+   * *out_tensor, shape and strides (PyTorch's for the operator: nonzero's are {1, n}) valid until the kernel returns;
+   * data is NULL if there are no elements. Hand on what it returns if it fails. Since 1.0. */
   tb_status (*alloc_output)(const tb_kernel_context* context, int32_t index, int32_t ndim, const int64_t* shape,
                             tb_tensor* out_tensor);
   /* Only inside a kernel, by the thread that was called, with the context it was given. Device memory for work on the
