@@ -22,12 +22,13 @@ import torch_backend
 from torch_backend.files import installed
 
 PLUGIN = Path(__file__).parents[1] / "plugins" / "chaos.c"
+MAX_DEVICES = 64
 # What torch_backend's documentation says that a failing device raises.
 DOCUMENTED = (torch.AcceleratorError, torch.OutOfMemoryError, NotImplementedError)
 
 
 class Device:
-    """xcpu behind test/plugins/chaos.c, active, and the functions that tell it how to fail."""
+    """xcpu behind test/plugins/chaos.c, active, and what tells it how to fail."""
 
     def __init__(self, options: dict[str, str]) -> None:
         path = Path(tempfile.mkdtemp()) / "libtorch_backend_xcpu.so"
@@ -35,30 +36,32 @@ class Device:
         command = ["cc", "-std=c11", "-O1", "-shared", "-fPIC", f"-I{include}", f'-DLIBRARY="{over}"', str(PLUGIN)]
         subprocess.run([*command, "-ldl", "-lpthread", "-o", str(path)], check=True)
         torch_backend.activate(torch_backend.load(path, options=options))
-        self.library = ctypes.CDLL(str(path))
-        self.library.chaos_slot_name.restype = ctypes.c_char_p
-        self.library.chaos_count.restype = ctypes.c_uint64
-        self.slots = [self.library.chaos_slot_name(i).decode() for i in range(self.library.chaos_num_slots())]
-        self.statuses = [self.library.chaos_status(i) for i in range(self.library.chaos_num_statuses())]
+        library = ctypes.CDLL(str(path))
+        slots, statuses = (ctypes.c_int.in_dll(library, f"chaos_num_{what}").value for what in ("slots", "statuses"))
+        self.slots = [slot.decode() for slot in (ctypes.c_char_p * slots).in_dll(library, "chaos_slots")]
+        self.statuses = list((ctypes.c_int32 * statuses).in_dll(library, "chaos_statuses"))
+        self.rates = (ctypes.c_uint * slots).in_dll(library, "chaos_rates")
+        self.tally = (ctypes.c_uint64 * statuses * slots).in_dll(library, "chaos_counts")
+        self.lost = (ctypes.c_int * MAX_DEVICES).in_dll(library, "chaos_lost")
+        self.losing = ctypes.c_int.in_dll(library, "chaos_losing")
         self.module: Any = getattr(torch, "xcpu")  # noqa: B009  # unknown to mypy
 
     def set_rates(self, rates: dict[str, int]) -> None:
         """Faults per million calls, of the slots that are named; the others do not fail."""
-        for index, slot in enumerate(self.slots):
-            self.library.chaos_set_rate(index, rates.get(slot, 0))
+        self.rates[:] = [rates.get(slot, 0) for slot in self.slots]
 
     def lose_devices(self, on: bool) -> None:
-        self.library.chaos_lose_devices(int(on))
+        self.losing.value = on
 
     def is_lost(self, device: int) -> bool:
-        return bool(self.library.chaos_is_lost(device))
+        return bool(self.lost[device])
 
     def counts(self) -> collections.Counter[tuple[str, int]]:
         return collections.Counter(
             {
-                (slot, status): self.library.chaos_count(i, j)
-                for i, slot in enumerate(self.slots)
-                for j, status in enumerate(self.statuses)
+                (slot, status): count
+                for slot, row in zip(self.slots, self.tally, strict=True)
+                for status, count in zip(self.statuses, row, strict=True)
             }
         )
 

@@ -1,8 +1,6 @@
 /* The optional tables "graph.1", "prof.1" and "ccl.1", as simple as they can be, for a device that has none: so that the
  * tests of the conformance kit for them have something to test. `original` is the core table they stand on. */
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -44,8 +42,7 @@ static int record_copy(recorded_copy copy, tb_stream* stream) {
   return is_recorded;
 }
 
-static tb_status capture_begin(int32_t device, tb_stream* stream, uint32_t mode) {
-  (void)device, (void)mode;
+FUNCTION(capture_begin, capture_begin) {
   pthread_mutex_lock(&capture_mutex);
   captured = calloc(1, sizeof *captured);
   capturing_stream = stream;
@@ -53,29 +50,26 @@ static tb_status capture_begin(int32_t device, tb_stream* stream, uint32_t mode)
   return TB_STATUS_OK;
 }
 
-static tb_status capture_end(int32_t device, tb_stream* stream, tb_graph** out_graph) {
-  (void)device, (void)stream;
+FUNCTION(capture_end, capture_end) {
   pthread_mutex_lock(&capture_mutex);
-  *out_graph = captured;
+  *out = captured;
   captured = NULL;
   pthread_mutex_unlock(&capture_mutex);
   return TB_STATUS_OK;
 }
 
-static tb_status stream_is_capturing(int32_t device, tb_stream* stream, int32_t* out_is_capturing) {
-  (void)device;
+FUNCTION(stream_is_capturing, stream_is_capturing) {
   pthread_mutex_lock(&capture_mutex);
-  *out_is_capturing = captured && stream == capturing_stream;
+  *out = captured && stream == capturing_stream;
   pthread_mutex_unlock(&capture_mutex);
   return TB_STATUS_OK;
 }
 
-static tb_status graph_instantiate(int32_t device, tb_graph* graph) {
-  (void)device, (void)graph;
+FUNCTION(graph_instantiate, graph_instantiate) {
   return TB_STATUS_OK;
 }
 
-static tb_status graph_launch(int32_t device, tb_graph* graph, tb_stream* stream) {
+FUNCTION(graph_launch, graph_launch) {
   tb_status status = TB_STATUS_OK;
   int i;
   for (i = 0; i < graph->count && status == TB_STATUS_OK; ++i) {
@@ -88,13 +82,12 @@ static tb_status graph_launch(int32_t device, tb_graph* graph, tb_stream* stream
   return status;
 }
 
-static tb_status graph_destroy(int32_t device, tb_graph* graph) {
-  (void)device;
+FUNCTION(graph_destroy, graph_destroy) {
   free(graph);
   return TB_STATUS_OK;
 }
 
-static tb_graph_table graph_table = {
+static const tb_graph_table graph_table = {
     sizeof(tb_graph_table), capture_begin, capture_end,   stream_is_capturing,
     graph_instantiate,      graph_launch,  graph_destroy,
 };
@@ -127,40 +120,39 @@ static tb_status trace_copy(tb_status status, int32_t device, tb_stream* stream,
   return status;
 }
 
-static tb_status trace_start(uint64_t kinds) {
+FUNCTION(trace_start, trace_start) {
   traced_kinds = kinds;
   return TB_STATUS_OK;
 }
 
-static tb_status trace_stop(void) {
+FUNCTION(trace_stop, trace_stop) {
   traced_kinds = 0;
   return TB_STATUS_OK;
 }
 
-static tb_status trace_collect(tb_trace_callback callback, void* arg) {
+FUNCTION(trace_collect, trace_collect) {
   int i;
   for (i = 0; i < num_records; ++i) callback(arg, &records[i]);
   num_records = 0;
   return TB_STATUS_OK;
 }
 
-static tb_status correlation_push(uint64_t id) {
+FUNCTION(correlation_push, correlation_push) {
   correlations[num_correlations++] = id;
   return TB_STATUS_OK;
 }
 
-static tb_status correlation_pop(void) {
+FUNCTION(correlation_pop, correlation_pop) {
   --num_correlations;
   return TB_STATUS_OK;
 }
 
-static tb_status clock_pair(int32_t device, int64_t* out_device_ns, int64_t* out_host_ns) {
-  (void)device;
+FUNCTION(clock_pair, clock_pair) {
   *out_device_ns = *out_host_ns = now_ns();
   return TB_STATUS_OK;
 }
 
-static tb_profiler_table profiler_table = {
+static const tb_profiler_table profiler_table = {
     sizeof(tb_profiler_table), trace_start, trace_stop, trace_collect, correlation_push,
     correlation_pop,           clock_pair,  NULL,       NULL,
 };
@@ -191,17 +183,16 @@ typedef struct meeting_id {
   int64_t process;
 } meeting_id;
 
-static tb_status unique_id_create(void* out_unique_id) {
+FUNCTION(unique_id_create, unique_id_create) {
   meeting_id id = {0, getpid()};
   pthread_mutex_lock(&ccl_mutex);
   id.number = ++num_meetings;
-  memcpy(out_unique_id, &id, sizeof id);
+  memcpy(out, &id, sizeof id);
   pthread_mutex_unlock(&ccl_mutex);
   return TB_STATUS_OK;
 }
 
-static tb_status comm_create(int32_t device, int32_t num_ranks, int32_t rank, const void* unique_id,
-                             tb_comm** out_comm) {
+FUNCTION(comm_create, comm_create) {
   meeting_id id;
   tb_comm* comm;
   memcpy(&id, unique_id, sizeof id);
@@ -212,7 +203,7 @@ static tb_status comm_create(int32_t device, int32_t num_ranks, int32_t rank, co
   return TB_STATUS_OK;
 }
 
-static tb_status comm_destroy(tb_comm* comm) {
+FUNCTION(comm_destroy, comm_destroy) {
   free(comm);
   return TB_STATUS_OK;
 }
@@ -221,8 +212,7 @@ static uint64_t bytes_of(uint64_t count, tb_dtype dtype) {
   return count * dtype.bits / 8;
 }
 
-static tb_status send_message(const void* buffer, uint64_t count, tb_dtype dtype, int32_t peer, tb_comm* comm,
-                              tb_stream* stream) {
+FUNCTION(send_message, send) {
   const uint64_t size = bytes_of(count, dtype);
   void* message = malloc(size + 1); /* one of no elements is a message too */
   mailbox* box = &comm->where->boxes[peer];
@@ -248,19 +238,16 @@ static void* next_message(tb_comm* comm) {
   return message;
 }
 
-static tb_status recv_message(void* buffer, uint64_t count, tb_dtype dtype, int32_t peer, tb_comm* comm,
-                              tb_stream* stream) {
+FUNCTION(recv_message, recv) {
   const uint64_t size = bytes_of(count, dtype);
   void* message = next_message(comm);
-  (void)peer;
   if (size) original.memory_copy(comm->device, buffer, -1, message, size, TB_COPY_HOST_TO_DEVICE, stream);
   finish(comm->device, stream);
   free(message);
   return TB_STATUS_OK;
 }
 
-static tb_status all_reduce(const void* in, void* out, uint64_t count, tb_dtype dtype, int32_t reduction, tb_comm* comm,
-                            tb_stream* stream) {
+FUNCTION(all_reduce, all_reduce) {
   const uint64_t size = bytes_of(count, dtype);
   float *own, *other;
   uint64_t i;
@@ -278,7 +265,7 @@ static tb_status all_reduce(const void* in, void* out, uint64_t count, tb_dtype 
   return TB_STATUS_OK;
 }
 
-static tb_ccl_table ccl_table = {
+static const tb_ccl_table ccl_table = {
     .struct_size = sizeof(tb_ccl_table),
     .unique_id_bytes = sizeof(meeting_id),
     .unique_id_create = unique_id_create,
@@ -291,26 +278,23 @@ static tb_ccl_table ccl_table = {
 
 /* ---- all three over the core table ---- */
 
-static tb_status recorded_and_traced_copy(int32_t dst_device, void* dst, int32_t src_device, const void* src,
-                                          uint64_t size, uint32_t kind, tb_stream* stream) {
-  const int32_t device = kind == TB_COPY_DEVICE_TO_HOST || kind == TB_COPY_PEER ? src_device : dst_device;
+FUNCTION(recorded_and_traced_copy, memory_copy) {
   int64_t start_ns;
   tb_status status;
   if (record_copy((recorded_copy){dst_device, src_device, dst, src, size, kind, NULL, NULL}, stream))
     return TB_STATUS_OK;
   start_ns = now_ns();
-  status = original.memory_copy(dst_device, dst, src_device, src, size, kind, stream);
-  return traced_kinds & TB_TRACE_COPY ? trace_copy(status, device, stream, size, start_ns) : status;
+  status = original.memory_copy ARGUMENTS_OF(SLOT_memory_copy);
+  if (!(traced_kinds & TB_TRACE_COPY)) return status;
+  return trace_copy(status, DEVICE_OF(SLOT_memory_copy), stream, size, start_ns);
 }
 
-static tb_status recorded_host_function(int32_t device, tb_stream* stream, tb_host_function fn, void* arg) {
-  recorded_copy call = {0};
-  call.function = fn;
-  call.arg = arg;
+FUNCTION(recorded_host_function, stream_host_function) {
+  const recorded_copy call = {.function = fn, .arg = arg};
   return record_copy(call, stream) ? TB_STATUS_OK : original.stream_host_function(device, stream, fn, arg);
 }
 
-static tb_status properties_with_graphs(int32_t device, tb_device_properties* out_properties) {
+FUNCTION(properties_with_graphs, device_properties) {
   const uint64_t room = out_properties->struct_size;
   const tb_status status = original.device_properties(device, out_properties);
   const uint64_t end = offsetof(tb_device_properties, capabilities) + sizeof out_properties->capabilities;
@@ -318,17 +302,14 @@ static tb_status properties_with_graphs(int32_t device, tb_device_properties* ou
   return status;
 }
 
-/* Adds to `core`, which becomes `original`, what the tables need. */
-static void add_tables(tb_core_table* core) {
-  original = *core;
-  core->memory_copy = recorded_and_traced_copy;
-  if (original.stream_create) core->device_properties = properties_with_graphs;
-  if (original.stream_host_function) core->stream_host_function = recorded_host_function;
-}
-
-static const void* added_table(const char* name) {
-  if (strcmp(name, "graph.1") == 0 && original.stream_create) return &graph_table;
-  if (strcmp(name, "prof.1") == 0) return &profiler_table;
-  if (strcmp(name, "ccl.1") == 0) return &ccl_table;
-  return NULL;
+/* After wrap(). Collectives that the device has are kept. */
+static void add_tables(void) {
+  original = good.core;
+  good.core.memory_copy = recorded_and_traced_copy;
+  if (original.stream_create) good.core.device_properties = properties_with_graphs;
+  if (original.stream_create) good.graph = graph_table;
+  if (original.stream_host_function) good.core.stream_host_function = recorded_host_function;
+  good.prof = profiler_table;
+  if (!good.ccl.struct_size) good.ccl = ccl_table;
+  made = good;
 }

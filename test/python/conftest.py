@@ -66,13 +66,21 @@ def run_python() -> RunPython:
 
 @pytest.fixture(scope="session")
 def build_plugin(tmp_path_factory: pytest.TempPathFactory) -> BuildPlugin:
-    """Compile a source of test/plugins: ``build_plugin("DEVICES=0", name="acme", file="other.so")`` -> the library."""
+    """Compile a source of test/plugins: ``build_plugin("DEVICES=0", name="acme", file="other.so")`` -> the library.
+
+    A device that is made of another one is built ``over`` that, and has its name unless it gets another.
+    """
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler")
     built: dict[tuple[object, ...], Path] = {}
 
-    def build(*switches: str, name: str = "acme", file: str | None = None, source: str = "plugin.c") -> Path:
+    def build(
+        *switches: str, name: str = "", file: str | None = None, source: str = "plugin.c", over: str | None = None
+    ) -> Path:
+        name = name or over or "acme"
+        if over:
+            switches += (f'LIBRARY="{installed.reference_library(over)}"',)
         key = (switches, name, file, source)
         if key not in built:
             path = tmp_path_factory.mktemp("plugin") / (file or f"libtorch_backend_{name}.so")

@@ -22,21 +22,37 @@ SECONDS = 60
 SHARED = Path("/dev/shm")
 
 Cycle = Callable[[], None]
+Begun = Callable[[], object]
 
 
-def _use(x: Any = None) -> Any:
+def _use(x: Any = None, side: Any = None) -> Any:
     """Work that is pending when this returns."""
     import torch
 
     x = torch.ones(1 << 16, device="xcpu") if x is None else x
     pinned = torch.ones(1 << 16).pin_memory()
-    side = torch.Stream("xcpu:1")
+    side = side or torch.Stream("xcpu:1")
     for _ in range(20):
         x = x + 1
         x.copy_(pinned, non_blocking=True)
         with side:
             torch.ones(1000, device="xcpu:1").mul_(2)
     return x
+
+
+def _use_for_ever(begun: Begun) -> None:
+    """There is always work pending, but a few rounds of it at most: who is to end this may be late, or stopped."""
+    import torch
+
+    side, earlier = torch.Stream("xcpu:1"), []
+    x = _use(None, side)
+    begun()
+    while True:
+        x = _use(x, side)
+        later = [stream.record_event() for stream in (torch.accelerator.current_stream(), side)]
+        for event in earlier:
+            event.synchronize()
+        earlier = later
 
 
 def _activate(**options: str | int) -> None:
@@ -103,26 +119,28 @@ def ends_after_a_backward_pass() -> None:
     _expect(_in_child(work), 5)
 
 
-def is_killed_with_work_pending(how: signal.Signals = signal.SIGKILL) -> None:
+def _is_killed(work: Callable[[Begun], None], how: signal.Signals = signal.SIGKILL) -> None:
+    """Once ``work``, which does not end, has called what it is given."""
     reader, writer = os.pipe()
-
-    def work() -> None:
-        _activate()
-        x = _use()
-        os.write(writer, b"!")
-        while True:
-            _use(x)
-
-    child = _in_child(work)
+    child = _in_child(lambda: work(lambda: os.write(writer, b"!")))
     os.close(writer)
-    assert os.read(reader, 1) == b"!"
+    assert os.read(reader, 1) == b"!", "the work has not begun"
     os.close(reader)
     os.kill(child, how)
     _expect(child, -how)
 
 
+def _work_for_ever(begun: Begun) -> None:
+    _activate()
+    _use_for_ever(begun)
+
+
+def is_killed_with_work_pending() -> None:
+    _is_killed(_work_for_ever)
+
+
 def is_terminated_with_work_pending() -> None:
-    is_killed_with_work_pending(signal.SIGTERM)
+    _is_killed(_work_for_ever, signal.SIGTERM)
 
 
 # ---- processes that have started others ----
@@ -135,10 +153,7 @@ def _child_work(inbox: Any, outbox: Any) -> None:
 
 
 def _child_for_ever(number: int, outbox: Any) -> None:
-    x = _use()
-    outbox.put(number)
-    while True:
-        x = _use(x)
+    _use_for_ever(lambda: outbox.put(number))
 
 
 def _spawn_environment() -> None:
@@ -181,9 +196,8 @@ def forks_another_by_a_server() -> None:
 
 def is_killed_as_a_parent() -> None:
     """The processes of torch.multiprocessing.spawn end with the one that has started them."""
-    reader, writer = os.pipe()
 
-    def work() -> None:
+    def work(begun: Begun) -> None:
         import lifecycles
         import torch.multiprocessing as mp
 
@@ -191,38 +205,27 @@ def is_killed_as_a_parent() -> None:
         outbox = mp.get_context("spawn").SimpleQueue()
         mp.spawn(lifecycles._child_for_ever, args=(outbox,), nprocs=2, join=False)
         assert sorted((outbox.get(), outbox.get())) == [0, 1]
-        os.write(writer, b"!")
+        begun()
         signal.pause()
 
-    child = _in_child(work)
-    os.close(writer)
-    assert os.read(reader, 1) == b"!", "the processes have not started"
-    os.close(reader)
-    os.kill(child, signal.SIGKILL)
-    _expect(child, -signal.SIGKILL)
+    _is_killed(work)
 
 
 def is_killed_with_devices_in_processes() -> None:
     """The executors of openreg end with the process that uses them."""
-    reader, writer = os.pipe()
 
-    def work() -> None:
+    def work(begun: Begun) -> None:
         import torch
 
         import torch_backend
 
         torch_backend.activate("openreg")
         x = torch.ones(10, device="openreg:1") + 1
-        os.write(writer, b"!")
+        begun()
         while True:
             x = x + 1
 
-    child = _in_child(work)
-    os.close(writer)
-    assert os.read(reader, 1) == b"!", "openreg has not started"
-    os.close(reader)
-    os.kill(child, signal.SIGKILL)
-    _expect(child, -signal.SIGKILL)
+    _is_killed(work)
 
 
 # ---- ranks ----

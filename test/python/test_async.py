@@ -17,7 +17,6 @@ from conftest import BuildPlugin, RunPython, clean_environment
 from torch import Tensor
 
 from torch_backend import _C
-from torch_backend.files import installed
 from torch_backend.testing import levels
 
 ENVIRONMENT = {
@@ -233,9 +232,7 @@ def run_level(device: str | Path) -> None:
 def device_that_declares_less(build_plugin: BuildPlugin) -> Path:
     """xcpu, on which the core times events with the host's clock, makes a new one per record, and stages copies."""
     less = "TB_CAP_EVENT_TIMING|TB_CAP_EVENT_RERECORD|TB_CAP_PEER"
-    return build_plugin(
-        f"WITHOUT=({less})", f'LIBRARY="{installed.reference_library("xcpu")}"', name="xcpu", source="less.c"
-    )
+    return build_plugin(f"WITHOUT=({less})", source="less.c", over="xcpu")
 
 
 @here

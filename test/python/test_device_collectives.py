@@ -9,8 +9,6 @@ import pytest
 from conftest import BuildPlugin, RunPython
 from distributed_ranks import ASYNC, DEVICE_COLLECTIVES, expect_good, run_ranks
 
-from torch_backend.files import installed
-
 REQUIRED = "send recv"
 REQUIRED_ONLY = "CCL_SIZE=offsetof(tb_ccl_table, group_begin)"
 
@@ -20,8 +18,7 @@ def less(build_plugin: BuildPlugin) -> dict[str, dict[str, str]]:
     """The environment for xcpu with less of ccl.1."""
 
     def device(*switches: str) -> dict[str, str]:
-        library = f'LIBRARY="{installed.reference_library("xcpu")}"'
-        path = build_plugin(*switches, library, name="xcpu", source="less.c")
+        path = build_plugin(*switches, source="less.c", over="xcpu")
         return {"TORCH_BACKEND_PATH": str(path), **DEVICE_COLLECTIVES}
 
     return {
@@ -90,8 +87,7 @@ def test_what_is_picked_must_be_there(run_python: RunPython) -> None:
 
 
 def test_a_table_without_required_slots(run_python: RunPython, build_plugin: BuildPlugin) -> None:
-    library = f'LIBRARY="{installed.reference_library("xcpu")}"'
-    path = build_plugin("CCL_SIZE=offsetof(tb_ccl_table, recv)", library, name="xcpu", source="less.c")
+    path = build_plugin("CCL_SIZE=offsetof(tb_ccl_table, recv)", source="less.c", over="xcpu")
     run_python(
         """
         import torch, torch_backend

@@ -18,6 +18,17 @@ PRELUDE = """
     N = 1 << 20  # more than the allocator cuts out of a shared segment
     side = torch.xcpu.Stream()
 
+    # What the side stream still copies to, and the address of what it copies, which is given back.
+    def read_by_side(count):
+        x = torch.ones(count, device="xcpu")
+        y = torch.zeros(count, device="xcpu")
+        torch.xcpu.synchronize()
+        with torch.xcpu.stream(side):
+            for _ in range(4):
+                y.copy_(x)
+        x.record_stream(side)
+        return y, x.data_ptr()
+
     def fault(rule):
         _C.set_option("xcpu.fault", rule)
 
@@ -46,15 +57,7 @@ def test_block_whose_event_cannot_be_queried(run_delayed: RunPython) -> None:
     """Not handed out while the other stream reads it, and again once that is over."""
     assert run_delayed(
         """
-    x = torch.ones(N, device="xcpu")
-    y = torch.zeros(N, device="xcpu")
-    torch.xcpu.synchronize()
-    address = x.data_ptr()
-    with torch.xcpu.stream(side):
-        for _ in range(4):
-            y.copy_(x)
-    x.record_stream(side)
-    del x
+    y, address = read_by_side(N)
     fault("event_query=TIMEOUT@1")
     print(raised(lambda: torch.empty(N, device="xcpu")))
     early = torch.empty(N, device="xcpu")
@@ -70,13 +73,7 @@ def test_block_whose_event_cannot_be_queried(run_delayed: RunPython) -> None:
 def test_event_that_always_fails_does_not_fail_every_allocation(run_delayed: RunPython) -> None:
     assert run_delayed(
         """
-    x = torch.ones(N, device="xcpu")
-    torch.xcpu.synchronize()
-    with torch.xcpu.stream(side):
-        y = x.clone()
-    x.record_stream(side)
-    address = x.data_ptr()
-    del x
+    y, address = read_by_side(N)
     fault("event_query=INTERNAL")
     print([raised(lambda: torch.empty(3, device="xcpu")) for _ in range(3)])
     settle()
@@ -89,14 +86,7 @@ def test_event_that_always_fails_does_not_fail_every_allocation(run_delayed: Run
 def test_cache_is_not_emptied_under_a_copy(run_delayed: RunPython, rule: str) -> None:
     assert run_delayed(
         f"""
-    x = torch.ones(64 * N, device="xcpu")
-    y = torch.zeros(64 * N, device="xcpu")
-    torch.xcpu.synchronize()
-    with torch.xcpu.stream(side):
-        for _ in range(4):
-            y.copy_(x)
-    x.record_stream(side)
-    del x
+    y, _ = read_by_side(64 * N)
     fault("{rule}")
     print(raised(torch.xcpu.memory.empty_cache))
     raised(torch.xcpu.memory.empty_cache)

@@ -26,7 +26,7 @@ Library = Callable[[str], Path]
 
 @pytest.fixture(scope="session")
 def faulty(build_plugin: Callable[..., Path]) -> Path:
-    return build_plugin(source="faulty.c", name="faulty", file="libtorch_backend_faulty.so")
+    return build_plugin(source="faulty.c", name="faulty")
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ COUNT = int(os.environ.get("FUZZED_DEVICES", "60"))
 
 
 def test_fuzzed_devices_do_no_harm(build_plugin: BuildPlugin) -> None:
-    library = build_plugin(name="fuzzed", source="fuzzed.c")
+    library = build_plugin(name="fuzzed", source="fuzzed.c", over="fake")
     process = subprocess.run(
         [sys.executable, Path(__file__).with_name("fuzzed_devices.py"), library, "0", str(COUNT)],
         env=clean_environment() | {"TORCH_BACKEND": "none"},

@@ -325,7 +325,7 @@ assert (x + 1).tolist() == [4] * 4
 
 def test_a_device_that_captures_itself(build_plugin: BuildPlugin, run_python: RunPython) -> None:
     """graph.1 is used where it is offered: copies and CPU kernels are recorded by the device library."""
-    library = build_plugin(source="faulty.c", name="faulty", file="libtorch_backend_faulty.so")
+    library = build_plugin(source="faulty.c", name="faulty")
     run_python(
         f"""
 import torch, torch_backend
@@ -364,7 +364,6 @@ del g
 
 def test_a_kernel_without_memory_says_so_in_a_capture(build_plugin: BuildPlugin, run_python: RunPython) -> None:
     """Elsewhere the cache is emptied first, and that would end the capture."""
-    library = f'LIBRARY="{installed.reference_library("xcpu")}"'
     run_python(
         """
 import pytest, torch
@@ -378,7 +377,7 @@ assert (x + 1).tolist() == [2] * 4
 """,
         env={
             "TORCH_BACKEND": "xcpu",
-            "TORCH_BACKEND_PATH": build_plugin(library, name="xcpu", source="full.c"),
+            "TORCH_BACKEND_PATH": build_plugin(source="full.c", over="xcpu"),
             "TORCH_BACKEND_XCPU_ASYNC": "1",
         },
     )

@@ -74,7 +74,7 @@ MODES = {"fast": {}, "async": {"TORCH_BACKEND_XCPU_ASYNC": "1"}}
 )
 def test_a_device_that_has_to_be_bound(build_plugin: BuildPlugin, tmp_path: Path, mode: str, paths: list[str]) -> None:
     """Every slot fails there unless its device is the calling thread's."""
-    library = build_plugin(f'LIBRARY="{installed.reference_library("xcpu")}"', name="xcpu", source="bound.c")
+    library = build_plugin(source="bound.c", over="xcpu")
     code, said = run_suite(library, library, "", MODES[mode], tmp_path, [SUITE / path for path in paths], "--quick")
     assert code == 0, said
 
@@ -104,9 +104,7 @@ def test_graphs_of_a_device_that_has_to_be_bound(run_python: RunPython, build_pl
         """,
         env={
             "TORCH_BACKEND": "xcpu",
-            "TORCH_BACKEND_PATH": build_plugin(
-                f'LIBRARY="{installed.reference_library("xcpu")}"', name="xcpu", source="bound.c"
-            ),
+            "TORCH_BACKEND_PATH": build_plugin(source="bound.c", over="xcpu"),
             "TORCH_BACKEND_XCPU_ASYNC": "1",
         },
     )
@@ -137,9 +135,7 @@ def test_collectives_of_a_device_that_has_to_be_bound(run_python: RunPython, bui
         """,
         env={
             "TORCH_BACKEND": "xcpu",
-            "TORCH_BACKEND_PATH": build_plugin(
-                f'LIBRARY="{installed.reference_library("xcpu")}"', name="xcpu", source="bound.c"
-            ),
+            "TORCH_BACKEND_PATH": build_plugin(source="bound.c", over="xcpu"),
             "TORCH_BACKEND_XCPU_ASYNC": "1",
         },
     )

@@ -172,7 +172,7 @@ for stream in streams:  # in order, and after the calls
 
 def test_a_device_that_traces_itself(build_plugin: BuildPlugin, run_python: RunPython) -> None:
     """What prof.1 hands out is shown in place of what the host measures, with the calls and operators it belongs to."""
-    library = build_plugin(source="faulty.c", name="faulty", file="libtorch_backend_faulty.so")
+    library = build_plugin(source="faulty.c", name="faulty")
     run_python(
         SHARED
         + f"""

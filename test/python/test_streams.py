@@ -6,8 +6,6 @@ import pytest
 import torch
 from conftest import BuildPlugin, RunPython
 
-from torch_backend.files import installed
-
 ASYNC = {"TORCH_BACKEND": "xcpu", "TORCH_BACKEND_XCPU_ASYNC": "1", "TORCH_BACKEND_XCPU_DELAY_US": "2000"}
 
 
@@ -97,7 +95,6 @@ def test_work_on_an_external_stream(run_python: RunPython) -> None:
 
 def test_an_external_stream_is_forgotten_when_it_is_left(run_python: RunPython, build_plugin: BuildPlugin) -> None:
     """Its owner may destroy it then, with work pending; a wait for the device still waits for the work."""
-    library = f'LIBRARY="{installed.reference_library("xcpu")}"'
     run_python(
         """
         import ctypes, os, torch
@@ -117,7 +114,7 @@ def test_an_external_stream_is_forgotten_when_it_is_left(run_python: RunPython, 
         """,
         env=ASYNC
         | {
-            "TORCH_BACKEND_PATH": build_plugin(library, name="xcpu", source="owner.c"),
+            "TORCH_BACKEND_PATH": build_plugin(source="owner.c", over="xcpu"),
             "TORCH_BACKEND_XCPU_DELAY_US": "300",
         },
     )
