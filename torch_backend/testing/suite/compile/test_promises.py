@@ -27,7 +27,7 @@ EMPTY_ON_CPU = frozenset({"native_batch_norm", "_native_batch_norm_legit"})
 """In evaluation the CPU saves no statistics and CUDA does, see native_batch_norm_helper in torch/_decomp. A device
 without a kernel of its own is as the CPU, of which the fake tensor does not know."""
 
-MOST = 4
+MOST = 2
 """So many samples of each operator."""
 
 NOT_TRACED = (
