@@ -107,7 +107,7 @@ PRELUDE = """
     import ctypes, threading, time
     from torch_backend.abi import DeviceError, DeviceLibrary, DTypeCode, Reduction, tb_dtype
     from torch_backend.files import installed
-    library = DeviceLibrary.open(_paths.reference_library("xcpu"))
+    library = DeviceLibrary.open(installed.reference_library("xcpu"))
     library.initialize()
     device, other = library.devices
     table = library.tables["ccl.1"]
@@ -135,7 +135,7 @@ def test_the_table_is_an_option(run_python: RunPython) -> None:
     code = """
         from torch_backend.files import installed
         from torch_backend.abi import DeviceLibrary
-        print(list(DeviceLibrary.open(_paths.reference_library("xcpu")).tables))
+        print(list(DeviceLibrary.open(installed.reference_library("xcpu")).tables))
     """
     assert run_python(code).stdout == "[]\n"
     assert run_python(code, env=CCL).stdout == "['ccl.1']\n"
