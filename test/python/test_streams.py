@@ -101,6 +101,7 @@ def test_an_external_stream_is_forgotten_when_it_is_left(run_python: RunPython, 
         owner = ctypes.CDLL(os.environ["TORCH_BACKEND_PATH"])
         owner.create_stream.restype = ctypes.c_void_p
         x, pinned = torch.zeros(1000, device="xcpu"), torch.ones(1000).pin_memory()
+        torch.xcpu.synchronize()  # the owner's streams do not wait for the zeros
         for _ in range(100):
             stream = owner.create_stream()
             with torch.xcpu.stream(torch.xcpu.ExternalStream(stream)):
