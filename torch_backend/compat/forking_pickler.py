@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     import torch
 
+    from torch_backend.devices.loading import OptionValue
 
 _lock = threading.Lock()  # one thread at a time receives, so that a storage that two receive is one
 _watched_process: int | None = None
@@ -35,7 +36,7 @@ class Place(NamedTuple):
 
     name: str
     path: str
-    options: "dict[str, str | int | float | bool]"
+    options: "dict[str, OptionValue]"
 
 
 def register(place: Place) -> None:

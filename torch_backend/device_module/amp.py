@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from torch_backend.device_module._utils import _device_type
-from torch_backend.device_module.devices import current_device, get_device_properties, is_available
+from torch_backend.device_module.devices import get_device_properties, is_available
 
 _AUTOCAST_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 
@@ -19,7 +19,7 @@ def get_amp_supported_dtype() -> list[torch.dtype]:
     """
     if not is_available():
         return []
-    dtypes = get_device_properties(current_device()).dtypes
+    dtypes = get_device_properties().dtypes
     return [dtype for dtype in _AUTOCAST_DTYPES if dtype in dtypes]
 
 

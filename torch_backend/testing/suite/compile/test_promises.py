@@ -1,6 +1,6 @@
 """Fake tensors, by which tracing knows results before they are there: what they say of an operator comes true."""
 
-import warnings
+import itertools
 from typing import Any
 
 import pytest
@@ -43,17 +43,18 @@ NOT_TRACED = (
 def test_results_are_what_tracing_expects(device: str, op: OpInfo) -> None:
     """A result has the shape, the strides and the dtype of its fake tensor, if on the CPU it has."""
     compared = 0
-    for ours, native in zip(_samples(op, device), _samples(op, "cpu"), strict=True):
+    for number, sample in enumerate(_samples(op, device)):
         try:
-            actual = _call(op, ours)
+            actual = _call(op, sample)
         except Exception:  # whether the device has the operator is for level ops
             continue
-        promised = _promised(op, ours)
+        promised = _promised(op, sample)
         if promised is None:
             continue
         compared += 1
         differences = _differences(op, actual, promised)
         if differences:
+            native = _samples(op, "cpu")[number]
             on_cpu = _promised(op, native)
             kept = on_cpu is None or not _differences(op, _call(op, native), on_cpu)
             assert not kept, "\n".join(differences)
@@ -62,10 +63,8 @@ def test_results_are_what_tracing_expects(device: str, op: OpInfo) -> None:
 
 
 def _samples(op: OpInfo, device: str) -> list[SampleInput]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.manual_seed(0)
-        return list(op.sample_inputs(device, torch.float32))[:MOST]
+    torch.manual_seed(0)
+    return list(itertools.islice(op.sample_inputs(device, torch.float32), MOST))
 
 
 def _call(op: OpInfo, sample: SampleInput) -> list[Any]:
