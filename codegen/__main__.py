@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from . import device_checks, emit, parse, schemas, structured, typed
+from . import device_checks, emit, operators, parse, schemas, structured, typed
 
 
 def main() -> int:
@@ -16,19 +16,23 @@ def main() -> int:
     parser.add_argument("--shards", type=int, required=True, help="number of files to split the kernels over")
     options = parser.parse_args()
     functions, backends = parse.native_functions()
+    known = operators.read()
     try:
-        tables = Path(__file__).parent
-        schemas.check_schemas(functions, tables / "own_schemas.txt")
-        names = parse.read_names(tables / "hot_ops.txt")
-        structured_kernels = structured.structured_kernels(parse.structured_groups(functions), backends, names)
+        schemas.check_schemas(functions, known.hand_written)
+        structured_kernels = structured.structured_kernels(parse.structured_groups(functions), backends, known)
         served = {form.overload for kernel in structured_kernels for form in kernel.forms}
-        typed_kernels = [k for k in typed.typed_kernels(functions, backends, names) if k.overload not in served]
+        typed_kernels = [
+            kernel
+            for kernel in typed.typed_kernels(functions, backends, known.hot, known.hand_written_overloads)
+            if kernel.overload not in served
+        ]
     except typed.CodegenError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     emit.emit_typed_kernels(typed_kernels, options.out, options.shards)
     emit.emit_structured_kernels(structured_kernels, options.out, options.shards)
-    emit.emit_device_checks(device_checks.checked_overloads(functions, backends), options.out)
+    facts = operators.facts(known, device_checks.checked_overloads(functions, backends))
+    emit.emit_facts(facts, options.out)
     print(f"codegen: {len(typed_kernels)} typed and {len(served)} structured overloads, {options.shards} files each")
     return 0
 

@@ -1,8 +1,12 @@
-"""Write generated sources: split evenly over a fixed number of files, so that they build in parallel."""
+"""Write generated sources: split over a fixed number of files, so that they build in parallel.
+
+A kernel's name alone tells its file: one that comes or goes changes one file.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import zlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -45,10 +49,10 @@ def emit_structured_kernels(kernels: Sequence[StructuredKernel], out_dir: Path, 
     return _emit("StructuredKernels", kernels, out_dir, num_shards)
 
 
-def emit_device_checks(overloads: Sequence[str], out_dir: Path) -> Path:
-    """``DeviceChecks.cpp``; ``overloads`` are sorted. Returns its path."""
-    path = out_dir / "DeviceChecks.cpp"
-    _write_if_changed(path, _TEMPLATES.get_template("DeviceChecks.cpp.jinja").render(overloads=overloads))
+def emit_facts(facts: Mapping[str, Sequence[str]], out_dir: Path) -> Path:
+    """``OperatorFacts.cpp``; the names of each fact are sorted. Returns its path."""
+    path = out_dir / "OperatorFacts.cpp"
+    _write_if_changed(path, _TEMPLATES.get_template("OperatorFacts.cpp.jinja").render(facts=facts))
     return path
 
 
@@ -58,7 +62,7 @@ def _emit(
     template = _TEMPLATES.get_template(f"Register{what}.cpp.jinja")
     paths = []
     for shard in range(num_shards):
-        part = kernels[shard::num_shards]
+        part = [kernel for kernel in kernels if zlib.crc32(kernel.name.encode()) % num_shards == shard]
         headers = sorted({header for kernel in part for header in kernel.headers})
         path = out_dir / f"Register{what}_{shard}.cpp"
         _write_if_changed(path, template.render(shard=shard, headers=headers, kernels=part))

@@ -21,9 +21,3 @@ def structured_groups(functions: Sequence[NativeFunction]) -> list[NativeFunctio
     """The overloads that share a structured kernel: functional, in-place and out= form."""
     groups = get_grouped_native_functions(functions)
     return [group for group in groups if isinstance(group, NativeFunctionsGroup) and group.structured]
-
-
-def read_names(path: Path) -> list[str]:
-    """Lines of a list file, without comments and empty lines."""
-    lines = (line.split("#", 1)[0].strip() for line in path.read_text().splitlines())
-    return [line for line in lines if line]

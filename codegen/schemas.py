@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from torchgen.model import FunctionSchema, NativeFunction
 
-from .parse import read_names
 from .typed import CodegenError
 
 
-def check_schemas(functions: Iterable[NativeFunction], path: Path) -> int:
-    """Compare ``path``, a list of schemas, with the installed torch; returns how many overloads it has of them.
+def check_schemas(functions: Iterable[NativeFunction], hand_written: Iterable[str]) -> int:
+    """Compare the schemas ``hand_written`` with the installed torch; returns how many overloads it has of them.
 
     An overload that the installed torch does not have is none that can be called: its kernel waits. Raises CodegenError
     that names every operator whose schema is another one.
     """
     installed = {str(function.func.name): function.func for function in functions}
     changed, found = [], 0
-    for line in read_names(path):
-        written_for = FunctionSchema.parse(line)
+    for text in hand_written:
+        written_for = FunctionSchema.parse(text)
         schema = installed.get(str(written_for.name))
         found += schema is not None
         if schema is not None and str(schema) != str(written_for):
@@ -28,6 +26,6 @@ def check_schemas(functions: Iterable[NativeFunction], path: Path) -> int:
     if changed:
         raise CodegenError(
             "These operators have kernels in csrc/ that were written for another schema. Adapt the kernels, for both "
-            f"versions of torch if need be, and {path.name}:\n" + "\n".join(changed)
+            "versions of torch if need be, and hand_written in codegen/operators.yaml:\n" + "\n".join(changed)
         )
     return found

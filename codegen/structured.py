@@ -19,14 +19,8 @@ from torchgen.model import (
     SchemaKind,
 )
 
+from .operators import Operators
 from .typed import host_call_flags
-
-# TensorIterators that do not compute each element of the output from the same element of the inputs.
-_NOT_POINTWISE = frozenset({"index", "mse_loss", "smooth_l1_loss", "glu"})
-
-# Pointwise operators whose CPU kernels do more than loop over their iterator: oneDNN's are for CPU tensors only. These
-# run on aliases (csrc/aten/AtenKernel.h).
-_BEYOND_THE_ITERATOR = frozenset({"gelu", "gelu_backward"})
 
 
 @dataclass(frozen=True)
@@ -42,7 +36,7 @@ class Form:
     inputs: str  # ... those that are no outputs
     aten_call: str  # the end of AtenKernel<Op, ...: flags and function
     written: str  # names of the tensors the kernel writes; "" for the functional form
-    plain: bool  # some calls need no meta function: Note [Plain calls] in csrc/kernels/StructuredCall.h
+    plain: bool  # some calls need no meta function: Note [Plain calls] in csrc/ops/plugin/StructuredCall.h
     aliased: bool  # the CPU kernel is called on aliases of the tensors, by `impl`
     meta: str  # expressions for the meta function
     impl: str  # ... and for the kernel; `op` is the kernel object
@@ -65,30 +59,34 @@ class StructuredKernel:
 
 
 def structured_kernels(
-    groups: Iterable[NativeFunctionsGroup], backends: Mapping[DispatchKey, BackendIndex], hot: Iterable[str]
+    groups: Iterable[NativeFunctionsGroup], backends: Mapping[DispatchKey, BackendIndex], known: Operators
 ) -> list[StructuredKernel]:
-    """Every group with a CPU kernel, sorted by name. ATen's kernels of those in ``hot`` are called typed, others boxed.
+    """Every group with a CPU kernel, sorted by name. ATen's kernels of hot operators are called typed, others boxed.
 
     torch has a class that implements the group only where it has a kernel: what has none for the CPU is left out.
     """
-    cpu, hot_names = backends[DispatchKey.CPU], frozenset(hot)
+    cpu, hot = backends[DispatchKey.CPU], frozenset(known.hot)
     kernels = [
-        _kernel(group, metadata, hot_names) for group in groups if (metadata := cpu.get_kernel(group)) is not None
+        _kernel(group, metadata, known, is_hot=str(group.functional.func.name.name) in hot)
+        for group in groups
+        if (metadata := cpu.get_kernel(group)) is not None
     ]
     return sorted(kernels, key=lambda kernel: kernel.name)
 
 
-def _kernel(group: NativeFunctionsGroup, metadata: BackendMetadata, hot: frozenset[str]) -> StructuredKernel:
+def _kernel(
+    group: NativeFunctionsGroup, metadata: BackendMetadata, known: Operators, *, is_hot: bool
+) -> StructuredKernel:
     functions = [function for function in (group.functional, group.inplace, group.out) if function is not None]
     root = group.functional.root_name
     base_name = str(group.functional.func.name.name)
-    pointwise = group.out.structured_inherits == "TensorIteratorBase" and base_name not in _NOT_POINTWISE
-    iterates = pointwise and base_name not in _BEYOND_THE_ITERATOR
+    pointwise = group.out.structured_inherits == "TensorIteratorBase" and base_name not in known.not_pointwise
+    iterates = pointwise and base_name not in known.beyond_the_iterator
     with native_function_manager(group):
         # What iterates gets here only with operands that the iterator cannot take.
-        is_hot = base_name in hot and not iterates
         forms = tuple(
-            _form(group, function, pointwise=pointwise, iterates=iterates, is_hot=is_hot) for function in functions
+            _form(group, function, pointwise=pointwise, iterates=iterates, is_hot=is_hot and not iterates)
+            for function in functions
         )
     return StructuredKernel(
         name=group.functional.func.name.unambiguous_name(),
@@ -117,7 +115,7 @@ def _form(
     aliased = aliased and all(map(_can_be_aliased, function.func.arguments.flat_all))
     context: list[Binding | Expr] = [*(_aliased(p) if aliased else p for p in parameters), *_precomputed(group)]
     for index, output in enumerate(outputs):
-        name = f"view.output(op.outputs_[{index}])" if aliased else f"op.maybe_get_output({index})"
+        name = f"aliases.output(op.outputs_[{index}])" if aliased else f"op.maybe_get_output({index})"
         context.append(Expr(name, NamedCType(output.nctype.name, MutRefCType(BaseCType(tensorT)))))
     impl = _expressions(context, structured.impl_arguments(group)) if aliased or iterates else ""
     output_names = {argument.name for argument in function.func.arguments.out}
@@ -153,7 +151,7 @@ def _can_be_aliased(argument: Argument) -> bool:
 def _aliased(parameter: Binding) -> Binding | Expr:
     assert isinstance(parameter.argument, Argument)
     kind = {"Tensor": "tensor", "Tensor[]": "list"}.get(str(parameter.argument.type))
-    return Expr(f"view.{kind}({parameter.name})", parameter.nctype) if kind else parameter
+    return Expr(f"aliases.{kind}({parameter.name})", parameter.nctype) if kind else parameter
 
 
 def _expressions(context: Sequence[Binding | Expr], goals: Sequence[Binding]) -> str:

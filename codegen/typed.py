@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from torchgen.model import Argument, BackendIndex, DispatchKey, NativeFunction, SchemaKind
@@ -19,16 +19,17 @@ class TypedKernel:
     overload: str  # "add.Tensor"
     operator_struct: str  # "add_Tensor", of at::_ops
     header: str  # "ATen/ops/add_ops.h"
-    flags: str  # of csrc/aten/HostCall.h: "0", "kWritesOptionals"
+    flags: str  # of csrc/ops/host/HostCall.h: "0", "kWritesOptionals"
+
+    @property
+    def name(self) -> str:
+        """As of a structured kernel."""
+        return self.operator_struct
 
     @property
     def headers(self) -> tuple[str, ...]:
         """To include."""
         return (self.header,)
-
-
-# Served by kernels of our own, see csrc/aten.
-_OWN = frozenset({"resize_", "set_", "copy_", "empty", "empty_strided", "as_strided", "view", "is_set_to"})
 
 
 def _base_name(function: NativeFunction) -> str:
@@ -41,7 +42,7 @@ def _has_cpu_kernel(function: NativeFunction, cpu: BackendIndex) -> bool:
 
 
 def host_call_flags(function: NativeFunction) -> str:
-    """What csrc/aten/HostCall.h is told of an operator, a C++ expression."""
+    """What csrc/ops/host/HostCall.h is told of an operator, a C++ expression."""
     # Batch normalization updates its running statistics in place, which older schemas do not declare.
     statistics = {argument.name for argument in function.func.arguments.flat_all if argument.annotation is None}
     if statistics & {"running_mean", "running_var"} and "backward" not in _base_name(function):
@@ -69,9 +70,12 @@ def _is_view(function: NativeFunction) -> bool:
 
 
 def typed_kernels(
-    functions: Iterable[NativeFunction], backends: Mapping[DispatchKey, BackendIndex], names: Iterable[str]
+    functions: Iterable[NativeFunction],
+    backends: Mapping[DispatchKey, BackendIndex],
+    names: Iterable[str],
+    hand_written: Collection[str] = (),
 ) -> list[TypedKernel]:
-    """The overloads, sorted, of the operators in ``names``: functional, in-place and out.
+    """The overloads, sorted, of the operators in ``names``: functional, in-place and out, except ``hand_written`` ones.
 
     A name ``foo`` covers ``foo``, ``foo_`` and ``foo.out``-like overloads; ``foo_`` covers the in-place ones only.
 
@@ -86,12 +90,13 @@ def typed_kernels(
         matches = {full_name, _base_name(function)} & wanted
         if not matches or not _has_cpu_kernel(function, cpu) or _is_view(function):
             continue
-        if function.func.kind() is SchemaKind.scratch or full_name in _OWN or not _plain_strided(function):
+        overload = str(function.func.name)
+        if function.func.kind() is SchemaKind.scratch or overload in hand_written or not _plain_strided(function):
             continue
         found |= matches
         kernels.append(
             TypedKernel(
-                overload=str(function.func.name),
+                overload=overload,
                 operator_struct=function.func.name.unambiguous_name(),
                 header=f"ATen/ops/{function.root_name}_ops.h",
                 flags=host_call_flags(function),
@@ -100,8 +105,7 @@ def typed_kernels(
     missing = sorted(wanted - found)
     if missing:
         raise CodegenError(
-            "codegen/hot_ops.txt names operators for which the installed torch has no CPU kernel of their own: "
-            + ", ".join(missing)
-            + ". Remove them from the list, or use the name this torch gives them."
+            "typed in codegen/operators.yaml names operators for which the installed torch has no CPU kernel of their "
+            f"own, or we have one: {', '.join(missing)}. Remove them, or use the name this torch gives them."
         )
     return sorted(kernels, key=lambda kernel: kernel.overload)

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "csrc/backend/Activate.h"
+#include "csrc/torch/Activate.h"
 #include "csrc/core/DeviceApi.h"
 #include "csrc/core/Plugin.h"
 #include "csrc/core/allocator/CachingAllocator.h"

@@ -18,11 +18,11 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
-#include "csrc/backend/Activate.h"
+#include "csrc/torch/Activate.h"
 #include "csrc/core/Plugin.h"
 #include "csrc/core/allocator/DeviceAllocator.h"
-#include "csrc/kernels/BoxedKernel.h"
-#include "csrc/kernels/KernelCall.h"
+#include "csrc/ops/plugin/BoxedKernel.h"
+#include "csrc/ops/plugin/KernelCall.h"
 
 namespace tb = torch_backend;
 

@@ -1,4 +1,4 @@
-// A plugin's optional tables "graph.1", "ccl.1" and "prof.1". "kernels.1" is in csrc/kernels/PluginKernels.h.
+// A plugin's optional tables "graph.1", "ccl.1" and "prof.1". "kernels.1" is in csrc/ops/plugin/PluginKernels.h.
 #pragma once
 
 #include <optional>

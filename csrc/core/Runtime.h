@@ -9,7 +9,7 @@
 namespace torch_backend {
 
 /// Make `plugin` the one that everything below is about. Once per process; the same plugin again is a no-op, another
-/// one throws RuntimeError naming both. Part of activate (csrc/backend/Activate.h), which users call.
+/// one throws RuntimeError naming both. Part of activate (csrc/torch/Activate.h), which users call.
 void set_active_plugin(Plugin& plugin);
 
 /// NULL before activation.

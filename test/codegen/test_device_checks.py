@@ -8,7 +8,7 @@ import pytest
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1]))
 
-from codegen import device_checks, emit, parse  # noqa: E402
+from codegen import device_checks, parse  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -20,14 +20,7 @@ def test_what_iterators_compare_is_left_to_them(installed):
     checked = device_checks.checked_overloads(*installed)
     assert {"addmm", "bmm.out", "gather", "index_select"} <= set(checked)
     assert not {"add.Tensor", "where.self", "index.Tensor", "_index_put_impl_"} & set(checked)
-    assert checked == sorted(checked)  # it is searched
 
 
 def test_composites_compare_nothing(installed):
     assert "linear" not in device_checks.checked_overloads(*installed)
-
-
-def test_generated_text(tmp_path):
-    path = emit.emit_device_checks(["addmm", "bmm.out"], tmp_path)
-    assert path.name == "DeviceChecks.cpp"
-    assert '    "addmm",\n    "bmm.out",\n};' in path.read_text()

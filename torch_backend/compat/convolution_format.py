@@ -2,7 +2,7 @@
 
 PyTorch has a rule for each kind of convolution of its own devices. That of out-of-tree devices is "overrideable", for
 which it answers "contiguous" whatever the device does; ours is by channels if an argument is, convolution_format in
-csrc/aten/ResultRules.cpp. All versions up to 2.15. A convolution by channels asks the function; once PyTorch answers so
+csrc/ops/dispatch/ResultRules.cpp. All versions up to 2.15. A convolution by channels asks the function; once PyTorch answers so
 for overrideable convolutions, nothing is changed and this file may go.
 """
 

@@ -5,7 +5,7 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include "csrc/aten/AutocastPolicy.h"
+#include "csrc/ops/native/AutocastPolicy.h"
 #include "torch_backend/csrc/Module.h"
 
 namespace py = pybind11;

@@ -1,6 +1,6 @@
 // Policies and counts of the CPU fallback.
 
-#include "csrc/aten/Fallback.h"
+#include "csrc/ops/host/Fallback.h"
 
 #include <pybind11/stl.h>
 

@@ -2,7 +2,7 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include "csrc/backend/TensorMetadata.h"
+#include "csrc/torch/TensorMetadata.h"
 #include "torch_backend/csrc/Module.h"
 
 namespace py = pybind11;

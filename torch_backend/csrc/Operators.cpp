@@ -2,8 +2,8 @@
 
 #include <pybind11/stl.h>
 
-#include "csrc/aten/OperatorTable.h"
-#include "csrc/kernels/RegisterPluginKernels.h"
+#include "csrc/ops/dispatch/OperatorTable.h"
+#include "csrc/ops/plugin/RegisterPluginKernels.h"
 #include "torch_backend/csrc/Module.h"
 
 namespace py = pybind11;

@@ -10,7 +10,7 @@
 #include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/utils/device_lazy_init.h>
 
-#include "csrc/backend/Activate.h"
+#include "csrc/torch/Activate.h"
 #include "csrc/core/DType.h"
 #include "csrc/core/InterpreterLock.h"
 #include "csrc/core/Runtime.h"

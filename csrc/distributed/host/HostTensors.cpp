@@ -6,12 +6,12 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/StreamGuard.h>
 
-#include "csrc/aten/Alias.h"
-#include "csrc/aten/Copy.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/allocator/DeviceAllocator.h"
 #include "csrc/distributed/Arguments.h"
 #include "csrc/distributed/Reduction.h"
+#include "csrc/ops/native/Copy.h"
+#include "csrc/ops/tensor/Alias.h"
 
 namespace torch_backend {
 namespace {

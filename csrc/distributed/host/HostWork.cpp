@@ -5,8 +5,8 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/StreamGuard.h>
 
-#include "csrc/aten/HostLaunch.h"
 #include "csrc/core/Runtime.h"
+#include "csrc/ops/host/HostLaunch.h"
 
 namespace torch_backend {
 namespace {

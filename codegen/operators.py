@@ -1,0 +1,63 @@
+"""``operators.yaml``: what we know about operators that their schemas do not tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+SHIPPED = Path(__file__).parent / "operators.yaml"
+
+
+@dataclass(frozen=True)
+class Operators:
+    """One field per section of the file, which says what each is."""
+
+    typed: Mapping[str, list[str]] = field(default_factory=dict)
+    not_pointwise: frozenset[str] = frozenset()
+    beyond_the_iterator: frozenset[str] = frozenset()
+    meta_differs: frozenset[str] = frozenset()
+    tried: frozenset[str] = frozenset()
+    writes_out_at_once: frozenset[str] = frozenset()
+    host_arguments: Mapping[str, list[str]] = field(default_factory=dict)
+    shared_by_layouts: Mapping[str, list[str]] = field(default_factory=dict)
+    hand_written: tuple[str, ...] = ()
+
+    @property
+    def hot(self) -> list[str]:
+        """The names of ``typed``."""
+        return [name for names in self.typed.values() for name in names]
+
+    @property
+    def hand_written_overloads(self) -> frozenset[str]:
+        """``hand_written`` without the schemas' arguments."""
+        return frozenset(schema.split("(", 1)[0] for schema in self.hand_written)
+
+
+def read(path: Path = SHIPPED) -> Operators:
+    """Sections that are left out are empty. An unknown one raises TypeError."""
+    sections = yaml.safe_load(path.read_text())
+    for name in ("not_pointwise", "beyond_the_iterator", "meta_differs", "tried", "writes_out_at_once"):
+        sections[name] = frozenset(sections.get(name, ()))
+    return Operators(**{**sections, "hand_written": tuple(sections.get("hand_written", ()))})
+
+
+def facts(operators: Operators, checked_overloads: Iterable[str]) -> dict[str, list[str]]:
+    """What ``OperatorFacts.cpp`` looks up: the names, sorted, for which a fact holds. Facts as C++ names them."""
+    layouts = operators.shared_by_layouts
+    elementwise = layouts.get("sparse_elementwise", [])
+    elementwise = [*elementwise, *(f"{name}_" for name in elementwise)]
+    facts = {
+        "kWrapperChecksDevices": checked_overloads,
+        "kMetaDiffers": operators.meta_differs,
+        "kTried": operators.tried,
+        "kWritesOutAtOnce": operators.writes_out_at_once,
+        "kHostArgument": [f"{name} {argument}" for name, all_ in operators.host_arguments.items() for argument in all_],
+        "kSharedSparse": [*layouts.get("sparse", []), *elementwise],
+        "kSharedSparseCompressed": [*layouts.get("sparse_compressed", []), *elementwise],
+        "kSharedNested": layouts.get("nested", []),
+        "kSharedQuantized": layouts.get("quantized", []),
+    }
+    return {fact: sorted(set(names)) for fact, names in facts.items()}

@@ -1,0 +1,24 @@
+// What is true of PyTorch's operators and their schemas do not tell: codegen/operators.yaml, looked up.
+#pragma once
+
+#include <string_view>
+
+namespace torch_backend {
+
+enum class Fact {
+  kWrapperChecksDevices, // of an overload: PyTorch's wrapper around its kernels compares the arguments' devices
+  kMetaDiffers,          // the CPU kernel returns other tensors than the meta kernel says
+  kTried,                // ... and shows it when it is run
+  kWritesOutAtOnce,      // the out= kernel neither resizes its output nor computes anything else in it
+  kHostArgument,         // of "operator argument": may be a CPU tensor with dimensions
+  kSharedSparse,         // Note [Kernels that know no device], by layout; of operators and of overloads
+  kSharedSparseCompressed,
+  kSharedNested,
+  kSharedQuantized,
+};
+
+/// Whether the fact holds for an operator ("aten::add") or, where the fact says so, an overload ("aten::add.Tensor");
+/// "aten::" may be left out. False for operators of other namespaces.
+bool has_fact(Fact fact, std::string_view name);
+
+} // namespace torch_backend

@@ -1,0 +1,89 @@
+#include "csrc/ops/dispatch/ResultRules.h"
+
+#include <vector>
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+namespace torch_backend {
+namespace {
+
+using torch::jit::Stack;
+
+/// The kernels compare the dtypes, and say so if they differ.
+bool same_dtypes(const at::Tensor& input, const at::Tensor& weight) {
+  return input.scalar_type() == weight.scalar_type();
+}
+
+/// One entry of a list that may give one value for all dimensions.
+int64_t at_dimension(const std::vector<int64_t>& values, std::size_t dimension) {
+  return values.size() == 1 ? values[0] : values.at(dimension);
+}
+
+/// (input, weight, bias, stride, padding, dilation, transposed, output_padding, groups), formulas as documented for
+/// torch.nn.ConvNd and torch.nn.ConvTransposeNd.
+std::optional<Stack> convolution(c10::ArrayRef<c10::IValue> arguments) {
+  const at::Tensor& input = arguments[0].toTensor();
+  const at::Tensor& weight = arguments[1].toTensor();
+  const bool has_bias = arguments[2].isTensor() && arguments[2].toTensor().defined();
+  if (!same_dtypes(input, weight) || (has_bias && !same_dtypes(input, arguments[2].toTensor()))) {
+    return std::nullopt;
+  }
+  const auto stride = arguments[3].toIntVector();
+  const auto padding = arguments[4].toIntVector();
+  const auto dilation = arguments[5].toIntVector();
+  const bool transposed = arguments[6].toBool();
+  const auto output_padding = arguments[7].toIntVector();
+  std::vector<int64_t> sizes{input.size(0), transposed ? weight.size(1) * arguments[8].toInt() : weight.size(0)};
+  for (int64_t dim = 2; dim < input.dim(); ++dim) {
+    const auto i = static_cast<std::size_t>(dim - 2);
+    const int64_t reach = at_dimension(dilation, i) * (weight.size(dim) - 1);
+    const int64_t pads = 2 * at_dimension(padding, i);
+    sizes.push_back(transposed ? (input.size(dim) - 1) * at_dimension(stride, i) - pads + reach +
+                                     at_dimension(output_padding, i) + 1
+                               : (input.size(dim) + pads - reach - 1) / at_dimension(stride, i) + 1);
+  }
+  return Stack{at::Tensor(at::detail::empty_meta(sizes, input.scalar_type(), convolution_format(input, weight)))};
+}
+
+/// The arguments of convolution_backward, in which bias_sizes are the fourth, from number `first` = 4 on, or of its
+/// overrideable form, which lacks them: (grad_output, input, weight, stride, padding, dilation, transposed,
+/// output_padding, groups, output_mask).
+template <std::size_t first>
+std::optional<Stack> convolution_backward(c10::ArrayRef<c10::IValue> arguments) {
+  const at::Tensor& input = arguments[1].toTensor();
+  const at::Tensor& weight = arguments[2].toTensor();
+  if (!same_dtypes(input, weight) || !same_dtypes(input, arguments[0].toTensor())) {
+    return std::nullopt;
+  }
+  const auto mask = arguments[first + 6].toBoolList();
+  const int64_t channels =
+      arguments[first + 3].toBool() ? weight.size(1) * arguments[first + 5].toInt() : weight.size(0);
+  const auto format = convolution_format(input, weight);
+  const auto wanted = [&](std::size_t index, at::IntArrayRef sizes) {
+    const auto its_format = sizes.size() > 1 ? format : c10::MemoryFormat::Contiguous;
+    return mask.get(index) ? at::Tensor(at::detail::empty_meta(sizes, input.scalar_type(), its_format)) : at::Tensor();
+  };
+  return Stack{wanted(0, input.sizes()), wanted(1, weight.sizes()), wanted(2, {channels})};
+}
+
+} // namespace
+
+c10::MemoryFormat convolution_format(const at::Tensor& input, const at::Tensor& weight) {
+  const auto format = input.dim() == 4 ? c10::MemoryFormat::ChannelsLast : c10::MemoryFormat::ChannelsLast3d;
+  const bool by_channels = input.suggest_memory_format() == format || weight.suggest_memory_format() == format;
+  return by_channels ? format : c10::MemoryFormat::Contiguous;
+}
+
+ResultRule find_result_rule(const std::string& overload) {
+  if (overload == "aten::convolution" || overload == "aten::convolution_overrideable") {
+    return convolution;
+  }
+  if (overload == "aten::convolution_backward") {
+    return convolution_backward<4>;
+  }
+  return overload == "aten::convolution_backward_overrideable" ? convolution_backward<3> : nullptr;
+}
+
+} // namespace torch_backend

@@ -1,0 +1,308 @@
+#include "csrc/ops/host/HostCall.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
+
+#include "csrc/core/Runtime.h"
+#include "csrc/core/Stream.h"
+#include "csrc/core/allocator/DeviceAllocator.h"
+#include "csrc/core/generator/PhiloxGenerator.h"
+#include "csrc/core/graph/Capture.h"
+#include "csrc/ops/host/HostGenerator.h"
+#include "csrc/ops/tensor/Empty.h"
+#include "csrc/ops/tensor/Resize.h"
+#include "csrc/ops/tensor/StorageOf.h"
+#include "csrc/ops/tensor/Transfer.h"
+#include "csrc/profiler/Recording.h"
+
+namespace torch_backend {
+namespace {
+
+struct Mode {
+  bool aliased;
+  bool coherent; // and synchronous
+};
+
+/// Read once: the capabilities are fixed, and this is on the path of every operator.
+const Mode& mode() {
+  static const Mode instance = [] {
+    auto& api = device_api();
+    if (api.host_access()) {
+      install_cpu_allocator_redirect(); // other devices leave the process's CPU allocator alone
+    }
+    return Mode{api.host_access(), api.host_access() && api.host_coherent() && !api.async()};
+  }();
+  return instance;
+}
+
+/// Not on the path of every call: where Python refers to the tensor too, another reference takes the interpreter's lock.
+at::Tensor borrow(const c10::TensorImpl* impl) {
+  return at::Tensor(
+      c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(const_cast<c10::TensorImpl*>(impl)));
+}
+
+/// Throws if the kernel resized a written argument over another one: it has seen copies, which lie apart.
+template <class Argument, class Arguments>
+void check_resized(const Argument& argument, const Arguments& all) {
+  const auto* original = argument.original;
+  const auto sizes = argument.stand_in.sizes(), strides = argument.stand_in.strides();
+  const auto offset = static_cast<std::size_t>(original->storage_offset());
+  const auto bytes = at::detail::computeStorageNbytes(sizes, strides, original->itemsize(), offset);
+  if (sizes == original->sizes() || bytes > original->unsafe_storage().nbytes()) {
+    return;
+  }
+  const at::Tensor resized = borrow(original).as_strided(sizes, strides, original->storage_offset());
+  for (const auto& other : all) {
+    if (other.original != original) {
+      at::assert_no_partial_overlap(resized, borrow(other.original));
+    }
+  }
+}
+
+bool is_strided(const at::Tensor& tensor) {
+  return tensor.layout() == c10::kStrided;
+}
+
+} // namespace
+
+bool runs_on_aliased_memory() {
+  return mode().aliased;
+}
+
+bool runs_inline() {
+  return mode().coherent && !graph::any_capture();
+}
+
+HostCall::HostCall(const char* op, unsigned flags)
+    : op_(op), flags_(flags), aliased_(mode().aliased), coherent_(mode().coherent) {}
+
+HostCall::~HostCall() {
+  running_.reset();
+  if (profiler::recording()) {
+    profiler::end_host_kernel(this);
+  }
+  if (mapped_) {
+    try {
+      map(false);
+    } catch (const std::exception& error) {
+      TORCH_WARN(op_, ": ", error.what());
+    }
+  }
+  if (device_before_) {
+    exchange_device(*device_before_);
+  }
+  for (auto& argument : arguments_) {
+    if (aliased_) {
+      give_back_cpu_alias(std::move(argument.stand_in));
+    }
+  }
+}
+
+void HostCall::set_device(c10::Device device) {
+  const auto index = device.has_index() ? device.index() : current_device();
+  on_one_device_ = on_one_device_ && (!device_.has_index() || device_.index() == index);
+  device_.set_index(index);
+}
+
+const at::Tensor& HostCall::stand_in(const at::Tensor& tensor, bool written) {
+  if (!tensor.defined()) {
+    return tensor;
+  }
+  const auto* impl = tensor.unsafeGetTensorImpl();
+  const auto device = impl->device();
+  if (device.type() != c10::DeviceType::PrivateUse1) {
+    takes_host_ = true;
+    on_one_device_ = on_one_device_ && device.is_cpu() && impl->dim() == 0 && !written;
+    return tensor;
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(is_strided(tensor), op_, " is not implemented for ", tensor.layout(), " tensors on ",
+                              device_api().name(), ".");
+  check_has_memory(*impl, op_);
+  for (auto& argument : arguments_) {
+    if (argument.original == impl) {
+      // Kernels tell an operation in place by its output being an input.
+      argument.written = argument.written || written;
+      return argument.stand_in;
+    }
+  }
+  set_device(device);
+  if (aliased_) {
+    arguments_.push_back({make_alias(tensor), impl, written});
+  } else {
+    graph::refuse_in_capture(current_stream(device.index()), op_);
+    arguments_.push_back({copy_to_host(tensor), impl, written});
+    bytes_copied_ += static_cast<uint64_t>(arguments_.back().stand_in.nbytes());
+  }
+  return arguments_.back().stand_in;
+}
+
+at::Tensor HostCall::make_alias(const at::Tensor& tensor) const {
+  const auto* storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  for (const auto& argument : arguments_) {
+    if (argument.original->unsafe_storage().unsafeGetStorageImpl() == storage) {
+      return make_cpu_alias(tensor, argument.stand_in.unsafeGetTensorImpl()->unsafe_storage());
+    }
+  }
+  return borrow_cpu_alias(tensor);
+}
+
+at::Generator HostCall::stand_in(const std::optional<at::Generator>& generator) {
+  // The generator alone can bring a call here whose tensors are all on the CPU.
+  TORCH_CHECK(device_.has_index() || !takes_host_, "Expected a 'cpu' device type for generator but found '",
+              device_api().name(), "'");
+  auto* device_generator = resolve_generator(generator, device_.has_index() ? device_.index() : current_device());
+  return draw_cpu_generator(*device_generator);
+}
+
+void HostCall::enter() {
+  if (device_.has_index()) {
+    // Memory that is used in place would outlive a lost device, and a fork.
+    device_api().check_usable(device_.index(), op_);
+    if (device_.index() != current_device()) {
+      device_before_ = exchange_device(device_.index());
+    }
+  }
+  for (std::size_t i = 0; !aliased_ && i < arguments_.size(); ++i) {
+    for (std::size_t j = 0; arguments_[i].written && j < arguments_.size(); ++j) {
+      if (arguments_[i].original != arguments_[j].original) {
+        // Copies do not overlap, so that the kernel's own check would not see it.
+        at::assert_no_partial_overlap(borrow(arguments_[i].original), borrow(arguments_[j].original));
+      }
+    }
+  }
+  if (C10_UNLIKELY(graph::any_capture())) {
+    graph::refuse_in_capture(current_stream(), op_);
+  }
+  if (!coherent_) {
+    current_stream().synchronize();
+    if (aliased_) {
+      map(true);
+    }
+  }
+  running_.emplace(/*redirect=*/aliased_ && device_api().host_coherent());
+  if (profiler::recording()) {
+    const auto stream = current_stream();
+    profiler::begin_host_kernel(this, op_, stream.device_index(), stream.handle(), /*on_device=*/aliased_);
+  }
+}
+
+void HostCall::map(bool on) {
+  auto& api = device_api();
+  for (const auto& argument : arguments_) {
+    const auto* memory = argument.original->unsafe_storage().unsafeGetStorageImpl();
+    if (memory->nbytes() == 0) {
+      continue;
+    }
+    const auto access = argument.written ? TB_MAP_READ | TB_MAP_WRITE : TB_MAP_READ;
+    auto* ptr = const_cast<void*>(memory->data());
+    if (on) {
+      api.memory_map(memory->device().index(), ptr, memory->nbytes(), access);
+    } else {
+      api.memory_unmap(memory->device().index(), ptr, memory->nbytes(), access);
+    }
+  }
+  mapped_ = on;
+}
+
+void HostCall::leave() {
+  running_.reset();
+  if (profiler::recording()) {
+    profiler::end_host_kernel(this);
+  }
+  if (mapped_) {
+    map(false);
+  }
+  for (const auto& argument : arguments_) {
+    if (argument.written && !aliased_) {
+      check_resized(argument, arguments_); // before any is written
+    }
+  }
+  for (const auto& argument : arguments_) {
+    if (argument.written) {
+      write_back(argument);
+    }
+  }
+}
+
+void HostCall::write_back(const Argument& argument) {
+  auto* original = const_cast<c10::TensorImpl*>(argument.original);
+  auto* stand_in = argument.stand_in.unsafeGetTensorImpl();
+  const bool same_shape = stand_in->sizes() == original->sizes() && stand_in->strides() == original->strides() &&
+                          stand_in->storage_offset() == original->storage_offset();
+  const bool same_memory = stand_in->unsafe_storage().data() == original->unsafe_storage().data();
+  const at::Tensor& source = argument.stand_in;
+  if (aliased_ && (same_memory || is_device_memory(source))) {
+    // Some kernels leave their result conjugated and say so with the bit.
+    original->_set_conj(stand_in->is_conj());
+    original->_set_neg(stand_in->is_neg());
+    if (!same_shape || !same_memory) {
+      adopt_resized(source, borrow(original));
+    }
+    return;
+  }
+  if (stand_in->sizes() != original->sizes()) {
+    resize_tensor(original, stand_in->sizes(), stand_in->strides());
+  }
+  bytes_copied_ += copy_from_host(source, borrow(original));
+}
+
+HostCall::Shared& HostCall::shared(const c10::Storage& host) {
+  for (auto& known : shared_) {
+    if (known.host == host.unsafeGetStorageImpl()) {
+      return known;
+    }
+  }
+  return shared_.emplace_back(Shared{host.unsafeGetStorageImpl(), 0, {}});
+}
+
+void HostCall::expect_result(const at::Tensor& cpu) {
+  if (cpu.defined() && is_strided(cpu)) {
+    const auto& storage = cpu.unsafeGetTensorImpl()->unsafe_storage();
+    if (C10_UNLIKELY(storage.use_count() > 1)) {
+      ++shared(storage).results;
+    }
+  }
+}
+
+c10::Storage HostCall::bring(const c10::Storage& host, c10::Device device) {
+  auto& known = shared(host);
+  if (!known.on_device) {
+    const auto bytes = at::TensorOptions(c10::kCPU).dtype(c10::kByte);
+    const auto size = static_cast<int64_t>(host.nbytes());
+    const at::Tensor from = at::empty({0}, bytes).set_(host, 0, {size}, {1});
+    const at::Tensor to = empty_like_layout(from, device);
+    bytes_copied_ += copy_from_host(from, to);
+    known.on_device = to.storage();
+  }
+  return known.on_device;
+}
+
+at::Tensor HostCall::result(at::Tensor&& cpu) {
+  if (!cpu.defined()) {
+    return std::move(cpu);
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(is_strided(cpu), op_, " returns a ", cpu.layout(), " tensor, which ", device_api().name(),
+                              " does not support.");
+  const auto& storage = cpu.unsafeGetTensorImpl()->unsafe_storage();
+  if (storage.use_count() > 1) {
+    for (const auto& argument : arguments_) {
+      if (argument.stand_in.unsafeGetTensorImpl() == cpu.unsafeGetTensorImpl()) {
+        return borrow(argument.original);
+      }
+      if (aliased_ && argument.stand_in.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() ==
+                          storage.unsafeGetStorageImpl()) {
+        return make_device_tensor(cpu, argument.original->unsafe_storage());
+      }
+    }
+  }
+  const c10::Device device(c10::DeviceType::PrivateUse1, device_.has_index() ? device_.index() : current_device());
+  const bool own = storage.use_count() <= 2 || storage.use_count() <= shared(storage).results + 1;
+  if (aliased_ && own && is_device_memory(cpu)) {
+    return relabel_as_device(std::move(cpu), device);
+  }
+  return make_device_tensor(cpu, bring(storage, device));
+}
+
+} // namespace torch_backend

@@ -1,0 +1,152 @@
+// Scaled dot product attention: ATen's fused CPU kernel where it takes the input, else PyTorch's math path.
+
+#include <ATen/Context.h>
+#include <ATen/ExpandUtils.h>
+#include <ATen/SDPBackend.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/native/DispatchStub.h>
+#include <ATen/native/transformers/attention.h>
+#include <ATen/native/transformers/sdp_utils_cpp.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward_ops.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_ops.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <numeric>
+#include <vector>
+
+#include "csrc/ops/dispatch/Registrar.h"
+#include "csrc/ops/host/AtenKernel.h"
+#include "csrc/ops/native/Register.h"
+
+namespace torch_backend {
+namespace {
+
+// Whether ATen's fused CPU kernel takes the input. ATen's own answer also depends on settings of the process for the CPU,
+// which are none of the device's. In double precision it does, but PyTorch promises what it saves for the backward pass in
+// single precision.
+bool fused_kernel_takes(const sdp::sdp_params& params) {
+  constexpr std::array<c10::ScalarType, 3> dtypes{c10::kFloat, c10::kBFloat16, c10::kHalf};
+  constexpr bool (*constraints[])(const sdp::sdp_params&, bool) = {
+      sdp::check_nested_tensor,
+      sdp::check_for_dropout,
+      sdp::check_tensor_shapes,
+      sdp::check_batch_size_and_num_heads_dense</*supports_gqa=*/true>,
+      sdp::check_attn_mask_shape,
+      sdp::check_nonzero_sequence_lengths_dense,
+      sdp::check_last_dim_stride_equals_1_dense</*ignore_singleton_dim=*/false>,
+  };
+  return std::all_of(std::begin(constraints), std::end(constraints),
+                     [&](auto constraint) { return constraint(params, /*debug=*/false); }) &&
+         params.query.sym_size(-1) == params.key.sym_size(-1) &&
+         params.query.sym_size(-1) == params.value.sym_size(-1) &&
+         sdp::check_tensor_dtype(params, dtypes, /*debug=*/false);
+}
+
+// Whether the user lets a fused kernel run: as "overrideable", which is what PyTorch calls those of other devices, or as
+// "flash", which it is on the CPU. torch.nn.attention.sdpa_kernel switches both.
+bool fused_is_enabled() {
+  const at::Context& context = at::globalContext();
+  const bool prefers_math =
+      context.userEnabledMathSDP() && at::globalContext().sDPPriorityOrder()[0] == at::SDPBackend::math;
+  return (context.userEnabledFlashSDP() || context.userEnabledOverrideableSDP()) && !prefers_math;
+}
+
+int64_t fused_sdp_choice(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                         const std::optional<at::Tensor>& attn_mask, double dropout_p, bool is_causal,
+                         std::optional<double> /*scale*/, bool enable_gqa) {
+  // The CPU's fused kernel has no gradient for the mask. It looks at sizes, strides and dtypes only, so the tensors may
+  // be those of tracing, which have no memory.
+  const bool mask_has_gradient =
+      attn_mask.has_value() && attn_mask->defined() && attn_mask->requires_grad() && c10::GradMode::is_enabled();
+  if (!mask_has_gradient && runs_on_aliased_memory() && fused_is_enabled() &&
+      fused_kernel_takes({query, key, value, attn_mask, dropout_p, is_causal, enable_gqa})) {
+    return static_cast<int64_t>(at::SDPBackend::overrideable);
+  }
+  TORCH_CHECK(at::globalContext().userEnabledMathSDP(),
+              "No enabled backend of scaled_dot_product_attention can run this on ", query.device(),
+              ". Besides MATH there is ", runs_on_aliased_memory() ? "OVERRIDEABLE" : "none",
+              "; enable MATH with torch.nn.attention.sdpa_kernel.");
+  return static_cast<int64_t>(at::SDPBackend::math);
+}
+
+// The strides that PyTorch promises for a result that belongs to `like`: what is compiled or exported relies on them. The
+// CPU's kernel has its own; for most models they are the same.
+std::vector<int64_t> promised_strides(const at::Tensor& like, at::IntArrayRef sizes) {
+  if (like.sizes() == sizes) {
+    return like.is_non_overlapping_and_dense() ? like.strides().vec() : at::infer_dense_strides(sizes, like.strides());
+  }
+  std::vector<int64_t> order(sizes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t left, int64_t right) { return like.stride(left) > like.stride(right); });
+  std::vector<int64_t> strides(sizes.size());
+  int64_t stride = 1;
+  for (auto dim = order.rbegin(); dim != order.rend(); ++dim) {
+    strides[*dim] = stride;
+    stride *= std::max<int64_t>(sizes[*dim], 1);
+  }
+  return strides;
+}
+
+at::Tensor with_promised_strides(const at::Tensor& result, const at::Tensor& like) {
+  if (!result.defined()) {
+    return result;
+  }
+  const std::vector<int64_t> strides = promised_strides(like, result.sizes());
+  if (result.strides() == strides) {
+    return result;
+  }
+  return at::empty_strided(result.sizes(), strides, result.options()).copy_(result);
+}
+
+using Forward = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor,
+                           at::Tensor, at::Tensor>;
+
+Forward attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                  const std::optional<at::Tensor>& attn_bias, double dropout_p, bool is_causal,
+                  bool /*return_debug_mask*/, std::optional<double> scale) {
+  auto [output, logsumexp] = AtenKernel<at::_ops::_scaled_dot_product_flash_attention_for_cpu>::call(
+      query, key, value, dropout_p, is_causal, attn_bias, scale);
+  // What only other devices' kernels need: of the shapes that PyTorch promises.
+  const at::Tensor philox = at::empty({}, query.options().dtype(at::kLong));
+  const at::Tensor none;
+  return {with_promised_strides(output, query),
+          logsumexp.contiguous(),
+          none,
+          none,
+          query.sym_size(2),
+          key.sym_size(2),
+          philox,
+          philox.clone(),
+          none};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
+    const at::Tensor& grad_out, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+    const at::Tensor& attn_bias, std::array<bool, 4> /*grad_input_mask*/, const at::Tensor& out,
+    const at::Tensor& logsumexp, const at::Tensor& /*cum_seq_q*/, const at::Tensor& /*cum_seq_k*/,
+    c10::SymInt /*max_q*/, c10::SymInt /*max_k*/, double dropout_p, bool is_causal, const at::Tensor& /*philox_seed*/,
+    const at::Tensor& /*philox_offset*/, std::optional<double> scale) {
+  const auto mask = attn_bias.defined() ? std::optional<at::Tensor>(attn_bias) : std::nullopt;
+  auto [grad_query, grad_key, grad_value] =
+      AtenKernel<at::_ops::_scaled_dot_product_flash_attention_for_cpu_backward>::call(
+          grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, mask, scale);
+  return {with_promised_strides(grad_query, query), with_promised_strides(grad_key, key),
+          with_promised_strides(grad_value, value), at::Tensor()};
+}
+
+} // namespace
+
+void register_attention(Registrar& m) {
+  m.impl("_fused_sdp_choice", TORCH_FN(fused_sdp_choice), Source::kAten);
+  m.impl("_scaled_dot_product_fused_attention_overrideable", TORCH_FN(attention), Source::kAten);
+  m.impl("_scaled_dot_product_fused_attention_overrideable_backward", TORCH_FN(attention_backward), Source::kAten);
+  at::native::_fused_sdp_choice_stub.set_privateuse1_dispatch_ptr(&fused_sdp_choice);
+}
+
+} // namespace torch_backend

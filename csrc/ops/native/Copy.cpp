@@ -1,0 +1,292 @@
+#include "csrc/ops/native/Copy.h"
+
+#include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/_local_scalar_dense_native.h>
+#include <ATen/ops/copy_ops.h>
+#include <ATen/ops/empty_strided.h>
+#include <c10/core/DeviceGuard.h>
+
+#include "csrc/core/Event.h"
+#include "csrc/core/Runtime.h"
+#include "csrc/core/Stream.h"
+#include "csrc/core/SyncDebug.h"
+#include "csrc/core/allocator/HostAllocator.h"
+#include "csrc/core/graph/Capture.h"
+#include "csrc/ops/dispatch/Registrar.h"
+#include "csrc/ops/host/HostCall.h"
+#include "csrc/ops/host/HostLaunch.h"
+#include "csrc/ops/native/Register.h"
+#include "csrc/ops/tensor/Alias.h"
+#include "csrc/ops/tensor/Empty.h"
+#include "csrc/ops/tensor/StorageOf.h"
+#include "csrc/ops/tensor/Transfer.h"
+#include "csrc/profiler/Recording.h"
+
+namespace torch_backend {
+namespace {
+
+// Note [Ways to copy]
+// From cheapest to dearest; each falls to the next where it does not apply.
+//   1. Synchronous device with host-coherent memory: every copy is ATen's CPU copy on aliases.
+//   2. Plain copies (same dtype, same dense layout, no conj/neg difference): one memory_copy on the stream.
+//   3. Rows: same dtype, both sides collapse to equally long runs of bytes: one memory_copy_2d.
+//   4. Host-accessible asynchronous device: ATen's CPU copy on aliases, as a host function on the stream.
+//   5. Through the host: the source's values are brought to the host, converted there, and brought back.
+
+char* data_of(const at::Tensor& tensor) {
+  return static_cast<char*>(const_cast<void*>(tensor.const_data_ptr()));
+}
+
+int index_of(const at::Tensor& tensor) {
+  return tensor.device().index();
+}
+
+/// Copies on the host, where conj and neg bits are resolved by PyTorch itself.
+void copy_on_host(const at::Tensor& dst, const at::Tensor& src) {
+  dst.copy_(src);
+}
+
+// ---- between tensors of one device ----
+
+/// Way 5: read what `dst` covers, change it on the host, write it back.
+void copy_through_host(const at::Tensor& dst, const at::Tensor& src) {
+  const at::Tensor values = on_device(src) ? copy_to_host(src) : src;
+  if (dst.is_non_overlapping_and_dense()) {
+    at::Tensor staged = with_bits_of(at::empty_strided(dst.sizes(), dst.strides(), host_options(dst)), dst);
+    copy_on_host(staged, values);
+    copy_from_host(staged, dst);
+    return;
+  }
+  at::Tensor staged = copy_to_host(dst);
+  copy_on_host(staged, values);
+  copy_from_host(staged, dst);
+}
+
+void copy_within_device(const at::Tensor& dst, const at::Tensor& src) {
+  const Stream stream = current_stream(dst.device().index());
+  if (enqueue_raw_copy(dst, src, TB_COPY_DEVICE_TO_DEVICE, index_of(dst), stream)) {
+    return;
+  }
+  if (runs_on_aliased_memory() && device_api().host_coherent()) {
+    enqueue_host_work(stream, "aten::copy_",
+                      [to = make_cpu_alias(dst), from = make_cpu_alias(src)] { copy_on_host(to, from); });
+    return;
+  }
+  if (runs_on_aliased_memory()) {
+    HostCall call("aten::copy_");
+    const at::Tensor to = call.stand_in(dst, /*written=*/true);
+    const at::Tensor from = call.stand_in(src);
+    call.enter();
+    copy_on_host(to, from);
+    call.leave();
+    return;
+  }
+  copy_through_host(dst, src);
+}
+
+// ---- between two devices ----
+
+/// What is enqueued on `waiting` from now on comes after what is on `stream` now.
+void order_after(const Stream& waiting, const Stream& stream) {
+  Event event(/*enable_timing=*/false);
+  event.record(stream);
+  event.block(waiting);
+}
+
+void copy_between_devices(const at::Tensor& dst, const at::Tensor& src) {
+  const Stream src_stream = current_stream(src.device().index());
+  const Stream dst_stream = current_stream(dst.device().index());
+  graph::refuse_in_capture(src_stream, "A copy between devices");
+  graph::refuse_in_capture(dst_stream, "A copy between devices");
+  // The source side converts and packs, so that one plain copy crosses.
+  at::Tensor packed = src;
+  if (!is_plain_copy(dst, src)) {
+    const c10::DeviceGuard guard(src.device());
+    const bool dense = dst.is_non_overlapping_and_dense();
+    packed = at::empty_strided(dst.sizes(), dense ? dst.strides() : at::infer_dense_strides(dst.sizes(), dst.strides()),
+                               src.options().dtype(dst.scalar_type()));
+    packed = with_bits_of(packed, dst);
+    copy_within_device(packed, src);
+  }
+  at::Tensor landing = dst;
+  if (!is_plain_copy(dst, packed)) {
+    landing = with_bits_of(empty_like_layout(packed, dst.device()), dst);
+  }
+  order_after(src_stream, dst_stream);
+  if (device_api().has_capability(index_of(src), TB_CAP_PEER)) {
+    use_on_stream(src_stream, landing, [&] {
+      enqueue_raw_copy(landing, packed, TB_COPY_PEER, index_of(src), src_stream);
+      order_after(dst_stream, src_stream);
+    });
+  } else {
+    const at::Tensor host = copy_to_host(packed);
+    copy_from_host(host, landing);
+  }
+  if (!landing.is_same(dst)) {
+    const c10::DeviceGuard guard(dst.device());
+    copy_within_device(dst, landing);
+  }
+}
+
+// ---- between host and device ----
+
+/// Before a copy is enqueued: whether the host must wait for it. Reported here, because once the copy is under way an
+/// error would free the memory it uses.
+bool must_wait(const at::Tensor& host, bool non_blocking, const char* what) {
+  if (graph::is_capturing(current_stream())) {
+    if (!non_blocking || !is_pinned_ptr(host.storage().data())) {
+      graph::refuse_in_capture(current_stream(), what);
+    }
+    return false; // the memory is the user's to keep, as for every input of a graph
+  }
+  if (!device_api().async() || (non_blocking && is_pinned_ptr(host.storage().data()))) {
+    return false;
+  }
+  warn_or_error_on_sync(what);
+  return true;
+}
+
+void copy_host_to_device(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) {
+  const Stream stream = current_stream(dst.device().index());
+  const bool wait = must_wait(src, non_blocking, "copy from pageable host memory");
+  if (try_host_copy(dst, src, TB_COPY_HOST_TO_DEVICE, stream, src, wait)) {
+    return;
+  }
+  // Convert on the host, then let the device place it.
+  at::Tensor packed = with_bits_of(
+      at::empty_strided(dst.sizes(), at::infer_dense_strides(dst.sizes(), dst.strides()), host_options(dst)), dst);
+  copy_on_host(packed, src);
+  if (try_host_copy(dst, packed, TB_COPY_HOST_TO_DEVICE, stream, packed, /*wait=*/true)) {
+    return;
+  }
+  const at::Tensor landing = with_bits_of(empty_like_layout(packed, dst.device()), dst);
+  try_host_copy(landing, packed, TB_COPY_HOST_TO_DEVICE, stream, packed, /*wait=*/true);
+  copy_within_device(dst, landing);
+}
+
+void copy_device_to_host(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) {
+  const Stream stream = current_stream(src.device().index());
+  const bool wait = must_wait(dst, non_blocking, "copy to pageable host memory");
+  if (try_host_copy(dst, src, TB_COPY_DEVICE_TO_HOST, stream, dst, wait)) {
+    return;
+  }
+  copy_on_host(dst, copy_to_host(src));
+}
+
+void check_overlap(const at::Tensor& dst, const at::Tensor& src) {
+  at::assert_no_internal_overlap(dst);
+  if (dst.device() == src.device()) {
+    at::assert_no_partial_overlap(dst, src);
+  }
+}
+
+// ---- on a synchronous device with host-coherent memory ----
+
+/// A tensor's memory for the host, for one call.
+class HostSide {
+ public:
+  explicit HostSide(const at::Tensor& tensor)
+      : borrowed_(on_device(tensor)), tensor_(borrowed_ ? borrow_cpu_alias(tensor) : tensor) {}
+  ~HostSide() {
+    if (borrowed_) {
+      give_back_cpu_alias(std::move(tensor_));
+    }
+  }
+  HostSide(const HostSide&) = delete;
+  HostSide& operator=(const HostSide&) = delete;
+  at::Tensor& get() {
+    return tensor_;
+  }
+
+ private:
+  bool borrowed_;
+  at::Tensor tensor_;
+};
+
+void copy_inline(const at::Tensor& dst, const at::Tensor& src) {
+  if (is_plain_copy(dst, src)) {
+    const uint32_t kind = !on_device(src)                  ? TB_COPY_HOST_TO_DEVICE
+                          : !on_device(dst)                ? TB_COPY_DEVICE_TO_HOST
+                          : index_of(dst) == index_of(src) ? TB_COPY_DEVICE_TO_DEVICE
+                                                           : TB_COPY_PEER;
+    enqueue_raw_copy(dst, src, kind, 0, current_stream());
+    return;
+  }
+  const profiler::HostKernelSpan span("aten::copy_", index_of(on_device(dst) ? dst : src));
+  HostSide to(dst), from(src);
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  at::_ops::copy_::redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), to.get(), from.get(), /*non_blocking=*/false);
+}
+
+// ---- operators ----
+
+at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
+  copy_tensor(dst, self, non_blocking);
+  return dst;
+}
+
+at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
+  if (dst.sizes() != self.sizes()) {
+    dst.resize_(self.sizes());
+  }
+  copy_tensor(dst, self, /*non_blocking=*/false);
+  return dst;
+}
+
+at::Scalar local_scalar_dense(const at::Tensor& self) {
+  check_has_memory(*self.unsafeGetTensorImpl(), "aten::item");
+  if (runs_inline()) {
+    device_api().check_usable(index_of(self), "item");
+    return at::native::_local_scalar_dense_cpu(self); // reads wherever the tensor points
+  }
+  graph::refuse_in_capture(current_stream(self.device().index()), "aten::item");
+  warn_or_error_on_sync("aten::item");
+  return copy_to_host(self).item();
+}
+
+} // namespace
+
+void copy_tensor(const at::Tensor& dst, const at::Tensor& original_src, bool non_blocking) {
+  if (dst.is_same(original_src)) {
+    return;
+  }
+  const at::Tensor src = dst.sizes() == original_src.sizes() ? original_src : original_src.expand(dst.sizes());
+  if (dst.numel() == 0) {
+    return;
+  }
+  check_overlap(dst, src);
+  if (is_plain_copy(dst, src) && data_of(dst) == data_of(src) && dst.device() == src.device()) {
+    return;
+  }
+  const c10::DeviceGuard guard(on_device(dst) ? dst.device() : src.device());
+  auto& api = device_api();
+  for (const auto* tensor : {&dst, &src}) {
+    if (on_device(*tensor)) {
+      api.check_usable(index_of(*tensor), "copy");
+      check_has_memory(*tensor->unsafeGetTensorImpl(), "aten::copy_");
+    }
+  }
+  if (runs_inline()) {
+    copy_inline(dst, src);
+    return;
+  }
+  if (!on_device(src)) {
+    copy_host_to_device(dst, src, non_blocking);
+  } else if (!on_device(dst)) {
+    copy_device_to_host(dst, src, non_blocking);
+  } else if (dst.device() == src.device()) {
+    copy_within_device(dst, src);
+  } else {
+    copy_between_devices(dst, src);
+  }
+}
+
+void register_copy(Registrar& m) {
+  m.impl("_copy_from", TORCH_FN(copy_from));
+  m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
+  m.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));
+}
+
+} // namespace torch_backend

@@ -1,0 +1,59 @@
+// Filling a tensor with one value, which devices can do themselves.
+
+#include <cstring>
+
+#include <ATen/TensorIterator.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/fill_ops.h>
+#include <c10/core/DeviceGuard.h>
+
+#include "csrc/core/Runtime.h"
+#include "csrc/core/Stream.h"
+#include "csrc/ops/dispatch/Registrar.h"
+#include "csrc/ops/host/AtenKernel.h"
+#include "csrc/ops/native/Register.h"
+#include "csrc/ops/tensor/StorageOf.h"
+#include "csrc/profiler/Recording.h"
+
+namespace torch_backend {
+namespace {
+
+at::Tensor& fill_(at::Tensor& self, const at::Scalar& value) {
+  if (runs_inline() || !self.is_non_overlapping_and_dense() || self.is_conj() || self.is_neg()) {
+    return AtenKernel<at::_ops::fill__Scalar>::call(self, value);
+  }
+  check_has_memory(*self.unsafeGetTensorImpl(), "aten::fill_");
+  // The CPU's own fill converts the value, and says so if it does not fit.
+  at::Tensor element = at::empty({1}, at::TensorOptions(c10::kCPU).dtype(self.scalar_type()));
+  element.fill_(value);
+  if (self.numel() > 0) {
+    const c10::DeviceGuard guard(self.device());
+    device_api().memory_fill(self.device().index(), self.mutable_data_ptr(), element.const_data_ptr(),
+                             static_cast<uint32_t>(self.element_size()), self.nbytes(), current_stream().handle());
+  }
+  return self;
+}
+
+at::Tensor& zero_(at::Tensor& self) {
+  // More of them ATen divides among threads.
+  if (!runs_inline() || !self.is_non_overlapping_and_dense() || self.numel() > at::internal::GRAIN_SIZE) {
+    return fill_(self, 0);
+  }
+  device_api().check_usable(self.device().index(), "zero_");
+  check_has_memory(*self.unsafeGetTensorImpl(), "aten::zero_");
+  const profiler::HostKernelSpan span("aten::zero_", self.device().index());
+  if (self.numel() > 0) {
+    std::memset(self.mutable_data_ptr(), 0, self.nbytes());
+  }
+  return self;
+}
+
+} // namespace
+
+void register_fill(Registrar& m) {
+  m.impl("fill_.Scalar", TORCH_FN(fill_));
+  m.impl("zero_", TORCH_FN(zero_));
+}
+
+} // namespace torch_backend

@@ -1,0 +1,38 @@
+#include "csrc/ops/plugin/CompositeGradient.h"
+
+#include <ATen/core/stack.h>
+#include <c10/core/DispatchKeySet.h>
+#include <c10/core/GradMode.h>
+
+#include "csrc/ops/dispatch/Foresee.h"
+#include "csrc/ops/dispatch/Libraries.h"
+#include "csrc/ops/dispatch/OperatorTable.h"
+
+namespace torch_backend {
+namespace {
+
+void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  bool records = false;
+  for (const auto& argument : torch::jit::last(*stack, op.schema().arguments().size())) {
+    for_each_tensor(
+        argument, [&](const at::Tensor& tensor) { records = records || (tensor.defined() && tensor.requires_grad()); });
+  }
+  if (records && c10::GradMode::is_enabled()) {
+    op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
+  } else {
+    op.redispatchBoxed(keys & c10::after_autograd_keyset, stack);
+  }
+}
+
+} // namespace
+
+void register_composite_gradient(const c10::OperatorHandle& op) {
+  constexpr auto kKey = c10::DispatchKey::AutogradPrivateUse1;
+  if (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) && !op.hasKernelForDispatchKey(kKey)) {
+    library_for(op, kKey).impl(
+        c10::toString(op.operator_name()).c_str(),
+        torch::CppFunction::makeFromBoxedFunction<&call>().debug(registration_label(Source::kComposite)));
+  }
+}
+
+} // namespace torch_backend

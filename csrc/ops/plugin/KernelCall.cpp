@@ -1,0 +1,376 @@
+#include "csrc/ops/plugin/KernelCall.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/native/Resize.h>
+#include <c10/util/Exception.h>
+#include <c10/util/StringUtil.h>
+
+#include "csrc/core/Runtime.h"
+#include "csrc/core/Status.h"
+#include "csrc/core/Stream.h"
+#include "csrc/core/allocator/DeviceAllocator.h"
+#include "csrc/core/graph/Capture.h"
+#include "csrc/ops/plugin/KernelStep.h"
+#include "csrc/ops/tensor/StorageOf.h"
+#include "csrc/profiler/Recording.h"
+
+namespace torch_backend {
+namespace {
+
+at::Tensor new_contiguous(at::IntArrayRef sizes, c10::ScalarType type) {
+  return at::detail::empty_generic(sizes, &device_allocator(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), type,
+                                   std::nullopt);
+}
+
+/// Laid out as PyTorch promises for `op`: the places that nonzero finds are columns.
+at::Tensor new_output(const std::string& op, at::IntArrayRef sizes, c10::ScalarType type) {
+  const bool in_columns = (op == "aten::nonzero" || op == "aten::nonzero.out") && sizes.size() == 2;
+  return in_columns ? new_contiguous({sizes[1], sizes[0]}, type).t() : new_contiguous(sizes, type);
+}
+
+tb_status fail(tb_status status, std::string text) {
+  set_error_text(std::move(text));
+  return status;
+}
+
+bool is_plain(const c10::TensorImpl& tensor) {
+  // What is not strided, is not what its memory says, or has none.
+  constexpr c10::DispatchKeySet kSpecial({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative,
+                                          c10::DispatchKey::ZeroTensor, c10::DispatchKey::Sparse,
+                                          c10::DispatchKey::SparseCsr, c10::DispatchKey::NestedTensor});
+  return !tensor.key_set().has_any(kSpecial) && has_memory(tensor);
+}
+
+} // namespace
+
+KernelCall::~KernelCall() = default;
+
+tb_arg& KernelCall::next() {
+  TORCH_CHECK(num_arguments_ < kMaxArguments, kernel_.op(), ": a kernel takes at most ", kMaxArguments, " arguments.");
+  auto& argument = arguments_[num_arguments_++];
+  argument.length = 0;
+  return argument;
+}
+
+tb_tensor* KernelCall::describe(const c10::TensorImpl& tensor, const void* data) {
+  auto* described = take<tb_tensor>(1);
+  const auto type = c10::typeMetaToScalarType(tensor.dtype());
+  const auto device = tensor.device();
+  refuse_unless(device.is_privateuseone() && device.index() == device_ &&
+                (accepted_ >> static_cast<unsigned>(type) & 1) && tensor.numel() > 0);
+  described->data = const_cast<void*>(data);
+  described->device = {kExtDevice, device.index()};
+  described->ndim = static_cast<int32_t>(tensor.dim());
+  described->dtype = tb_dtype_or_none(type);
+  described->shape = const_cast<int64_t*>(tensor.sizes().data());
+  described->strides = const_cast<int64_t*>(tensor.strides().data());
+  described->byte_offset = static_cast<uint64_t>(tensor.storage_offset()) * tensor.itemsize();
+  return described;
+}
+
+tb_tensor* KernelCall::describe_input(const at::Tensor& tensor) {
+  const auto& impl = *tensor.unsafeGetTensorImpl();
+  if (C10_UNLIKELY(!is_plain(impl) || (kernel_.needs_contiguous() && !impl.is_contiguous()))) {
+    return prepare_input(tensor);
+  }
+  return describe(impl, impl.unsafe_storage().unsafeGetStorageImpl()->data());
+}
+
+void KernelCall::add(const at::Tensor& tensor) {
+  if (C10_UNLIKELY(!tensor.defined())) {
+    add_none();
+    return;
+  }
+  add_tensor(describe_input(tensor));
+}
+
+void KernelCall::add_expanded(const at::Tensor& tensor, at::IntArrayRef sizes) {
+  if (tensor.sizes() == sizes || !tensor.defined()) {
+    add(tensor);
+    return;
+  }
+  if (kernel_.needs_contiguous()) {
+    kept_.push_back(tensor.expand(sizes));
+    add_tensor(prepare_input(kept_.back()));
+    return;
+  }
+  tb_tensor* expanded = describe_input(tensor);
+  if (expanded) {
+    const auto added = static_cast<std::ptrdiff_t>(sizes.size()) - expanded->ndim;
+    auto* strides = take<int64_t>(sizes.size());
+    for (std::ptrdiff_t i = 0; i < static_cast<std::ptrdiff_t>(sizes.size()); ++i) {
+      const bool repeats = i < added || (expanded->shape[i - added] == 1 && sizes[static_cast<std::size_t>(i)] != 1);
+      strides[i] = repeats ? 0 : expanded->strides[i - added];
+    }
+    expanded->ndim = static_cast<int32_t>(sizes.size());
+    expanded->shape = const_cast<int64_t*>(sizes.data());
+    expanded->strides = strides;
+  }
+  add_tensor(expanded);
+}
+
+void KernelCall::add_written(const at::Tensor& tensor) {
+  if (tensor.defined()) {
+    add_tensor(describe_written(tensor, /*is_output=*/false));
+  } else {
+    add_none();
+  }
+}
+
+void KernelCall::add_written(at::TensorList tensors) {
+  add_written_list(tensors, /*are_outputs=*/false);
+}
+
+void KernelCall::add(const at::Scalar& scalar) {
+  if (scalar.isComplex()) {
+    const auto value = scalar.toComplexDouble();
+    auto* parts = take<double>(2);
+    parts[0] = value.real();
+    parts[1] = value.imag();
+    auto& argument = next();
+    argument.tag = TB_ARG_COMPLEX;
+    argument.v.p = parts;
+  } else if (scalar.isFloatingPoint()) {
+    add(scalar.toDouble());
+  } else if (scalar.isBoolean()) {
+    add(scalar.toBool());
+  } else {
+    add(scalar.toLong());
+  }
+}
+
+void KernelCall::add(c10::Device device) {
+  refuse_unless(device.is_privateuseone() || device.is_cpu());
+  auto& argument = next();
+  argument.tag = TB_ARG_DEVICE;
+  argument.v.device = device.is_cpu() ? tb_device_id{1, 0} : tb_device_id{kExtDevice, device.index()};
+}
+
+void KernelCall::add(std::string_view text) {
+  auto* copy = take<char>(text.size() + 1);
+  std::copy(text.begin(), text.end(), copy);
+  copy[text.size()] = '\0';
+  add_list(TB_ARG_STRING, copy, text.size());
+}
+
+void KernelCall::add(at::ArrayRef<bool> values) {
+  auto* copy = take<int64_t>(values.size());
+  std::copy(values.begin(), values.end(), copy);
+  add_list(TB_ARG_INT_LIST, copy, values.size());
+}
+
+void KernelCall::add(at::TensorList tensors) {
+  auto** list = take<tb_tensor*>(tensors.size());
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    list[i] = tensors[i].defined() ? describe_input(tensors[i]) : nullptr;
+  }
+  add_list(TB_ARG_TENSOR_LIST, list, tensors.size());
+}
+
+void KernelCall::add(const at::ITensorListRef& tensors) {
+  auto** list = take<tb_tensor*>(tensors.size());
+  std::size_t i = 0;
+  for (const auto& tensor : tensors) {
+    list[i++] = tensor.defined() ? describe_input(tensor) : nullptr;
+  }
+  add_list(TB_ARG_TENSOR_LIST, list, tensors.size());
+}
+
+void KernelCall::add(const c10::List<std::optional<at::Tensor>>& tensors) {
+  auto** list = take<tb_tensor*>(tensors.size());
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const std::optional<at::Tensor> tensor = tensors.get(i);
+    list[i] = tensor.has_value() && tensor->defined() ? describe_input(*tensor) : nullptr;
+  }
+  add_list(TB_ARG_TENSOR_LIST, list, tensors.size());
+}
+
+void KernelCall::add_output(const at::Tensor& tensor) {
+  if (kernel_.allocates_output()) {
+    given_.push_back(tensor);
+    add_none();
+  } else if (tensor.defined()) {
+    add_tensor(describe_written(tensor, /*is_output=*/true));
+  } else {
+    add_none();
+  }
+}
+
+void KernelCall::add_output(at::TensorList tensors) {
+  add_written_list(tensors, /*are_outputs=*/true);
+}
+
+void KernelCall::add_written_list(at::TensorList tensors, bool are_outputs) {
+  auto** list = take<tb_tensor*>(tensors.size());
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    list[i] = tensors[i].defined() ? describe_written(tensors[i], are_outputs) : nullptr;
+  }
+  add_list(TB_ARG_TENSOR_LIST, list, tensors.size());
+}
+
+tb_tensor* KernelCall::describe_written(const at::Tensor& tensor, bool is_output) {
+  const auto& impl = *tensor.unsafeGetTensorImpl();
+  if (!is_plain(impl)) {
+    return refuse();
+  }
+  if (kernel_.needs_contiguous() && !impl.is_contiguous()) {
+    copies_.emplace_back(is_output ? new_contiguous(tensor.sizes(), tensor.scalar_type()) : tensor.contiguous(),
+                         tensor);
+    const auto& temporary = *copies_.back().first.unsafeGetTensorImpl();
+    return describe(temporary, temporary.unsafe_storage().unsafeGetStorageImpl()->mutable_data());
+  }
+  return describe(impl, impl.unsafe_storage().unsafeGetStorageImpl()->mutable_data());
+}
+
+tb_tensor* KernelCall::prepare_input(const at::Tensor& tensor) {
+  if (tensor.layout() != c10::kStrided || tensor._is_zerotensor() || !tensor.device().is_privateuseone() ||
+      !has_memory(tensor)) {
+    return refuse();
+  }
+  at::Tensor prepared = tensor.resolve_conj().resolve_neg();
+  if (kernel_.needs_contiguous()) {
+    prepared = prepared.contiguous();
+  }
+  kept_.push_back(std::move(prepared));
+  const auto& impl = *kept_.back().unsafeGetTensorImpl();
+  return describe(impl, impl.unsafe_storage().unsafeGetStorageImpl()->data());
+}
+
+tb_tensor* KernelCall::refuse() {
+  refused_ = true;
+  return nullptr;
+}
+
+std::byte* KernelCall::take_more(std::size_t bytes) {
+  more_.push_back(std::make_unique<std::byte[]>(bytes));
+  return more_.back().get();
+}
+
+tb_status KernelCall::run(const tb_kernel_context& context) {
+  outputs_.assign(given_.size(), at::Tensor());
+  if (profiler::recording()) {
+    profiler::forget_host_kernel(); // what the caller began, in case that it is ATen's kernel that runs
+  }
+  if (const auto capture = graph::recorder_of(device_, context.stream)) {
+    const auto stream = current_stream(device_);
+    if (kernel_.allocates_output()) {
+      graph::refuse_in_capture(stream, kernel_.op().c_str());
+    }
+    auto step = std::make_shared<KernelStep>(kernel_, device_, arguments_, num_arguments_);
+    const auto status = step->try_on_scratch(stream);
+    if (status == TB_STATUS_OK) {
+      capture->add(kernel_.op(), [step = std::move(step)](const Stream& on) { step->enqueue(on); });
+    }
+    return status;
+  }
+  return call_kernel(kernel_, context, arguments_, num_arguments_);
+}
+
+tb_status KernelCall::launch() {
+  if (refused_) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  auto& api = device_api();
+  api.check_usable(device_, kernel_.op().c_str());
+  const tb_kernel_context context{sizeof(tb_kernel_context), device_, 0,
+                                  api.async() ? current_stream(device_).handle() : nullptr, this};
+  tb_status status = run(context);
+  if (status == TB_STATUS_OUT_OF_MEMORY && !error_ && device_allocator().can_empty_cache(device_)) {
+    workspaces_.clear();
+    device_allocator().empty_cache(device_);
+    status = run(context);
+  }
+  if (C10_UNLIKELY(status != TB_STATUS_OK)) {
+    if (status == TB_STATUS_UNSUPPORTED) {
+      take_error_text();
+      return status;
+    }
+    if (error_) {
+      take_error_text();
+      std::rethrow_exception(error_);
+    }
+    throw_status(status, api.name(), kernel_.op().c_str(), device_);
+  }
+  for (std::size_t i = 0; i < outputs_.size(); ++i) {
+    TORCH_CHECK(outputs_[i].defined(), api.name(), ": ", kernel_.op(), " returned OK without alloc_output for output ",
+                i, ", though it is declared TB_KERNEL_ALLOCATES_OUTPUT.");
+  }
+  for (const auto& [from, to] : copies_) {
+    to.copy_(from);
+  }
+  return TB_STATUS_OK;
+}
+
+tb_status KernelCall::alloc_output(int32_t index, int32_t ndim, const int64_t* shape, tb_tensor* out_tensor) noexcept {
+  try {
+    if (!kernel_.allocates_output()) {
+      return fail(TB_STATUS_INVALID_ARGUMENT,
+                  "alloc_output was called by a kernel that is not declared TB_KERNEL_ALLOCATES_OUTPUT");
+    }
+    if (index < 0 || static_cast<std::size_t>(index) >= outputs_.size() || ndim < 0 || (ndim > 0 && !shape) ||
+        !out_tensor || std::any_of(shape, shape + ndim, [](int64_t size) { return size < 0; })) {
+      return fail(TB_STATUS_INVALID_ARGUMENT,
+                  c10::str("alloc_output was called for output ", index, " of ", outputs_.size(), " with ", ndim,
+                           " dimensions; all sizes must be at least 0"));
+    }
+    const auto type = to_scalar_type(out_tensor->dtype);
+    if (!type) {
+      return fail(TB_STATUS_INVALID_ARGUMENT,
+                  "alloc_output was called without a dtype; set out_tensor->dtype before the call");
+    }
+    const at::IntArrayRef sizes(shape, static_cast<std::size_t>(ndim));
+    const auto& given = given_[static_cast<std::size_t>(index)];
+    if (given.defined() && (given.scalar_type() != *type || !is_plain(*given.unsafeGetTensorImpl()))) {
+      return fail(TB_STATUS_UNSUPPORTED, c10::str("the out= tensor has dtype ", given.scalar_type()));
+    }
+    if (given.defined()) {
+      at::native::resize_output(given, sizes);
+    }
+    const at::Tensor result = given.defined() ? given : new_output(kernel_.op(), sizes, *type);
+    const bool is_copied = kernel_.needs_contiguous() && !result.is_contiguous();
+    at::Tensor output = is_copied ? new_contiguous(sizes, *type) : result;
+    outputs_[static_cast<std::size_t>(index)] = result;
+    const auto& impl = *output.unsafeGetTensorImpl();
+    auto* data = impl.numel() > 0 ? impl.unsafe_storage().unsafeGetStorageImpl()->mutable_data() : nullptr;
+    *out_tensor = {data,
+                   {kExtDevice, device_},
+                   ndim,
+                   out_tensor->dtype,
+                   const_cast<int64_t*>(impl.sizes().data()),
+                   const_cast<int64_t*>(impl.strides().data()),
+                   static_cast<uint64_t>(impl.storage_offset()) * impl.itemsize()};
+    if (is_copied) {
+      copies_.emplace_back(std::move(output), result);
+    }
+    return TB_STATUS_OK;
+  } catch (...) {
+    return keep_exception();
+  }
+}
+
+tb_status KernelCall::alloc_workspace(uint64_t size_bytes, void** out_ptr) noexcept {
+  try {
+    workspaces_.push_back(device_allocator().allocate(size_bytes));
+    *out_ptr = workspaces_.back().get();
+    return TB_STATUS_OK;
+  } catch (...) {
+    return keep_exception();
+  }
+}
+
+tb_status KernelCall::keep_exception() noexcept {
+  error_ = std::current_exception();
+  try {
+    throw;
+  } catch (const c10::OutOfMemoryError& error) {
+    return fail(TB_STATUS_OUT_OF_MEMORY, error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    return fail(TB_STATUS_INTERNAL, error.what());
+  }
+}
+
+} // namespace torch_backend

@@ -1,0 +1,198 @@
+#include "csrc/ops/plugin/PluginKernels.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/Exception.h>
+#include <c10/util/StringUtil.h>
+
+#include "csrc/core/AddressSpace.h"
+#include "csrc/core/DType.h"
+#include "csrc/core/InterpreterLock.h"
+#include "csrc/core/Plugin.h"
+#include "csrc/core/Runtime.h"
+#include "csrc/core/TableCheck.h"
+#include "csrc/core/Text.h"
+
+namespace torch_backend {
+namespace {
+
+constexpr uint32_t kKnownFlags = TB_KERNEL_NEEDS_CONTIGUOUS | TB_KERNEL_ALLOCATES_OUTPUT;
+constexpr uint64_t kMaxKernels = 1 << 20;
+constexpr std::size_t kEndOfMask = offsetof(tb_kernel, dtype_mask) + sizeof(tb_kernel::dtype_mask);
+
+struct Kernels {
+  std::mutex mutex;                                                                 // guards by_overload
+  std::unordered_map<std::string, std::unique_ptr<const PluginKernel>> by_overload; // NULL: asked for, not offered
+  std::vector<std::string> listed;
+  tb_kernel_table table{};
+  std::string plugin;
+};
+
+Kernels& kernels() {
+  static auto* instance = new Kernels;
+  return *instance;
+}
+
+/// What is wrong with an entry; nothing if it can be used.
+std::optional<std::string> fault_of(const tb_kernel* kernel, const AddressSpace& memory) {
+  constexpr std::size_t kRequired = offsetof(tb_kernel, flags) + sizeof(tb_kernel::flags);
+  if (!kernel) {
+    return "is NULL";
+  }
+  if (!memory.is_readable(kernel, sizeof(kernel->struct_size)) ||
+      !memory.is_readable(kernel, std::min<std::size_t>(kernel->struct_size, sizeof(*kernel)))) {
+    return c10::str("is at ", static_cast<const void*>(kernel), ", where there is no tb_kernel");
+  }
+  if (kernel->struct_size < kRequired) {
+    return c10::str("has struct_size ", kernel->struct_size, ", too small; set struct_size = sizeof(tb_kernel)");
+  }
+  if (kernel->op && !memory.is_string(kernel->op)) {
+    return c10::str("has an op at ", static_cast<const void*>(kernel->op), ", where there is no text");
+  }
+  if (!kernel->op || !std::strstr(kernel->op, "::")) {
+    return c10::str("has the op '", kernel->op ? as_utf8(kernel->op, kMaxTextBytes) : "(null)",
+                    "'; an op is an operator with its namespace and overload, as in \"aten::add.out\"");
+  }
+  if (!kernel->function) {
+    return "has no function";
+  }
+  if (!memory.is_code(reinterpret_cast<const void*>(kernel->function))) {
+    return c10::str("has a function at ", reinterpret_cast<const void*>(kernel->function), ", where there is no code");
+  }
+  if (kernel->flags & ~kKnownFlags) {
+    return c10::str("has flags ", kernel->flags, ", of which ", kernel->flags & ~kKnownFlags,
+                    " is no TB_KERNEL_ flag of device ABI ", TB_ABI_MAJOR, ".", TB_ABI_MINOR);
+  }
+  if (kernel->struct_size >= kEndOfMask && kernel->dtype_mask &&
+      !memory.is_readable(kernel->dtype_mask, sizeof(uint64_t) * TB_DTYPE_MASK_WORDS)) {
+    return c10::str("has a dtype_mask at ", static_cast<const void*>(kernel->dtype_mask), ", where there is no memory");
+  }
+  return std::nullopt;
+}
+
+std::string describe(const tb_kernel* kernel, std::size_t index, const AddressSpace& memory) {
+  const bool named = kernel && memory.is_readable(kernel, offsetof(tb_kernel, function)) &&
+                     kernel->struct_size >= offsetof(tb_kernel, function) && kernel->op && memory.is_string(kernel->op);
+  return named ? c10::str("kernel ", index, " (", as_utf8(kernel->op, kMaxTextBytes), ")") : c10::str("kernel ", index);
+}
+
+/// Under the mutex. `memory` is read when it is needed.
+const PluginKernel* find(Kernels& all, const std::string& overload, std::optional<AddressSpace>& memory) {
+  const auto known = all.by_overload.find(overload);
+  if (known != all.by_overload.end()) {
+    return known->second.get();
+  }
+  const tb_kernel* kernel = all.table.kernel_find ? all.table.kernel_find(overload.c_str()) : nullptr;
+  std::unique_ptr<const PluginKernel> found;
+  if (kernel) {
+    if (!memory) {
+      memory.emplace();
+    }
+    auto fault = fault_of(kernel, *memory);
+    if (fault) {
+      memory.emplace(); // a kernel may be made when it is asked for
+      fault = fault_of(kernel, *memory);
+    }
+    if (!fault && overload != kernel->op) {
+      fault = c10::str("is for '", kernel->op, "'");
+    }
+    TORCH_CHECK_VALUE(!fault, "kernel_find(\"", overload, "\") of plugin '", all.plugin, "' gave an entry that ",
+                      *fault, ". See torch_backend/device.h.");
+    found = std::make_unique<const PluginKernel>(*kernel);
+  }
+  return all.by_overload.emplace(overload, std::move(found)).first->second.get();
+}
+
+} // namespace
+
+PluginKernel::PluginKernel(const tb_kernel& kernel)
+    : op_(kernel.op), function_(kernel.function), flags_(kernel.flags), dtype_mask_(nullptr) {
+  if (kernel.struct_size >= kEndOfMask) {
+    dtype_mask_ = kernel.dtype_mask;
+  }
+}
+
+uint64_t PluginKernel::read_accepted_dtypes(c10::DeviceIndex device) const {
+  uint64_t mask[TB_DTYPE_MASK_WORDS];
+  std::memcpy(mask, dtype_mask_ ? dtype_mask_ : device_api().properties(device).dtype_mask, sizeof(mask));
+  const uint64_t types = scalar_types_in(mask);
+  accepted_[static_cast<std::size_t>(device)].store(types, std::memory_order_relaxed);
+  return types;
+}
+
+void load_plugin_kernels(const Plugin& plugin) {
+  auto& all = kernels();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  all.by_overload.clear(); // of a plugin whose activation failed
+  all.listed.clear();
+  all.table = {};
+  all.plugin = plugin.name();
+  const auto* offered = static_cast<const tb_kernel_table*>(plugin.table("kernels.1"));
+  if (!offered) {
+    return;
+  }
+  TableCheck check;
+  auto table = check.read<tb_kernel_table>(
+      offered, offsetof(tb_kernel_table, num_kernels) + sizeof(tb_kernel_table::num_kernels));
+  const auto& memory = check.memory();
+  check.are_code(&table.kernel_find, {"kernel_find", "module_load", "module_unload", "module_launch"});
+  check.all_or_none({TB_SLOT(table, module_load), TB_SLOT(table, module_unload), TB_SLOT(table, module_launch)},
+                    "module_load, module_unload and module_launch belong together");
+  if (!table.kernels && table.num_kernels > 0) {
+    check.add(c10::str("num_kernels is ", table.num_kernels, " but kernels is NULL"));
+    table.num_kernels = 0;
+  }
+  if (table.num_kernels > kMaxKernels ||
+      (table.num_kernels > 0 && !memory.is_readable(table.kernels, table.num_kernels * sizeof(*table.kernels)))) {
+    check.add(c10::str("num_kernels is ", table.num_kernels, ", and there are not so many at ",
+                       static_cast<const void*>(table.kernels)));
+    table.num_kernels = 0;
+  }
+  std::unordered_map<std::string, std::unique_ptr<const PluginKernel>> by_overload;
+  std::vector<std::string> listed;
+  for (std::size_t i = 0; i < table.num_kernels; ++i) {
+    const tb_kernel* kernel = table.kernels[i];
+    if (const auto fault = fault_of(kernel, memory)) {
+      check.add(describe(kernel, i, memory) + " " + *fault);
+    } else if (!by_overload.emplace(kernel->op, std::make_unique<const PluginKernel>(*kernel)).second) {
+      check.add(describe(kernel, i, memory) + " is listed twice");
+    } else {
+      listed.emplace_back(kernel->op);
+    }
+  }
+  check.raise(c10::str("The table \"kernels.1\" of plugin '", plugin.name(), "'"));
+  all.by_overload = std::move(by_overload);
+  all.listed = std::move(listed);
+  all.table = table;
+  if (table.kernel_find) {
+    std::optional<AddressSpace> memory;
+    for (const auto& name : c10::Dispatcher::singleton().getAllOpNames()) {
+      find(all, c10::toString(name), memory);
+    }
+  }
+}
+
+const PluginKernel* find_plugin_kernel(const std::string& overload) {
+  auto& all = kernels();
+  const WithoutInterpreterLock unlocked;
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  std::optional<AddressSpace> memory;
+  return find(all, overload, memory);
+}
+
+std::vector<std::string> listed_plugin_kernels() {
+  return kernels().listed;
+}
+
+bool has_kernel_find() {
+  return kernels().table.kernel_find != nullptr;
+}
+
+} // namespace torch_backend

@@ -1,0 +1,214 @@
+#include "csrc/ops/tensor/Alias.h"
+
+#include <vector>
+
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/StorageImpl.h>
+
+#include "csrc/core/Runtime.h"
+#include "csrc/core/allocator/DeviceAllocator.h"
+#include "csrc/ops/tensor/StorageOf.h"
+
+namespace torch_backend {
+namespace {
+
+thread_local bool redirect = false;
+
+/// Note [Redirected CPU allocations]
+/// An aliased CPU kernel allocates its outputs and temporaries with PyTorch's CPU allocator. While such a kernel runs,
+/// this allocator hands out device memory labelled as CPU memory; an output is then relabelled, not copied. Temporaries
+/// count as device memory too, as a GPU kernel's workspace does. Only the thread that runs the kernel is redirected. A
+/// DataPtr carries its own deleter, so it does not matter which label it has when it is freed.
+class RedirectingCpuAllocator final : public c10::Allocator {
+ public:
+  explicit RedirectingCpuAllocator(c10::Allocator* next) : next_(next) {}
+
+  c10::DataPtr allocate(size_t n) override {
+    if (!redirect) {
+      return next_->allocate(n);
+    }
+    c10::DataPtr data = device_allocator().allocate_for_host(n);
+    data.unsafe_set_device(c10::Device(c10::DeviceType::CPU));
+    return data;
+  }
+
+  /// Libraries under ATen (oneDNN) take memory as a bare pointer and give it back later, redirected or not.
+  c10::DeleterFnPtr raw_deleter() const override {
+    static const c10::DeleterFnPtr next_deleter = next_->raw_deleter();
+    return [](void* ptr) {
+      if (device_allocator().device_of(ptr)) {
+        device_allocator().free(ptr);
+      } else {
+        next_deleter(ptr);
+      }
+    };
+  }
+
+  void copy_data(void* dst, const void* src, std::size_t count) const override {
+    next_->copy_data(dst, src, count);
+  }
+
+ private:
+  c10::Allocator* next_;
+};
+
+c10::Allocator* redirecting_allocator() {
+  static auto* allocator = new RedirectingCpuAllocator(c10::GetAllocator(c10::DeviceType::CPU));
+  return allocator;
+}
+
+/// Note [Borrowed aliases]
+/// A new alias, a tensor and a storage, takes some 60 ns, and a small kernel a microsecond. So every thread keeps the
+/// aliases of past calls and points them at other memory. An alias cached on the tensor that it stands for would save more
+/// where a tensor is used often, less where it is used once, as most are, and could go stale.
+class AliasStore {
+ public:
+  at::Tensor take() {
+    at::Tensor alias;
+    if (!aliases_.empty()) {
+      alias = std::move(aliases_.back());
+      aliases_.pop_back();
+    }
+    return alias;
+  }
+  void put(at::Tensor&& alias) {
+    if (aliases_.size() < kMost) {
+      aliases_.push_back(std::move(alias));
+    }
+  }
+
+ private:
+  static constexpr std::size_t kMost = 64; // as many as a fused optimizer takes at once
+
+  std::vector<at::Tensor> aliases_;
+};
+
+thread_local AliasStore alias_store;
+
+constexpr c10::DispatchKeySet kValueBits{c10::DispatchKey::Conjugate, c10::DispatchKey::Negative,
+                                         c10::DispatchKey::ZeroTensor};
+
+} // namespace
+
+CpuAllocatorRedirect::CpuAllocatorRedirect(bool enable) : before_(redirect) {
+  redirect = enable;
+}
+
+CpuAllocatorRedirect::~CpuAllocatorRedirect() {
+  redirect = before_;
+}
+
+void install_cpu_allocator_redirect() {
+  // The highest priority: whoever replaces the CPU allocator later would leave outputs outside the device's accounts.
+  c10::SetAllocator(c10::DeviceType::CPU, redirecting_allocator(), 255);
+}
+
+at::Tensor make_cpu_alias(const at::Tensor& tensor) {
+  auto* memory = storage_of(tensor).unsafeGetStorageImpl();
+  return make_cpu_alias(
+      tensor, c10::Storage(c10::make_intrusive<c10::StorageImpl>(
+                  c10::StorageImpl::use_byte_size_t(), memory->nbytes(),
+                  c10::DataPtr(memory->_mutable_data_ptr_no_checks().get(), c10::Device(c10::DeviceType::CPU)),
+                  redirecting_allocator(),
+                  /*resizable=*/true)));
+}
+
+at::Tensor borrow_cpu_alias(const at::Tensor& tensor) {
+  at::Tensor alias = alias_store.take();
+  if (!alias.defined()) {
+    return make_cpu_alias(tensor);
+  }
+  const auto* from = tensor.unsafeGetTensorImpl();
+  auto* to = alias.unsafeGetTensorImpl();
+  auto* from_memory = storage_of(tensor).unsafeGetStorageImpl();
+  auto* to_memory = to->unsafe_storage().unsafeGetStorageImpl();
+  to_memory->set_data_ptr_noswap(
+      c10::DataPtr(from_memory->_mutable_data_ptr_no_checks().get(), c10::Device(c10::DeviceType::CPU)));
+  to_memory->set_nbytes(from_memory->nbytes());
+  if (to->dtype() != from->dtype()) {
+    to->set_storage_and_dtype(c10::Storage(to->storage()), from->dtype());
+  }
+  to->set_sizes_and_strides(from->sizes(), from->strides(), from->storage_offset());
+  if (C10_UNLIKELY((to->key_set() & kValueBits) != (from->key_set() & kValueBits))) {
+    to->_set_conj(from->is_conj());
+    to->_set_neg(from->is_neg());
+  }
+  if (C10_UNLIKELY(to->is_wrapped_number() != from->is_wrapped_number())) {
+    to->set_wrapped_number(from->is_wrapped_number());
+  }
+  return alias;
+}
+
+void give_back_cpu_alias(at::Tensor&& alias) noexcept {
+  auto* impl = alias.unsafeGetTensorImpl();
+  // What a kernel kept, made part of its result or saw in inference mode is not the same for another call.
+  if (alias.use_count() == 1 && impl->unsafe_storage().use_count() == 1 && !impl->is_inference() &&
+      !impl->key_set().has(c10::DispatchKey::ZeroTensor)) {
+    alias_store.put(std::move(alias));
+  }
+}
+
+at::Tensor make_cpu_alias(const at::Tensor& tensor, c10::Storage storage) {
+  const auto* impl = tensor.unsafeGetTensorImpl();
+  auto alias = at::detail::make_tensor_base<c10::TensorImpl>(
+      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU) | (impl->key_set() & kValueBits), impl->dtype());
+  auto* alias_impl = alias.unsafeGetTensorImpl();
+  alias_impl->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());
+  if (impl->is_wrapped_number()) {
+    alias_impl->set_wrapped_number(true);
+  }
+  return at::Tensor(std::move(alias));
+}
+
+bool is_device_memory(const at::Tensor& tensor) {
+  const auto* storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  return storage->nbytes() == 0 || device_allocator().is_own(storage->data_ptr());
+}
+
+at::Tensor relabel_as_device(at::Tensor&& tensor, c10::Device device) {
+  auto* impl = tensor.unsafeGetTensorImpl();
+  c10::Storage storage = impl->unsafe_storage();
+  auto* memory = storage.unsafeGetStorageImpl();
+  memory->_mutable_data_ptr_no_checks().unsafe_set_device(device);
+  memory->set_allocator(&device_allocator());
+  if (tensor.use_count() == 1) {
+    // set_storage_keep_dtype is what refreshes the device that the tensor remembers.
+    impl->set_storage_keep_dtype(std::move(storage));
+    impl->_change_backend_component_keys(device);
+    return std::move(tensor);
+  }
+  auto keys = impl->key_set() - c10::DispatchKeySet(c10::BackendComponent::CPUBit);
+  auto relabelled = at::detail::make_tensor_base<c10::TensorImpl>(
+      std::move(storage), keys | c10::DispatchKeySet(c10::BackendComponent::PrivateUse1Bit), impl->dtype());
+  relabelled.unsafeGetTensorImpl()->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());
+  return at::Tensor(std::move(relabelled));
+}
+
+at::Tensor make_device_tensor(const at::Tensor& like, c10::Storage storage) {
+  const auto* impl = like.unsafeGetTensorImpl();
+  auto result = at::detail::make_tensor_base<c10::TensorImpl>(
+      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1) | (impl->key_set() & kValueBits),
+      impl->dtype());
+  result.unsafeGetTensorImpl()->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());
+  return at::Tensor(std::move(result));
+}
+
+void adopt_resized(const at::Tensor& alias, const at::Tensor& original) {
+  auto* from = alias.unsafeGetTensorImpl();
+  auto* to = original.unsafeGetTensorImpl();
+  auto* from_memory = from->unsafe_storage().unsafeGetStorageImpl();
+  auto* to_memory = to->unsafe_storage().unsafeGetStorageImpl();
+  if (from_memory->data() != to_memory->data()) {
+    const auto device = to_memory->device();
+    c10::DataPtr data = from_memory->set_data_ptr(c10::DataPtr(nullptr, c10::Device(c10::DeviceType::CPU)));
+    data.unsafe_set_device(device);
+    to_memory->set_data_ptr_noswap(std::move(data));
+    to_memory->set_nbytes(from_memory->nbytes());
+  }
+  if (from->sizes() != to->sizes() || from->strides() != to->strides() ||
+      from->storage_offset() != to->storage_offset()) {
+    to->set_sizes_and_strides(from->sizes(), from->strides(), from->storage_offset());
+  }
+}
+
+} // namespace torch_backend

@@ -1,0 +1,29 @@
+#include "csrc/ops/tensor/Empty.h"
+
+#include <ATen/Context.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/ExpandUtils.h>
+#include <ATen/native/TensorFactories.h>
+#include <c10/core/DeviceGuard.h>
+
+#include "csrc/core/allocator/DeviceAllocator.h"
+
+namespace torch_backend {
+
+at::Tensor filled_if_deterministic(at::Tensor tensor) {
+  const auto& context = at::globalContext();
+  if (C10_UNLIKELY(context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory())) {
+    at::native::fill_empty_deterministic_(tensor);
+  }
+  return tensor;
+}
+
+at::Tensor empty_like_layout(const at::Tensor& like, c10::Device device) {
+  const c10::DeviceGuard guard(device);
+  const bool dense = like.is_non_overlapping_and_dense();
+  const auto strides = dense ? like.strides().vec() : at::infer_dense_strides(like.sizes(), like.strides());
+  return at::detail::empty_strided_generic(like.sizes(), strides, &device_allocator(),
+                                           c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), like.scalar_type());
+}
+
+} // namespace torch_backend

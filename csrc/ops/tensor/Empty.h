@@ -1,0 +1,15 @@
+// New tensors of the device, without contents.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+namespace torch_backend {
+
+/// The new `tensor`, filled if torch.use_deterministic_algorithms asks for memory that is not left uninitialized.
+at::Tensor filled_if_deterministic(at::Tensor tensor);
+
+/// An uninitialized tensor on `device` with the sizes, strides and dtype of `like` (dense strides if it is not).
+at::Tensor empty_like_layout(const at::Tensor& like, c10::Device device);
+
+} // namespace torch_backend

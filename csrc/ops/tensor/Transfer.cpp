@@ -1,0 +1,218 @@
+#include "csrc/ops/tensor/Transfer.h"
+
+#include <memory>
+#include <optional>
+
+#include <ATen/ExpandUtils.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
+
+#include "csrc/core/FailedWait.h"
+#include "csrc/core/Runtime.h"
+#include "csrc/core/allocator/HostAllocator.h"
+#include "csrc/core/graph/Capture.h"
+
+namespace torch_backend {
+namespace {
+
+char* data_of(const at::Tensor& tensor) {
+  return static_cast<char*>(const_cast<void*>(tensor.const_data_ptr()));
+}
+
+int index_of(const at::Tensor& tensor) {
+  return tensor.device().index();
+}
+
+bool same_value_bits(const at::Tensor& a, const at::Tensor& b) {
+  return a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg();
+}
+
+/// A tensor's memory as `height` rows of `width_bytes`, `pitch_bytes` apart, in the order of its elements.
+struct Rows {
+  uint64_t width_bytes;
+  uint64_t height;
+  uint64_t pitch_bytes;
+};
+
+std::optional<Rows> as_rows(const at::Tensor& tensor) {
+  const auto sizes = tensor.sizes();
+  const auto strides = tensor.strides();
+  int64_t width = 1;
+  int64_t dim = tensor.dim() - 1;
+  for (; dim >= 0 && (sizes[dim] == 1 || strides[dim] == width); --dim) {
+    width *= sizes[dim];
+  }
+  int64_t height = 1;
+  int64_t pitch = 0;
+  for (; dim >= 0; --dim) {
+    if (sizes[dim] == 1) {
+      continue;
+    }
+    if (height == 1) {
+      pitch = strides[dim];
+    } else if (strides[dim] != pitch * height) {
+      return std::nullopt;
+    }
+    height *= sizes[dim];
+  }
+  if (height > 1 && pitch < width) {
+    return std::nullopt; // expanded or overlapping
+  }
+  const auto item = static_cast<uint64_t>(tensor.element_size());
+  return Rows{static_cast<uint64_t>(width) * item, static_cast<uint64_t>(height),
+              static_cast<uint64_t>(height > 1 ? pitch : width) * item};
+}
+
+struct RowPair {
+  Rows dst;
+  Rows src;
+};
+
+/// Both sides as equally many rows of equal width; a contiguous side is cut to fit the other.
+std::optional<RowPair> as_row_pair(const at::Tensor& dst, const at::Tensor& src) {
+  if (dst.scalar_type() != src.scalar_type() || !same_value_bits(dst, src)) {
+    return std::nullopt;
+  }
+  auto to = as_rows(dst);
+  auto from = as_rows(src);
+  if (!to || !from) {
+    return std::nullopt;
+  }
+  const auto cut = [](Rows& whole, const Rows& model) {
+    if (whole.height == 1 && model.height > 1) {
+      whole = {model.width_bytes, model.height, model.width_bytes};
+    }
+  };
+  cut(*to, *from);
+  cut(*from, *to);
+  if (to->width_bytes != from->width_bytes || to->height != from->height) {
+    return std::nullopt;
+  }
+  return RowPair{*to, *from};
+}
+
+/// The part of `tensor`'s storage that its elements lie in, as offset and size in bytes from its first element.
+uint64_t covering_bytes(const at::Tensor& tensor) {
+  int64_t last = 0;
+  for (int64_t dim = 0; dim < tensor.dim(); ++dim) {
+    last += (tensor.size(dim) - 1) * tensor.stride(dim);
+  }
+  return static_cast<uint64_t>(last + 1) * static_cast<uint64_t>(tensor.element_size());
+}
+
+/// Host memory for what covering_bytes covers, one-dimensional.
+at::Tensor empty_covered(const at::Tensor& tensor) {
+  const auto elements = covering_bytes(tensor) / static_cast<uint64_t>(tensor.element_size());
+  return at::empty({static_cast<int64_t>(elements)}, host_options(tensor));
+}
+
+/// The same with its contents, complete on return.
+at::Tensor copy_covered(const at::Tensor& tensor, const Stream& stream) {
+  at::Tensor covered = empty_covered(tensor);
+  use_on_stream(stream, covered, [&] {
+    device_api().memory_copy(-1, data_of(covered), index_of(tensor), data_of(tensor), covered.nbytes(),
+                             TB_COPY_DEVICE_TO_HOST, stream.handle());
+    stream.synchronize();
+  });
+  return covered;
+}
+
+/// Page-locked memory that an enqueued copy uses must not be handed out again before the stream has passed it.
+/// Returns false for memory that is not page-locked.
+bool record_host_use(const at::Tensor& host, const Stream& stream) {
+  return record_pinned_use(host.storage().data_ptr(), stream);
+}
+
+} // namespace
+
+at::Tensor with_bits_of(at::Tensor host, const at::Tensor& tensor) {
+  host._set_conj(tensor.is_conj());
+  host._set_neg(tensor.is_neg());
+  return host;
+}
+
+bool is_plain_copy(const at::Tensor& dst, const at::Tensor& src) {
+  return dst.scalar_type() == src.scalar_type() && same_value_bits(dst, src) && dst.strides() == src.strides() &&
+         dst.is_non_overlapping_and_dense();
+}
+
+bool enqueue_raw_copy(const at::Tensor& dst, const at::Tensor& src, uint32_t kind, int device, const Stream& stream) {
+  auto& api = device_api();
+  if (is_plain_copy(dst, src)) {
+    const int dst_device = on_device(dst) ? index_of(dst) : -1;
+    const int src_device = on_device(src) ? index_of(src) : -1;
+    api.memory_copy(dst_device, data_of(dst), src_device, data_of(src), dst.nbytes(), kind, stream.handle());
+    return true;
+  }
+  const auto rows = as_row_pair(dst, src);
+  if (!rows || kind == TB_COPY_PEER) {
+    return false;
+  }
+  api.memory_copy_2d(device, data_of(dst), rows->dst.pitch_bytes, data_of(src), rows->src.pitch_bytes,
+                     rows->dst.width_bytes, rows->dst.height, kind, stream.handle());
+  return true;
+}
+
+void use_on_stream(const Stream& stream, const at::Tensor& memory, c10::function_ref<void()> use) {
+  try {
+    use();
+  } catch (...) {
+    if (!graph::is_capturing(stream)) { // then nothing runs, and to wait would fail the capture
+      release_when_over(device_api(), stream.device_index(), stream.handle(),
+                        std::make_shared<c10::Storage>(memory.storage()));
+    }
+    throw;
+  }
+}
+
+bool try_host_copy(const at::Tensor& dst, const at::Tensor& src, uint32_t kind, const Stream& stream,
+                   const at::Tensor& host, bool wait) {
+  bool enqueued = false;
+  use_on_stream(stream, host, [&] {
+    enqueued = enqueue_raw_copy(dst, src, kind, stream.device_index(), stream);
+    // Memory that was pinned by someone else's allocator cannot be recorded, so it is waited for.
+    if (enqueued && !graph::is_capturing(stream) && (wait || !record_host_use(host, stream))) {
+      stream.synchronize();
+    }
+  });
+  return enqueued;
+}
+
+at::Tensor copy_to_host(const at::Tensor& device_tensor) {
+  const Stream stream = current_stream(device_tensor.device().index());
+  const bool dense = device_tensor.is_non_overlapping_and_dense();
+  at::Tensor host = at::empty_strided(
+      device_tensor.sizes(),
+      dense ? device_tensor.strides() : at::infer_dense_strides(device_tensor.sizes(), device_tensor.strides()),
+      host_options(device_tensor));
+  host = with_bits_of(host, device_tensor);
+  if (host.numel() == 0) {
+    return host;
+  }
+  if (try_host_copy(host, device_tensor, TB_COPY_DEVICE_TO_HOST, stream, host, /*wait=*/true)) {
+    return host;
+  }
+  const at::Tensor covered = copy_covered(device_tensor, stream);
+  return with_bits_of(covered.as_strided(device_tensor.sizes(), device_tensor.strides()), device_tensor);
+}
+
+uint64_t copy_from_host(const at::Tensor& host_tensor, const at::Tensor& device_tensor) {
+  if (host_tensor.numel() == 0) {
+    return 0;
+  }
+  const Stream stream = current_stream(device_tensor.device().index());
+  if (try_host_copy(device_tensor, host_tensor, TB_COPY_HOST_TO_DEVICE, stream, host_tensor, /*wait=*/true)) {
+    return host_tensor.nbytes();
+  }
+  const at::Tensor covered =
+      device_tensor.is_non_overlapping_and_dense() ? empty_covered(device_tensor) : copy_covered(device_tensor, stream);
+  with_bits_of(covered.as_strided(device_tensor.sizes(), device_tensor.strides()), device_tensor).copy_(host_tensor);
+  use_on_stream(stream, covered, [&] {
+    device_api().memory_copy(index_of(device_tensor), data_of(device_tensor), -1, data_of(covered), covered.nbytes(),
+                             TB_COPY_HOST_TO_DEVICE, stream.handle());
+    stream.synchronize();
+  });
+  return covered.nbytes();
+}
+
+} // namespace torch_backend

@@ -1,0 +1,46 @@
+#include "csrc/torch/Activate.h"
+
+#include <mutex>
+
+#include <c10/core/DeviceType.h>
+#include <c10/util/Exception.h>
+
+#include "csrc/core/Runtime.h"
+#include "csrc/core/allocator/DeviceAllocator.h"
+#include "csrc/core/allocator/HostAllocator.h"
+#include "csrc/core/generator/PhiloxGenerator.h"
+#include "csrc/core/graph/Graph.h"
+#include "csrc/core/guard/DeviceGuard.h"
+#include "csrc/ops/Register.h"
+#include "csrc/ops/plugin/PluginKernels.h"
+#include "csrc/profiler/Profilers.h"
+#include "csrc/torch/Hooks.h"
+
+namespace torch_backend {
+
+void activate(Plugin& plugin) {
+  static std::mutex mutex;
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (active_plugin() != nullptr) {
+    set_active_plugin(plugin); // throws unless it is the same
+    return;
+  }
+  TORCH_CHECK(
+      plugin.api().device_count() > 0, "Plugin '", plugin.name(), "' (", plugin.path(),
+      ") reports no devices, so there is nothing to activate. Check that the hardware is present and its driver "
+      "is loaded.");
+  plugin.tables(); // throws if one cannot be used
+  load_plugin_kernels(plugin);
+  check_generator_registration();
+  c10::register_privateuse1_backend(plugin.name());
+  set_active_plugin(plugin);
+  register_device_guard();
+  register_hooks();
+  register_device_allocator();
+  register_host_allocator();
+  register_operators();
+  register_profilers();
+  register_graphs();
+}
+
+} // namespace torch_backend
