@@ -1,7 +1,9 @@
 #include "csrc/aten/AsyncCall.h"
 
 #include <algorithm>
+#include <deque>
 #include <iterator>
+#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -28,13 +30,9 @@ namespace {
 
 using torch::jit::Stack;
 
-bool memory_is_coherent() {
-  static const bool yes = device_api().host_access() && device_api().host_coherent();
-  return yes;
-}
-
 bool device_runs_async_kernels() {
-  static const bool yes = memory_is_coherent() && device_api().async() && device_api().has_stream_host_function();
+  static const bool yes = device_api().host_access() && device_api().host_coherent() && device_api().async() &&
+                          device_api().has_stream_host_function();
   return yes;
 }
 
@@ -180,11 +178,6 @@ struct Kernel {
   }
 };
 
-/// In a capture: a trial run shows what the operator returns.
-bool can_be_tried(const c10::OperatorHandle& op, const OperatorTraits& traits) {
-  return !traits.data_dependent && traits.returns_tensors && op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
-}
-
 /// The device's generators that the call draws from, by the argument's index.
 std::vector<std::pair<std::size_t, at::Generator>> generators_of(const c10::OperatorHandle& op, Arguments given,
                                                                  c10::DeviceIndex device) {
@@ -201,28 +194,59 @@ std::vector<std::pair<std::size_t, at::Generator>> generators_of(const c10::Oper
   return found;
 }
 
-/// Each replay draws new numbers, and the device's generator moves on.
-void capture_random(const Stream& stream, const std::string& name, Kernel kernel,
-                    std::vector<std::pair<std::size_t, at::Generator>> generators) {
-  const auto capture = graph::capture_of(stream);
-  if (capture->native()) {
-    graph::refuse_in_capture(stream, name.c_str()); // the plugin would replay the same numbers
-  }
-  capture->add(name, [name, kernel = std::move(kernel), generators = std::move(generators)](const Stream& on) {
-    Kernel drawn = kernel;
-    for (const auto& [index, generator] : generators) {
-      drawn.arguments[index] = draw_cpu_generator(*generator.get<PhiloxGenerator>());
+/// What a random kernel in a graph draws from: each launch draws anew, and the device's generators move on, as they would
+/// without the graph.
+class RecordedDraws final : public graph::Recorded {
+ public:
+  using Sources = std::vector<std::pair<std::size_t, at::Generator>>;
+
+  explicit RecordedDraws(Sources sources) : sources_(std::move(sources)) {}
+
+  void begin_launch(const Stream& /*stream*/) override {
+    Sources drawn;
+    for (const auto& [index, generator] : sources_) {
+      drawn.emplace_back(index, draw_cpu_generator(*generator.get<PhiloxGenerator>()));
     }
-    enqueue_host_work(on, name, std::move(drawn));
+    const std::lock_guard<std::mutex> lock(mutex_);
+    drawn_.push_back(std::move(drawn));
+  }
+  void cancel_launch() noexcept override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    drawn_.pop_back();
+  }
+
+  /// In the kernel's arguments, for the launch that is next to run.
+  void give(Stack& arguments) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    TORCH_INTERNAL_ASSERT(!drawn_.empty(), "A graph's host function was called without a launch.");
+    for (auto& [index, generator] : drawn_.front()) {
+      arguments[index] = std::move(generator);
+    }
+    drawn_.pop_front();
+  }
+
+ private:
+  const Sources sources_;
+  std::mutex mutex_; // guards drawn_
+  std::deque<Sources> drawn_;
+};
+
+void capture_random(graph::Capture& capture, const Stream& stream, const std::string& name, Kernel kernel,
+                    RecordedDraws::Sources generators) {
+  auto draws = std::make_shared<RecordedDraws>(std::move(generators));
+  enqueue_host_work(stream, name, [kernel = std::move(kernel), draws = draws.get()] {
+    Stack arguments = kernel.arguments;
+    draws->give(arguments);
+    kernel.run(std::move(arguments));
   });
+  capture.keep(std::move(draws));
 }
 
 } // namespace
 
 bool try_async_call(const c10::OperatorHandle& op, const OperatorTraits& traits, Stack* stack) {
-  const bool may_be_captured = graph::any_capture() && memory_is_coherent() && can_be_tried(op, traits);
-  const bool may_be_enqueued = device_runs_async_kernels() && traits.foresight != Foresight::kNone;
-  if (!may_be_captured && !may_be_enqueued) {
+  const bool may_be_captured = graph::any_capture();
+  if (traits.foresight == Foresight::kNone || !device_runs_async_kernels() || (traits.random && !may_be_captured)) {
     return false;
   }
   const Arguments arguments = torch::jit::last(*stack, traits.written.size());
@@ -231,15 +255,13 @@ bool try_async_call(const c10::OperatorHandle& op, const OperatorTraits& traits,
     return false;
   }
   const auto stream = current_stream(device->index());
-  const bool captured = may_be_captured && graph::is_capturing(stream);
-  if (!captured && (!may_be_enqueued || writes_shared_memory(traits, arguments))) {
+  const auto capture = graph::capture_of(stream);
+  if (!capture && (traits.random || writes_shared_memory(traits, arguments))) {
     return false;
   }
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  auto foreseen = traits.foresight == Foresight::kMeta ? foresee(op, traits, arguments) : nullptr;
-  if (!foreseen && (captured || traits.foresight == Foresight::kTrial)) {
-    foreseen = foresee_by_trial(op, traits, arguments);
-  }
+  const auto foreseen =
+      traits.foresight == Foresight::kMeta ? foresee(op, traits, arguments) : foresee_by_trial(op, traits, arguments);
   if (!foreseen) {
     return false;
   }
@@ -264,9 +286,9 @@ bool try_async_call(const c10::OperatorHandle& op, const OperatorTraits& traits,
       return output;
     }));
   }
-  if (captured && traits.random) {
-    capture_random(stream, traits.overload, std::move(kernel), generators_of(op, arguments, device->index()));
-  } else if (graph::any_capture()) {
+  if (traits.random) {
+    capture_random(*capture, stream, traits.overload, std::move(kernel), generators_of(op, arguments, device->index()));
+  } else if (capture) {
     enqueue_host_work(stream, traits.overload, std::move(kernel));
   } else {
     enqueue_host_work(stream, traits.overload,

@@ -327,6 +327,7 @@ void copy_host_to_device(const at::Tensor& dst, const at::Tensor& src, bool non_
     return;
   }
   // Convert on the host, then let the device place it.
+  graph::refuse_in_capture(stream, "copy from host memory that is converted");
   at::Tensor packed = with_bits_of(
       at::empty_strided(dst.sizes(), at::infer_dense_strides(dst.sizes(), dst.strides()), host_options(dst)), dst);
   copy_on_host(packed, src);
@@ -422,6 +423,7 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
 
 at::Tensor copy_to_host(const at::Tensor& device_tensor) {
   const Stream stream = current_stream(device_tensor.device().index());
+  graph::refuse_in_capture(stream, "copy to pageable host memory");
   const bool dense = device_tensor.is_non_overlapping_and_dense();
   at::Tensor host = at::empty_strided(
       device_tensor.sizes(),
@@ -443,6 +445,7 @@ uint64_t copy_from_host(const at::Tensor& host_tensor, const at::Tensor& device_
     return 0;
   }
   const Stream stream = current_stream(device_tensor.device().index());
+  graph::refuse_in_capture(stream, "copy from pageable host memory");
   if (try_host_copy(device_tensor, host_tensor, TB_COPY_HOST_TO_DEVICE, stream, host_tensor, /*wait=*/true)) {
     return host_tensor.nbytes();
   }

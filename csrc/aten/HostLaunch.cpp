@@ -1,6 +1,9 @@
 #include "csrc/aten/HostLaunch.h"
 
+#include <map>
 #include <memory>
+#include <mutex>
+#include <string>
 #include <utility>
 
 #include <ATen/record_function.h>
@@ -69,51 +72,69 @@ class Timed {
   profiler::HostTimes* times_;
 };
 
+void run_on_device_thread(const std::function<void()>& function, int device, profiler::HostTimes* times) {
+  const Timed timed(times);
+  try {
+    const DeviceThread device_thread;
+    function();
+  } catch (...) {
+    record_async_error(device, std::current_exception());
+  }
+}
+
 void run(void* arg) {
   const std::unique_ptr<Work> work(static_cast<Work*>(arg));
-  const Timed timed(work->times.get());
-  try {
-    const DeviceThread device_thread;
-    work->function();
-  } catch (...) {
-    record_async_error(work->device, std::current_exception());
-  }
+  run_on_device_thread(work->function, work->device, work->times.get());
 }
 
-struct KeptWork {
-  std::function<void()> function;
-  int device;
+/// Of a graph: called once per launch.
+class RecordedWork final : public graph::Recorded {
+ public:
+  RecordedWork(std::string name, std::function<void()> function, int device)
+      : name_(std::move(name)), function_(std::move(function)), device_(device) {}
+
+  void begin_launch(const Stream& stream) override {
+    auto times = profiler::begin_recorded_kernel(name_, device_, stream.handle());
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ++num_launches_;
+    if (times) {
+      times_.emplace(num_launches_, std::move(times));
+    }
+  }
+  void cancel_launch() noexcept override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    times_.erase(num_launches_--);
+  }
+
+  static void run(void* arg) {
+    auto& work = *static_cast<RecordedWork*>(arg);
+    run_on_device_thread(work.function_, work.device_, work.next_times().get());
+  }
+
+ private:
+  std::shared_ptr<profiler::HostTimes> next_times() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto times = times_.extract(++num_runs_);
+    return times ? times.mapped() : nullptr;
+  }
+
+  const std::string name_;
+  const std::function<void()> function_;
+  const int device_;
+  std::mutex mutex_; // guards what follows
+  uint64_t num_launches_ = 0;
+  uint64_t num_runs_ = 0;
+  std::map<uint64_t, std::shared_ptr<profiler::HostTimes>> times_; // by launch, of those that a profiler saw
 };
-
-/// Of a graph that the plugin replays: called once per launch.
-void run_again(void* arg) {
-  const auto* work = static_cast<KeptWork*>(arg);
-  try {
-    const DeviceThread device_thread;
-    work->function();
-  } catch (...) {
-    record_async_error(work->device, std::current_exception());
-  }
-}
-
-void capture_host_work(graph::Capture& capture, const Stream& stream, std::string_view name,
-                       std::function<void()> function) {
-  if (!capture.native()) {
-    capture.add(std::string(name), [name = std::string(name), function = std::move(function)](const Stream& on) {
-      enqueue_host_work(on, name, function);
-    });
-    return;
-  }
-  auto work = std::make_shared<KeptWork>(KeptWork{std::move(function), stream.device_index()});
-  device_api().stream_host_function(stream.device_index(), stream.handle(), run_again, work.get());
-  capture.keep(std::move(work));
-}
 
 } // namespace
 
 void enqueue_host_work(const Stream& stream, std::string_view name, std::function<void()> function) {
   if (const auto capture = graph::capture_of(stream)) {
-    capture_host_work(*capture, stream, name, std::move(function));
+    auto work = std::make_shared<RecordedWork>(std::string(name), std::move(function), stream.device_index());
+    device_api().stream_host_function(stream.device_index(), stream.handle(), RecordedWork::run, work.get());
+    capture->add_step(std::string(name));
+    capture->keep(std::move(work));
     return;
   }
   auto work =
