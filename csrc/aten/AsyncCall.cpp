@@ -1,9 +1,8 @@
 #include "csrc/aten/AsyncCall.h"
 
 #include <algorithm>
-#include <deque>
 #include <iterator>
-#include <mutex>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -194,52 +193,17 @@ std::vector<std::pair<std::size_t, at::Generator>> generators_of(const c10::Oper
   return found;
 }
 
-/// What a random kernel in a graph draws from: each launch draws anew, and the device's generators move on, as they would
-/// without the graph.
-class RecordedDraws final : public graph::Recorded {
- public:
-  using Sources = std::vector<std::pair<std::size_t, at::Generator>>;
-
-  explicit RecordedDraws(Sources sources) : sources_(std::move(sources)) {}
-
-  void begin_launch(const Stream& /*stream*/) override {
-    Sources drawn;
-    for (const auto& [index, generator] : sources_) {
-      drawn.emplace_back(index, draw_cpu_generator(*generator.get<PhiloxGenerator>()));
+/// Each launch draws new numbers, and the device's generators move on, as they would without the graph.
+void capture_random(graph::Capture& capture, const Stream& stream, Kernel&& kernel,
+                    std::vector<std::pair<std::size_t, at::Generator>> generators) {
+  const auto shared = std::make_shared<const Kernel>(std::move(kernel));
+  capture_host_work(capture, stream, shared->traits->overload, [shared, generators = std::move(generators)] {
+    Stack arguments = shared->arguments;
+    for (const auto& [index, generator] : generators) {
+      arguments[index] = draw_cpu_generator(*generator.get<PhiloxGenerator>());
     }
-    const std::lock_guard<std::mutex> lock(mutex_);
-    drawn_.push_back(std::move(drawn));
-  }
-  void cancel_launch() noexcept override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    drawn_.pop_back();
-  }
-
-  /// In the kernel's arguments, for the launch that is next to run.
-  void give(Stack& arguments) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    TORCH_INTERNAL_ASSERT(!drawn_.empty(), "A graph's host function was called without a launch.");
-    for (auto& [index, generator] : drawn_.front()) {
-      arguments[index] = std::move(generator);
-    }
-    drawn_.pop_front();
-  }
-
- private:
-  const Sources sources_;
-  std::mutex mutex_; // guards drawn_
-  std::deque<Sources> drawn_;
-};
-
-void capture_random(graph::Capture& capture, const Stream& stream, const std::string& name, Kernel kernel,
-                    RecordedDraws::Sources generators) {
-  auto draws = std::make_shared<RecordedDraws>(std::move(generators));
-  enqueue_host_work(stream, name, [kernel = std::move(kernel), draws = draws.get()] {
-    Stack arguments = kernel.arguments;
-    draws->give(arguments);
-    kernel.run(std::move(arguments));
+    return [shared, arguments = std::move(arguments)] { shared->run(arguments); };
   });
-  capture.keep(std::move(draws));
 }
 
 } // namespace
@@ -287,7 +251,7 @@ bool try_async_call(const c10::OperatorHandle& op, const OperatorTraits& traits,
     }));
   }
   if (traits.random) {
-    capture_random(*capture, stream, traits.overload, std::move(kernel), generators_of(op, arguments, device->index()));
+    capture_random(*capture, stream, std::move(kernel), generators_of(op, arguments, device->index()));
   } else if (capture) {
     enqueue_host_work(stream, traits.overload, std::move(kernel));
   } else {

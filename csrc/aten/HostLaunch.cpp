@@ -1,6 +1,6 @@
 #include "csrc/aten/HostLaunch.h"
 
-#include <map>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -72,75 +72,72 @@ class Timed {
   profiler::HostTimes* times_;
 };
 
-void run_on_device_thread(const std::function<void()>& function, int device, profiler::HostTimes* times) {
-  const Timed timed(times);
+void run(const Work& work) {
+  const Timed timed(work.times.get());
   try {
     const DeviceThread device_thread;
-    function();
+    work.function();
   } catch (...) {
-    record_async_error(device, std::current_exception());
+    record_async_error(work.device, std::current_exception());
   }
 }
 
-void run(void* arg) {
-  const std::unique_ptr<Work> work(static_cast<Work*>(arg));
-  run_on_device_thread(work->function, work->device, work->times.get());
+void run_once(void* arg) {
+  run(*std::unique_ptr<Work>(static_cast<Work*>(arg)));
 }
 
-/// Of a graph: called once per launch.
 class RecordedWork final : public graph::Recorded {
  public:
-  RecordedWork(std::string name, std::function<void()> function, int device)
-      : name_(std::move(name)), function_(std::move(function)), device_(device) {}
+  RecordedWork(std::string_view name, PrepareLaunch prepare, int device)
+      : name_(name), prepare_(std::move(prepare)), device_(device) {}
 
   void begin_launch(const Stream& stream) override {
-    auto times = profiler::begin_recorded_kernel(name_, device_, stream.handle());
+    Work next{prepare_(), device_, profiler::begin_recorded_kernel(name_, device_, stream.handle())};
     const std::lock_guard<std::mutex> lock(mutex_);
-    ++num_launches_;
-    if (times) {
-      times_.emplace(num_launches_, std::move(times));
-    }
+    launches_.push_back(std::move(next));
   }
   void cancel_launch() noexcept override {
     const std::lock_guard<std::mutex> lock(mutex_);
-    times_.erase(num_launches_--);
+    launches_.pop_back();
   }
-
-  static void run(void* arg) {
-    auto& work = *static_cast<RecordedWork*>(arg);
-    run_on_device_thread(work.function_, work.device_, work.next_times().get());
+  static void run_next(void* arg) {
+    run(static_cast<RecordedWork*>(arg)->take_next());
   }
 
  private:
-  std::shared_ptr<profiler::HostTimes> next_times() {
+  Work take_next() {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const auto times = times_.extract(++num_runs_);
-    return times ? times.mapped() : nullptr;
+    Work next = std::move(launches_.front());
+    launches_.pop_front();
+    return next;
   }
 
   const std::string name_;
-  const std::function<void()> function_;
+  const PrepareLaunch prepare_;
   const int device_;
-  std::mutex mutex_; // guards what follows
-  uint64_t num_launches_ = 0;
-  uint64_t num_runs_ = 0;
-  std::map<uint64_t, std::shared_ptr<profiler::HostTimes>> times_; // by launch, of those that a profiler saw
+  std::mutex mutex_; // guards launches_
+  std::deque<Work> launches_;
 };
 
 } // namespace
 
+void capture_host_work(graph::Capture& capture, const Stream& stream, std::string_view name, PrepareLaunch prepare) {
+  auto work = std::make_shared<RecordedWork>(name, std::move(prepare), stream.device_index());
+  device_api().stream_host_function(stream.device_index(), stream.handle(), RecordedWork::run_next, work.get());
+  capture.add_step(std::string(name));
+  capture.keep(std::move(work));
+}
+
 void enqueue_host_work(const Stream& stream, std::string_view name, std::function<void()> function) {
   if (const auto capture = graph::capture_of(stream)) {
-    auto work = std::make_shared<RecordedWork>(std::string(name), std::move(function), stream.device_index());
-    device_api().stream_host_function(stream.device_index(), stream.handle(), RecordedWork::run, work.get());
-    capture->add_step(std::string(name));
-    capture->keep(std::move(work));
+    const auto shared = std::make_shared<const std::function<void()>>(std::move(function));
+    capture_host_work(*capture, stream, name, [shared] { return [shared] { (*shared)(); }; });
     return;
   }
   auto work =
       std::make_unique<Work>(Work{std::move(function), stream.device_index(), profiler::expect_host_kernel(name)});
-  device_api().stream_host_function(stream.device_index(), stream.handle(), run, work.get());
-  work.release(); // `run`, which is called exactly once, deletes it
+  device_api().stream_host_function(stream.device_index(), stream.handle(), run_once, work.get());
+  work.release(); // `run_once`, which is called exactly once, deletes it
 }
 
 } // namespace torch_backend
