@@ -107,6 +107,12 @@ class RecordedWork final : public graph::Recorded {
  private:
   Work take_next() {
     const std::lock_guard<std::mutex> lock(mutex_);
+    if (launches_.empty()) {
+      return {[this] {
+                TORCH_CHECK(false, device_api().name(), " has run ", name_, ", which a graph holds, without a launch.");
+              },
+              device_, nullptr};
+    }
     Work next = std::move(launches_.front());
     launches_.pop_front();
     return next;

@@ -18,6 +18,8 @@ import torch
 from conftest import BuildPlugin, RunPython, clean_environment
 from torch import nn
 
+from torch_backend.files import installed
+
 ASYNC = {"TORCH_BACKEND": "xcpu", "TORCH_BACKEND_XCPU_ASYNC": "1", "TORCH_BACKEND_XCPU_DELAY_US": "0-200"}
 
 here = pytest.mark.skipif("TORCH_BACKEND_XCPU_ASYNC" in os.environ, reason="has a process of its own anyway")
@@ -449,6 +451,31 @@ g.replay()
 assert (y.tolist(), z.tolist()) == ([7] * 8, [8] * 8)
 """,
         env=ASYNC | {"TORCH_BACKEND_PATH": build_plugin(source="full.c", over="xcpu")},
+    )
+
+
+@here
+def test_a_device_library_that_runs_what_it_records(build_plugin: BuildPlugin, run_python: RunPython) -> None:
+    """A host function that is called without a launch says so."""
+    run_python(
+        """
+import pytest, torch
+x = torch.ones(4, device="xcpu")
+torch.xcpu.synchronize()
+g = torch.xcpu.Graph()
+with torch.xcpu.graph(g):
+    x.add_(1)
+with pytest.raises(RuntimeError, match="xcpu has run aten::add_.Tensor.* without a launch"):
+    torch.xcpu.synchronize()
+g.replay()
+assert x.tolist() == [2] * 4
+""",
+        env=ASYNC
+        | {
+            "TORCH_BACKEND_PATH": build_plugin(source="faulty.c", name="xcpu"),
+            "TORCH_BACKEND_FAULTY_OVER": installed.reference_library("xcpu"),
+            "TORCH_BACKEND_FAULTY": "functions_run_when_recorded",
+        },
     )
 
 
