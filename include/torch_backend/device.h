@@ -337,7 +337,8 @@ typedef struct tb_core_table {
   tb_status (*stream_query)(int32_t device, tb_stream* stream);
 
   /* Enqueue a host function: it runs after what is on the stream, and what follows waits for it. `fn` is called exactly
-   * once, also if the stream has failed. Default: the stream is synchronized and fn called. Since 1.0. */
+   * once, also if the stream has failed; once by every launch if it is recorded (graph.1). Default: the stream is
+   * synchronized and fn called. Since 1.0. */
   tb_status (*stream_host_function)(int32_t device, tb_stream* stream, tb_host_function fn, void* arg);
 
   /* Block until the last record is complete. Default: event_query is polled. Since 1.0. */
@@ -374,8 +375,8 @@ typedef struct tb_core_table {
  *
  * In every mode a call fails, and the capture with it, that waits for or queries a stream or an event of the capture,
  * destroys or launches on a stream of it, or lets one wait for an event that was recorded outside. device_synchronize is
- * unsafe, and what else the device cannot do during a capture; the core does not count memory_allocate among that, and does
- * not call memory_free. Other calls that fail leave the capture as it is. */
+ * unsafe, and what else the device cannot do during a capture; memory_allocate is not. Other calls that fail leave the
+ * capture as it is. */
 typedef struct tb_graph_table {
   uint64_t struct_size;
   /* Record work on `stream`, which is not the default stream and records nothing yet, from here on. Since 1.0. */
