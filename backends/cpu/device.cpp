@@ -20,7 +20,7 @@ uint64_t capabilities() {
   uint64_t set = TB_CAP_HOST_ACCESS | TB_CAP_PAGEABLE_ACCESS | TB_CAP_PEER;
   if (!settings().protect) set |= TB_CAP_HOST_COHERENT;
   if (settings().ipc) set |= TB_CAP_IPC;
-  if (settings().async) set |= TB_CAP_ASYNC | TB_CAP_EVENT_TIMING | TB_CAP_EVENT_RERECORD;
+  if (settings().async) set |= TB_CAP_ASYNC | TB_CAP_EVENT_TIMING | TB_CAP_EVENT_RERECORD | TB_CAP_GRAPH;
   return set;
 }
 

@@ -1,69 +1,27 @@
 #include "event.h"
 
-#include <atomic>
-#include <chrono>
 #include <memory>
 #include <mutex>
 
-#include "queue.h"
+#include "graph.h"
+#include "record.h"
 #include "stream.h"
 
 namespace xcpu {
-namespace {
 
-// One record of an event. Whoever waits for it shares it: the event may be recorded again or destroyed meanwhile.
-class record {
- public:
-  static std::shared_ptr<record> make(const std::shared_ptr<queue>& on) {
-    auto made = std::make_shared<record>();
-    made->queue_ = on;
-    made->place_ = on->push_brief([made] {
-      made->complete();
-      return result();
-    });
-    return made;
-  }
-
-  bool done() const {
-    return done_.load(std::memory_order_acquire);
-  }
-  void wait() const {
-    if (!done()) queue_->wait(place_);
-  }
-
-  // Both once done.
-  int64_t time_ns() const {
-    return time_ns_;
-  }
-  result take_failure() const {
-    return failure_ ? failure_->take() : result();
-  }
-
- private:
-  // When everything before the record is done.
-  void complete() {
-    const auto now = std::chrono::steady_clock::now().time_since_epoch();
-    time_ns_ = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
-    failure_ = queue_->last_failure();
-    done_.store(true, std::memory_order_release);
-  }
-
-  std::shared_ptr<queue> queue_;
-  uint64_t place_ = 0;
-  // Written before done_ is.
-  int64_t time_ns_ = 0;
-  std::shared_ptr<pending_failure> failure_; // of the stream, when the record completed
-  std::atomic<bool> done_{false};
+// Both null: never recorded.
+struct last_record {
+  std::shared_ptr<record> made;
+  std::shared_ptr<const captured_record> captured;
 };
 
-} // namespace
 } // namespace xcpu
 
 struct tb_event {
   const int32_t device;
   const uint32_t flags;
-  std::mutex mutex;                   // guards last
-  std::shared_ptr<xcpu::record> last; // null: never recorded
+  std::mutex mutex; // guards last
+  xcpu::last_record last;
 };
 
 namespace xcpu {
@@ -75,9 +33,18 @@ result check_event(int32_t device, const tb_event* event) {
                  device);
 }
 
-std::shared_ptr<record> last_record(tb_event* event) {
+last_record last_of(tb_event* event) {
   const std::lock_guard<std::mutex> lock(event->mutex);
   return event->last;
+}
+
+// For the host's use of the event; what it asks for may be null.
+result find_record(slot s, int32_t device, tb_event* event, std::shared_ptr<record>* out_record) {
+  result r = check_event(device, event);
+  if (!r.ok()) return r;
+  const last_record last = last_of(event);
+  *out_record = last.made;
+  return last.captured ? refuse_captured(s, *last.captured) : result();
 }
 
 } // namespace
@@ -101,35 +68,35 @@ result event_record(int32_t device, tb_event* event, tb_stream* stream) {
   std::shared_ptr<queue> q;
   r = find_queue(device, stream, &q);
   if (!r.ok()) return r;
-  std::shared_ptr<record> next = record::make(q);
+  last_record next{nullptr, capture_record(*q)};
+  if (!next.captured) next.made = record::make(q);
   const std::lock_guard<std::mutex> lock(event->mutex);
   event->last = std::move(next);
   return {};
 }
 
 result event_query(int32_t device, tb_event* event) {
-  result r = check_event(device, event);
-  if (!r.ok()) return r;
-  const std::shared_ptr<record> last = last_record(event);
-  if (!last) return {};
+  std::shared_ptr<record> last;
+  result r = find_record(slot::event_query, device, event, &last);
+  if (!r.ok() || !last) return r;
   return last->done() ? last->take_failure() : result{TB_STATUS_NOT_READY, ""};
 }
 
 result event_synchronize(int32_t device, tb_event* event) {
-  result r = check_event(device, event);
-  if (!r.ok()) return r;
-  const std::shared_ptr<record> last = last_record(event);
-  if (!last) return {};
+  std::shared_ptr<record> last;
+  result r = find_record(slot::event_synchronize, device, event, &last);
+  if (!r.ok() || !last) return r;
   last->wait();
   return last->take_failure();
 }
 
 result event_elapsed(int32_t device, tb_event* start, tb_event* end, int64_t* out_elapsed_ns) {
-  for (const tb_event* event : {start, end})
-    if (result r = check_event(device, event); !r.ok()) return r;
+  std::shared_ptr<record> first, second;
+  result r = find_record(slot::event_elapsed, device, start, &first);
+  if (r.ok()) r = find_record(slot::event_elapsed, device, end, &second);
+  if (!r.ok()) return r;
   if (!(start->flags & end->flags & TB_EVENT_TIMING))
     return failure(TB_STATUS_INVALID_ARGUMENT, "event_elapsed: both events must be created with TB_EVENT_TIMING");
-  const std::shared_ptr<record> first = last_record(start), second = last_record(end);
   if (!first || !second)
     return failure(TB_STATUS_INVALID_ARGUMENT, "event_elapsed: both events must have been recorded");
   if (!first->done() || !second->done()) return {TB_STATUS_NOT_READY, ""};
@@ -141,18 +108,12 @@ result stream_wait_event(int32_t device, tb_stream* stream, tb_event* event) {
   std::shared_ptr<queue> q;
   result r = find_queue(device, stream, &q);
   if (!r.ok()) return r;
-  const std::shared_ptr<record> last = last_record(event);
-  if (!last) return {};
-  const auto wait = [last] {
-    last->wait();
-    return result();
-  };
-  if (last->done()) {
-    q->push_brief(wait);
-  } else {
-    q->push(wait);
-  }
-  return {};
+  last_record last = last_of(event);
+  if (!last.made && !last.captured) return {};
+  bool captured = false;
+  r = capture_wait(q, device, last.captured.get(), &captured);
+  if (r.ok() && !captured) push_wait(*q, std::move(last.made));
+  return r;
 }
 
 } // namespace xcpu

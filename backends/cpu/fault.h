@@ -5,7 +5,7 @@
 
 namespace xcpu {
 
-// The slots of tb_core_table and tb_ccl_table that this plugin offers.
+// The slots of tb_core_table, tb_graph_table and tb_ccl_table that this plugin offers.
 #define XCPU_SLOTS(X)     \
   X(device_count)         \
   X(device_properties)    \
@@ -35,6 +35,12 @@ namespace xcpu {
   X(ipc_export)           \
   X(ipc_import)           \
   X(ipc_close)            \
+  X(capture_begin)        \
+  X(capture_end)          \
+  X(stream_is_capturing)  \
+  X(graph_instantiate)    \
+  X(graph_launch)         \
+  X(graph_destroy)        \
   X(unique_id_create)     \
   X(comm_create)          \
   X(comm_destroy)         \

@@ -9,6 +9,7 @@
 #include "device.h"
 #include "event.h"
 #include "fault.h"
+#include "graph.h"
 #include "loss.h"
 #include "memory.h"
 #include "options.h"
@@ -18,11 +19,13 @@
 namespace xcpu {
 namespace {
 
-// These name their device in more than one way, or not at all, and fail when the work runs: they check both themselves.
-constexpr bool enqueues(slot s) {
+// These name their device in more than one way, or not at all, and fail when the work runs, or do something even if they
+// fail: they check both themselves.
+constexpr bool checks_itself(slot s) {
   switch (s) {
     case slot::memory_copy:
     case slot::memory_fill:
+    case slot::capture_end:
     case slot::send:
     case slot::recv:
     case slot::all_reduce:
@@ -68,7 +71,7 @@ struct boundary<Slot, Function> {
       if (in_forked_child())
         return report(
             failure(TB_STATUS_INTERNAL, "xcpu cannot be used in a process that was forked after its first use"));
-      if constexpr (!enqueues(Slot))
+      if constexpr (!checks_itself(Slot))
         if (result r = enter(Slot, args...); !r.ok()) return report(leave(std::move(r), args...));
       return report(leave(Function(args...), args...));
     } catch (const std::bad_alloc&) {
@@ -121,6 +124,18 @@ tb_core_table make_table() {
   return table;
 }
 
+tb_graph_table make_graph_table() {
+  tb_graph_table table{};
+  table.struct_size = sizeof table;
+  XCPU_SET(capture_begin);
+  XCPU_SET(capture_end);
+  XCPU_SET(stream_is_capturing);
+  XCPU_SET(graph_instantiate);
+  XCPU_SET(graph_launch);
+  XCPU_SET(graph_destroy);
+  return table;
+}
+
 #undef XCPU_SET
 
 #define XCPU_SET(name) table.name = boundary<slot::name, ccl::name>::call
@@ -150,7 +165,9 @@ tb_ccl_table make_ccl_table() {
 #undef XCPU_SET
 
 const void* find_table(const char* name) {
+  static const tb_graph_table graph = make_graph_table();
   static const tb_ccl_table ccl = make_ccl_table();
+  if (settings().async && std::strcmp(name, "graph.1") == 0) return &graph;
   return settings().ccl && std::strcmp(name, "ccl.1") == 0 ? &ccl : nullptr;
 }
 

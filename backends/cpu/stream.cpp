@@ -5,6 +5,7 @@
 #include <mutex>
 #include <vector>
 
+#include "graph.h"
 #include "loss.h"
 
 namespace xcpu {
@@ -42,6 +43,12 @@ std::shared_ptr<queue> default_queue(int32_t device) {
 
 } // namespace
 
+std::shared_ptr<queue> start_queue(int32_t device) {
+  device_queues& d = queues_of(device);
+  const std::lock_guard<std::mutex> lock(d.mutex);
+  return start_queue(device, d);
+}
+
 result find_queue(int32_t device, tb_stream* stream, std::shared_ptr<queue>* out_queue) {
   if (stream && stream->device != device)
     return failure(TB_STATUS_INVALID_ARGUMENT, "a stream of device %d is used as one of device %d", stream->device,
@@ -56,9 +63,10 @@ result enqueue(slot s, int32_t device, tb_stream* stream, queue::work work, bool
   if (!r.ok()) return r;
   result fault = injected_fault(s, device);
   // "Unsupported" promises that nothing was enqueued; any other failure of a device shows when the work runs.
-  if (fault.status == TB_STATUS_UNSUPPORTED) return fault;
+  if (fault.status == TB_STATUS_UNSUPPORTED || (!fault.ok() && is_captured(*q))) return fault;
   if (!fault.ok()) work = [fault] { return fault; };
   if (detail::faults_enabled) work = until_lost(device, std::move(work));
+  if (capture_work(*q, work)) return {};
   if (brief) {
     q->push_brief(std::move(work));
   } else {
@@ -73,9 +81,7 @@ result stream_create(int32_t device, int32_t priority, tb_stream** out_stream) {
                    priority, kLowestPriority, kHighestPriority);
   auto stream = std::make_unique<tb_stream>();
   stream->device = device;
-  device_queues& d = queues_of(device);
-  const std::lock_guard<std::mutex> lock(d.mutex);
-  stream->work = start_queue(device, d);
+  stream->work = start_queue(device);
   *out_stream = stream.release();
   return {};
 }
@@ -85,6 +91,7 @@ result stream_destroy(int32_t device, tb_stream* stream) {
     return failure(TB_STATUS_INVALID_ARGUMENT, "stream_destroy: the default stream lives as long as the device");
   std::shared_ptr<queue> q;
   result r = find_queue(device, stream, &q);
+  if (r.ok()) r = refuse_captured(slot::stream_destroy, *q);
   if (!r.ok()) return r;
   q->close();
   delete stream;
@@ -94,12 +101,14 @@ result stream_destroy(int32_t device, tb_stream* stream) {
 result stream_synchronize(int32_t device, tb_stream* stream) {
   std::shared_ptr<queue> q;
   result r = find_queue(device, stream, &q);
+  if (r.ok()) r = refuse_captured(slot::stream_synchronize, *q);
   return r.ok() ? q->synchronize() : r;
 }
 
 result stream_query(int32_t device, tb_stream* stream) {
   std::shared_ptr<queue> q;
   result r = find_queue(device, stream, &q);
+  if (r.ok()) r = refuse_captured(slot::stream_query, *q);
   return r.ok() ? q->query() : r;
 }
 
@@ -107,14 +116,17 @@ result stream_host_function(int32_t device, tb_stream* stream, tb_host_function 
   std::shared_ptr<queue> q;
   result r = find_queue(device, stream, &q);
   if (!r.ok()) return r;
-  q->push([fn, arg] {
+  queue::work work = [fn, arg] {
     fn(arg);
     return result();
-  });
+  };
+  if (!capture_work(*q, work)) q->push(std::move(work));
   return {};
 }
 
 result device_synchronize(int32_t device) {
+  result r = refuse_unsafe(slot::device_synchronize, device);
+  if (!r.ok()) return r;
   std::vector<std::shared_ptr<queue>> all;
   {
     device_queues& d = queues_of(device);

@@ -22,6 +22,9 @@ constexpr int32_t kLowestPriority = 0, kHighestPriority = -1;
 // The queue of `stream`, which may be null: the default stream of `device`.
 result find_queue(int32_t device, tb_stream* stream, std::shared_ptr<queue>* out_queue);
 
+// Another queue of the device's, which device_synchronize waits for too.
+std::shared_ptr<queue> start_queue(int32_t device);
+
 result enqueue(slot s, int32_t device, tb_stream* stream, queue::work work, bool brief);
 
 // Runs `work` now, or enqueues it if the device is asynchronous. `brief`: see queue::push_brief.

@@ -246,29 +246,17 @@ void DeviceApi::memory_copy(int dst_device, void* dst, int src_device, const voi
   if (kind == TB_COPY_PEER) {
     enter(dst_device, "memory_copy");
   }
-  if (const auto capture = graph::recorder_of(device, stream)) {
-    capture->add("memory_copy", [=, this](const Stream& on) {
-      memory_copy(dst_device, dst, src_device, src, size_bytes, kind, on.handle());
-    });
-    return;
-  }
   CallSpan span("memory_copy", device);
   span.copy(stream, kind, dst, src, size_bytes);
   check(invoke(device, table_.memory_copy, dst_device, dst, src_device, src, size_bytes, kind, stream), "memory_copy",
         device);
+  graph::add_step(device, stream, "memory_copy");
   span.enqueued();
 }
 
 void DeviceApi::memory_fill(int device, void* dst, const void* pattern, uint32_t pattern_bytes, uint64_t size_bytes,
                             tb_stream* stream) {
   enter(device, "memory_fill");
-  if (const auto capture = graph::recorder_of(device, stream)) {
-    const std::string bytes(static_cast<const char*>(pattern), pattern_bytes);
-    capture->add("memory_fill", [=, this](const Stream& on) {
-      memory_fill(device, dst, bytes.data(), pattern_bytes, size_bytes, on.handle());
-    });
-    return;
-  }
   if (table_.memory_fill) {
     CallSpan span("memory_fill", device);
     span.fill(stream, size_bytes);
@@ -276,11 +264,13 @@ void DeviceApi::memory_fill(int device, void* dst, const void* pattern, uint32_t
         invoke(device, table_.memory_fill, device, dst, pattern, pattern_bytes, size_bytes, stream);
     if (status != TB_STATUS_UNSUPPORTED) {
       check(status, "memory_fill", device);
+      graph::add_step(device, stream, "memory_fill");
       span.enqueued();
       return;
     }
     take_error_text();
   }
+  graph::refuse_in_capture(device, stream, "A fill without the device's own memory_fill");
   constexpr uint64_t kPieceBytes = 1 << 20;
   const uint64_t piece_bytes = std::min(size_bytes, kPieceBytes);
   const std::shared_ptr<char[]> piece(new char[piece_bytes]);
@@ -303,12 +293,6 @@ void DeviceApi::memory_copy_2d(int device, void* dst, uint64_t dst_pitch_bytes, 
                                uint64_t src_pitch_bytes, uint64_t width_bytes, uint64_t height, uint32_t kind,
                                tb_stream* stream) {
   enter(device, "memory_copy_2d");
-  if (const auto capture = graph::recorder_of(device, stream)) {
-    capture->add("memory_copy_2d", [=, this](const Stream& on) {
-      memory_copy_2d(device, dst, dst_pitch_bytes, src, src_pitch_bytes, width_bytes, height, kind, on.handle());
-    });
-    return;
-  }
   if (table_.memory_copy_2d) {
     CallSpan span("memory_copy_2d", device);
     span.copy(stream, kind, dst, src, width_bytes * height);
@@ -316,6 +300,7 @@ void DeviceApi::memory_copy_2d(int device, void* dst, uint64_t dst_pitch_bytes, 
                                     width_bytes, height, kind, stream);
     if (status != TB_STATUS_UNSUPPORTED) {
       check(status, "memory_copy_2d", device);
+      graph::add_step(device, stream, "memory_copy_2d");
       span.enqueued();
       return;
     }
@@ -465,6 +450,7 @@ void DeviceApi::stream_host_function(int device, tb_stream* stream, tb_host_func
     }
     take_error_text();
   }
+  graph::refuse_in_capture(device, stream, "A host function without the device's own stream_host_function");
   stream_synchronize(device, stream);
   CallSpan span("stream_host_function", device);
   span.host_function(stream);

@@ -58,11 +58,6 @@ void Event::record(const Stream& stream) {
               static_cast<int>(device_), " cannot be recorded on a stream of ", stream.device(), ".");
   const auto device = stream.device_index();
   const auto capture = graph::capture_of(stream);
-  capture_ = capture ? capture->id() : 0;
-  if (capture && !capture->native()) {
-    device_ = device; // its place is that among the capture's steps
-    return;
-  }
   if (handle_ && !api.has_capability(device, TB_CAP_EVENT_RERECORD)) {
     release();
   }
@@ -72,7 +67,7 @@ void Event::record(const Stream& stream) {
     handle_ = api.event_create(device, device_times ? TB_EVENT_TIMING : 0);
   }
   device_ = device;
-  if (enable_timing_ && !device_times_events()) {
+  if (enable_timing_ && !capture && !device_times_events()) {
     host_time_ = std::make_shared<HostTime>();
     if (api.async()) {
       auto shared = std::make_unique<std::shared_ptr<HostTime>>(host_time_);
@@ -87,6 +82,7 @@ void Event::record(const Stream& stream) {
     }
   }
   api.event_record(device, handle_, stream.handle());
+  capture_ = capture ? capture->id() : 0;
 }
 
 void Event::refuse_captured(const char* what) const {
@@ -96,18 +92,18 @@ void Event::refuse_captured(const char* what) const {
 }
 
 void Event::block(const Stream& stream) const {
-  if (capture_ != 0) {
-    if (const auto capture = graph::find_capture(capture_)) {
-      capture->join(stream);
-      if (!capture->native()) {
-        return;
-      }
-    }
-  } else if (recorded() && graph::recorder_of(stream.device_index(), stream.handle())) {
+  const auto capture = capture_ != 0 ? graph::find_capture(capture_) : nullptr;
+  if (recorded() && !capture) {
     graph::refuse_in_capture(stream, "Waiting for an event that was recorded outside of the capture");
+  }
+  if (capture && capture->origin().device_index() != stream.device_index()) {
+    graph::detail::refuse(*capture, "Work of another device");
   }
   if (handle_) {
     device_api().stream_wait_event(stream.device_index(), stream.handle(), handle_);
+  }
+  if (capture) {
+    capture->join(stream);
   }
 }
 

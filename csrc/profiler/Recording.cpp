@@ -277,6 +277,23 @@ std::shared_ptr<HostTimes> expect_host_kernel(std::string_view name) {
   return thread.expected_times;
 }
 
+std::shared_ptr<HostTimes> begin_recorded_kernel(std::string_view name, int device, tb_stream* stream) {
+  if (!recording()) {
+    return nullptr;
+  }
+  auto& thread = this_thread();
+  const auto call = runtime_record(thread, "graph_launch", device, now_ns());
+  auto work = work_record(thread, call, WorkKind::kKernel, c10::str(name, kCpuKernel), stream, 0, Clock::kHost);
+  auto& all = state();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  if (!all.running || !(all.kinds & TB_TRACE_KERNEL)) {
+    return nullptr;
+  }
+  auto times = std::make_shared<HostTimes>();
+  all.pending.push_back({std::move(work), nullptr, nullptr, times});
+  return times;
+}
+
 // ---- CPU kernels of this thread ----
 
 void begin_host_kernel(const void* owner, const char* name, int device, tb_stream* stream, bool on_device) {

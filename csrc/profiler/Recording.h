@@ -104,6 +104,9 @@ class CallSpan {
 /// result's times. NULL if nothing is recorded.
 std::shared_ptr<HostTimes> expect_host_kernel(std::string_view name);
 
+/// The CPU kernel `name` of a graph that this thread launches now sets the result's times. NULL if nothing is recorded.
+std::shared_ptr<HostTimes> begin_recorded_kernel(std::string_view name, int device, tb_stream* stream);
+
 /// A CPU kernel that this thread runs on the device's memory, from begin to end with the same `owner`. Kernels of one
 /// thread nest. `on_device` false: it runs on copies, which is the host's own work. `name` may lack its "aten::". end()
 /// without begin() does nothing.

@@ -337,7 +337,8 @@ typedef struct tb_core_table {
   tb_status (*stream_query)(int32_t device, tb_stream* stream);
 
   /* Enqueue a host function: it runs after what is on the stream, and what follows waits for it. `fn` is called exactly
-   * once, also if the stream has failed. Default: the stream is synchronized and fn called. Since 1.0. */
+   * once, also if the stream has failed; once by every launch if it is recorded (graph.1). Default: the stream is
+   * synchronized and fn called. Since 1.0. */
   tb_status (*stream_host_function)(int32_t device, tb_stream* stream, tb_host_function fn, void* arg);
 
   /* Block until the last record is complete. Default: event_query is polled. Since 1.0. */
@@ -361,21 +362,34 @@ typedef struct tb_core_table {
 /* ============================================ optional table "graph.1" ==================================== */
 
 #define TB_CAPTURE_GLOBAL 0u       /* unsafe calls from any thread fail the capture */
-#define TB_CAPTURE_THREAD_LOCAL 1u /* ... from the capturing thread */
+#define TB_CAPTURE_THREAD_LOCAL 1u /* ... from the thread that called capture_begin */
 #define TB_CAPTURE_RELAXED 2u      /* none */
 
-/* Record what is enqueued on a stream and replay it. All slots required with the table. */
+/* Record what is enqueued on a stream and replay it, on an asynchronous device. All slots required with the table.
+ *
+ * A stream that waits for an event which was recorded in a capture joins it: from then on it is recorded as well, and what
+ * it has must be waited for by the first stream, through events, before the end. Any thread may enqueue on the streams of
+ * a capture. The memory that recorded work uses, and the arguments of recorded host functions, stay valid until
+ * graph_destroy, and as long as launches are pending. A recorded host function is called once by every launch, never
+ * otherwise.
+ *
+ * In every mode a call fails, and the capture with it, that waits for or queries a stream or an event of the capture,
+ * destroys or launches on a stream of it, or lets one wait for an event that was recorded outside. device_synchronize is
+ * unsafe, and what else the device cannot do during a capture; memory_allocate is not. Other calls that fail leave the
+ * capture as it is. */
 typedef struct tb_graph_table {
   uint64_t struct_size;
-  /* Record work on `stream` and streams that wait for it from here on; host functions run once a launch. Since 1.0. */
+  /* Record work on `stream`, which is not the default stream and records nothing yet, from here on. Since 1.0. */
   tb_status (*capture_begin)(int32_t device, tb_stream* stream, uint32_t mode);
-  /* End the capture. Owned by the core until graph_destroy. Since 1.0. */
+  /* End the capture that has begun on `stream`, also if this call fails: then it says why the capture has failed. From any
+   * thread. Owned by the core until graph_destroy. Since 1.0. */
   tb_status (*capture_end)(int32_t device, tb_stream* stream, tb_graph** out_graph);
   /* 1 while the stream records. Since 1.0. */
   tb_status (*stream_is_capturing)(int32_t device, tb_stream* stream, int32_t* out_is_capturing);
   /* Prepare for launches; blocking, once. Since 1.0. */
   tb_status (*graph_instantiate)(int32_t device, tb_graph* graph);
-  /* Enqueue the whole graph. Since 1.0. */
+  /* Enqueue the whole graph. Its launches run one after the other in the order of these calls, on whichever streams.
+   * Since 1.0. */
   tb_status (*graph_launch)(int32_t device, tb_graph* graph, tb_stream* stream);
   /* Destroy; pending launches complete. Since 1.0. */
   tb_status (*graph_destroy)(int32_t device, tb_graph* graph);

@@ -690,13 +690,27 @@ CHANGE(kernel_ignores_strides, copy_kernels(), good_kernel = changed_kernel.func
 
 /* ---- graphs, traces, collectives ---- */
 
+static tb_stream* captured_instead;
+
 FAULT(capture_does_not_stop_work, capture_begin) {
-  captured = calloc(1, sizeof *captured);
-  capturing_stream = (tb_stream*)&captured; /* of no copy */
+  const tb_status status = good.core.stream_create(device, 0, &captured_instead);
+  return status ? status : good.graph.capture_begin(device, captured_instead, mode);
+}
+
+ANSWERS(capture_does_not_stop_work, capture_end, good.graph.capture_end(device, captured_instead, out))
+
+FAULT(graph_runs_once, graph_launch) {
+  static int launches;
+  return launches++ ? TB_STATUS_OK : GOOD(graph_launch);
+}
+
+FAULT(recording_streams_are_idle, stream_synchronize) {
+  finish(device, stream);
   return TB_STATUS_OK;
 }
 
-THEN(graph_runs_once, graph_launch, graph->count = 0)
+ANSWERS(streams_do_not_join, stream_wait_event, TB_STATUS_OK)
+FIRST(functions_run_when_recorded, stream_host_function, fn(arg))
 ANSWERS(correlation_is_lost, correlation_push, good.prof.correlation_push(0))
 
 FAULT(records_are_kept, trace_collect) {

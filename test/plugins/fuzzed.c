@@ -81,6 +81,7 @@ static uint64_t forgets;             /* the call that answers OK without a resul
 static uint64_t misaligns;           /* bytes */
 static uint64_t writes_past;         /* bytes that device_properties writes too much */
 static int32_t count = 2;
+static int is_capturing; /* nothing is recorded */
 static uint64_t free_bytes = 1 << 20, total_bytes = 1 << 30;
 static tb_device_properties properties;
 static tb_pointer_info pointer_info = {sizeof(tb_pointer_info), TB_MEMORY_DEVICE, 0, NULL, 0};
@@ -142,10 +143,11 @@ GIVES(memory_info, *out_free = free_bytes, *out_total = total_bytes)
 GIVES(memory_query, *out_info = pointer_info)
 GIVES(peer_can_access, *out = 1)
 GIVES(stream_create, if (forgets != CALL_stream_create) out[0] = new_handle())
-GIVES(stream_host_function, fn(arg))
+GIVES(stream_host_function, if (!is_capturing) fn(arg))
 GIVES(event_create, if (forgets != CALL_event_create) out[0] = new_handle())
 GIVES(event_elapsed, *out_ns = 1000)
-GIVES(capture_end, if (forgets != CALL_capture_end) out[0] = new_handle())
+GIVES(capture_begin, is_capturing = 1)
+GIVES(capture_end, is_capturing = 0; if (forgets != CALL_capture_end) out[0] = new_handle())
 GIVES(stream_is_capturing, *out = 0)
 GIVES(trace_collect, callback(arg, &record))
 GIVES(clock_pair, now(out_device_ns), now(out_host_ns))

@@ -1,4 +1,4 @@
-/* The optional tables "graph.1", "prof.1" and "ccl.1", as simple as they can be, for a device that has none: so that the
+/* The optional tables "prof.1" and "ccl.1", as simple as they can be, for a device that has none: so that the
  * tests of the conformance kit for them have something to test. `original` is the core table they stand on. */
 #include <pthread.h>
 #include <time.h>
@@ -9,88 +9,6 @@ static tb_core_table original;
 static tb_status finish(int32_t device, tb_stream* stream) {
   return original.stream_synchronize ? original.stream_synchronize(device, stream) : TB_STATUS_OK;
 }
-
-/* ---- graph.1: copies and host functions are recorded ---- */
-
-typedef struct recorded_copy {
-  int32_t dst_device, src_device;
-  void* dst;
-  const void* src;
-  uint64_t size;
-  uint32_t kind;
-  tb_host_function function; /* not NULL: this is called, with arg, in place of a copy */
-  void* arg;
-} recorded_copy;
-
-#define MAX_RECORDED 64
-struct tb_graph {
-  int count;
-  recorded_copy copies[MAX_RECORDED];
-};
-
-static pthread_mutex_t capture_mutex = PTHREAD_MUTEX_INITIALIZER; /* guards both */
-static tb_graph* captured;
-static tb_stream* capturing_stream;
-
-/* 1 if the copy was recorded instead of made. */
-static int record_copy(recorded_copy copy, tb_stream* stream) {
-  int is_recorded;
-  pthread_mutex_lock(&capture_mutex);
-  is_recorded = captured && stream == capturing_stream && captured->count < MAX_RECORDED;
-  if (is_recorded) captured->copies[captured->count++] = copy;
-  pthread_mutex_unlock(&capture_mutex);
-  return is_recorded;
-}
-
-FUNCTION(capture_begin, capture_begin) {
-  pthread_mutex_lock(&capture_mutex);
-  captured = calloc(1, sizeof *captured);
-  capturing_stream = stream;
-  pthread_mutex_unlock(&capture_mutex);
-  return TB_STATUS_OK;
-}
-
-FUNCTION(capture_end, capture_end) {
-  pthread_mutex_lock(&capture_mutex);
-  *out = captured;
-  captured = NULL;
-  pthread_mutex_unlock(&capture_mutex);
-  return TB_STATUS_OK;
-}
-
-FUNCTION(stream_is_capturing, stream_is_capturing) {
-  pthread_mutex_lock(&capture_mutex);
-  *out = captured && stream == capturing_stream;
-  pthread_mutex_unlock(&capture_mutex);
-  return TB_STATUS_OK;
-}
-
-FUNCTION(graph_instantiate, graph_instantiate) {
-  return TB_STATUS_OK;
-}
-
-FUNCTION(graph_launch, graph_launch) {
-  tb_status status = TB_STATUS_OK;
-  int i;
-  for (i = 0; i < graph->count && status == TB_STATUS_OK; ++i) {
-    const recorded_copy* c = &graph->copies[i];
-    if (c->function)
-      status = original.stream_host_function(device, stream, c->function, c->arg);
-    else
-      status = original.memory_copy(c->dst_device, c->dst, c->src_device, c->src, c->size, c->kind, stream);
-  }
-  return status;
-}
-
-FUNCTION(graph_destroy, graph_destroy) {
-  free(graph);
-  return TB_STATUS_OK;
-}
-
-static const tb_graph_table graph_table = {
-    sizeof(tb_graph_table), capture_begin, capture_end,   stream_is_capturing,
-    graph_instantiate,      graph_launch,  graph_destroy,
-};
 
 /* ---- prof.1: copies are traced, which waits for them ---- */
 
@@ -278,37 +196,19 @@ static const tb_ccl_table ccl_table = {
 
 /* ---- all three over the core table ---- */
 
-FUNCTION(recorded_and_traced_copy, memory_copy) {
+FUNCTION(traced_copy, memory_copy) {
   int64_t start_ns;
   tb_status status;
-  if (record_copy((recorded_copy){dst_device, src_device, dst, src, size, kind, NULL, NULL}, stream))
-    return TB_STATUS_OK;
   start_ns = now_ns();
   status = original.memory_copy ARGUMENTS_OF(SLOT_memory_copy);
   if (!(traced_kinds & TB_TRACE_COPY)) return status;
   return trace_copy(status, DEVICE_OF(SLOT_memory_copy), stream, size, start_ns);
 }
 
-FUNCTION(recorded_host_function, stream_host_function) {
-  const recorded_copy call = {.function = fn, .arg = arg};
-  return record_copy(call, stream) ? TB_STATUS_OK : original.stream_host_function(device, stream, fn, arg);
-}
-
-FUNCTION(properties_with_graphs, device_properties) {
-  const uint64_t room = out_properties->struct_size;
-  const tb_status status = original.device_properties(device, out_properties);
-  const uint64_t end = offsetof(tb_device_properties, capabilities) + sizeof out_properties->capabilities;
-  if (status == TB_STATUS_OK && room >= end) out_properties->capabilities |= TB_CAP_GRAPH;
-  return status;
-}
-
 /* After wrap(). Collectives that the device has are kept. */
 static void add_tables(void) {
   original = good.core;
-  good.core.memory_copy = recorded_and_traced_copy;
-  if (original.stream_create) good.core.device_properties = properties_with_graphs;
-  if (original.stream_create) good.graph = graph_table;
-  if (original.stream_host_function) good.core.stream_host_function = recorded_host_function;
+  good.core.memory_copy = traced_copy;
   good.prof = profiler_table;
   if (!good.ccl.struct_size) good.ccl = ccl_table;
   made = good;

@@ -539,6 +539,21 @@ FAULTY_DEVICES = (
     _async(
         "graph_runs_once", "abi/test_graph_table.py::test_recorded_work_runs_when_it_is_launched[RELAXED]", "launch 2"
     ),
+    _async(
+        "streams_do_not_join",
+        "abi/test_graph_table.py::test_streams_that_wait_for_recorded_work_are_recorded",
+        "a stream that waits for recorded work is not recorded",
+    ),
+    _async(
+        "functions_run_when_recorded",
+        "abi/test_graph_table.py::test_host_functions_run_once_a_launch",
+        "were called [1, 2, 3] before a launch",
+    ),
+    _async(
+        "recording_streams_are_idle",
+        "abi/test_graph_table.py::test_a_stream_that_records_cannot_be_waited_for[GLOBAL]",
+        "stream_synchronize returned OK for a stream that records",
+    ),
     FaultyDevice("correlation_is_lost", "abi/test_profiler_table.py::test_a_copy_is_traced", "4711 has correlation 0"),
     FaultyDevice(
         "records_are_kept",

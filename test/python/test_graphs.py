@@ -1,22 +1,36 @@
-"""Graphs of the device: captured by the core, or by a device library with graph.1."""
+"""Graphs of the device.
 
+They need a device that captures. On any other, the last test of this file runs the others in a process of their own on
+asynchronous xcpu, where every operation is delayed.
+"""
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
-from conftest import BuildPlugin, RunPython
+from conftest import BuildPlugin, RunPython, clean_environment
 from torch import nn
 
 from torch_backend.files import installed
 
+ASYNC = {"TORCH_BACKEND": "xcpu", "TORCH_BACKEND_XCPU_ASYNC": "1", "TORCH_BACKEND_XCPU_DELAY_US": "0-200"}
 
-@pytest.fixture(autouse=True)
-def captures(name: str, backend: ModuleType) -> None:
-    """Without access to the device's memory CPU kernels cannot be captured, and `fake` has no others."""
-    if "HOST_ACCESS" not in backend.get_device_properties(0).capabilities:
-        pytest.skip("the device has no kernels to capture")
+here = pytest.mark.skipif("TORCH_BACKEND_XCPU_ASYNC" in os.environ, reason="has a process of its own anyway")
+
+
+@pytest.fixture
+def backend(backend: ModuleType) -> ModuleType:
+    """Skips on a device that cannot capture."""
+    if "GRAPH" not in backend.get_device_properties(0).capabilities:
+        pytest.skip("the device captures no graphs")
+    return backend
 
 
 def test_work_runs_when_it_is_replayed(name: str, backend: ModuleType) -> None:
@@ -269,99 +283,234 @@ def test_graphed_callables(name: str, backend: ModuleType) -> None:
     torch.testing.assert_close(x.grad, of_x)
 
 
-def test_kernels_of_the_device_library(build_plugin: BuildPlugin, run_python: RunPython) -> None:
-    """They are recorded with their arguments; one that refuses the call, or fails, does so in the capture."""
-    library = build_plugin("KERNELS", name="acme")
+def test_a_thousand_replays_from_two_threads(name: str, backend: ModuleType) -> None:
+    """Each thread captures and replays on streams of its own, and all memory comes back."""
+    backend.synchronize()
+    backend.empty_cache()
+    before = backend.memory_reserved()
+    wrong: list[object] = []
+
+    def work(number: int) -> None:
+        try:
+            stream = backend.Stream()
+            with backend.stream(stream):
+                x, total = torch.full((64,), float(number), device=name), torch.zeros(64, device=name)
+                g = backend.Graph()
+                g.capture_begin(capture_error_mode="thread_local")
+                total.add_(x * 2)
+                g.capture_end()
+                for _ in range(1000):
+                    g.replay()
+                stream.synchronize()
+                if total.tolist() != [2000.0 * number] * 64:
+                    wrong.append(total)
+        except Exception as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    backend.empty_cache()
+    assert backend.memory_reserved() <= before
+
+
+def test_what_fails_in_a_replay(name: str, backend: ModuleType) -> None:
+    """It is raised by the next wait, and the graph works on."""
+    index, x = torch.zeros(2, dtype=torch.long, device=name), torch.arange(4.0, device=name)
+    g = backend.Graph()
+    with backend.graph(g):
+        y = x.index_select(0, index)
+    index.fill_(9)
+    g.replay()
+    with pytest.raises((RuntimeError, IndexError), match=r"out of (range|bounds)"):
+        backend.synchronize()
+    index.fill_(3)
+    g.replay()
+    assert y.tolist() == [3, 3]
+
+
+def test_events_of_a_capture(name: str, backend: ModuleType) -> None:
+    """They cannot be waited for by the host, nor after the capture; those from before cannot be waited for in it."""
+    x, event, before = torch.ones(4, device=name), backend.Event(enable_timing=True), backend.Event()
+    before.record()
+    g, stream = backend.Graph(), backend.Stream()
+    refused = {
+        "Event.synchronize": event.synchronize,
+        "Event.query": event.query,
+        "recorded outside of the capture": lambda: before.wait(stream),
+    }
+
+    def capture(use: Callable[[], object]) -> None:
+        with backend.graph(g, stream=stream):
+            x.add_(1)
+            event.record(stream)
+            use()
+
+    for what, use in refused.items():
+        with pytest.raises(RuntimeError, match=what):
+            capture(use)
+    with backend.graph(g, stream=stream):
+        event.record(stream)
+    with pytest.raises(RuntimeError, match="capture that is over"):
+        event.wait(backend.Stream())
+    event.record()
+    event.synchronize()
+    assert x.tolist() == [1] * 4
+
+
+def test_a_stream_that_is_left_behind_fails_the_capture(name: str, backend: ModuleType) -> None:
+    x, g, side = torch.ones(4, device=name), backend.Graph(), backend.Stream()
+    with backend.stream(backend.Stream()):
+        g.capture_begin()
+        side.wait_stream(backend.current_stream())
+        with backend.stream(side):
+            x.add_(1)
+        with pytest.raises(RuntimeError, match="joined the capture"):
+            g.capture_end()
+    backend.synchronize()
+    with backend.stream(side):
+        x.add_(1)
+    side.synchronize()
+    assert x.tolist() == [2] * 4
+
+
+@here
+@pytest.mark.parametrize(
+    "slot",
+    ["capture_begin", "capture_end", "graph_instantiate", "graph_launch", "event_record", "memory_fill"],
+)
+def test_a_call_that_fails(slot: str, run_python: RunPython) -> None:
+    """It is raised where it happens, the device works on, no memory is lost, and no random numbers are left over."""
     run_python(
         f"""
 import torch, torch_backend
-torch_backend.activate(torch_backend.load({str(library)!r}))
-x = torch.zeros(1, device="acme")
-g = torch.acme.Graph()
-with torch.acme.graph(g):
-    y = torch.exp(x)  # writes 7
-    y2 = torch.zeros(1, device="acme")
-    y2.copy_(y)
-y.zero_()
-g.replay()
-assert (y.item(), y2.item(), x.item()) == (7, 7, 0)
+from torch_backend import _C
+x, y = torch.zeros(1 << 20, device="xcpu"), torch.empty(4, device="xcpu")
+stream, side = torch.xcpu.Stream(), torch.xcpu.Stream()
+torch.xcpu.synchronize()
+
+def run(g):
+    with torch.xcpu.graph(g, stream=stream):
+        x.fill_(1)
+        side.wait_stream(stream)
+        with torch.xcpu.stream(side):
+            z = x + 1
+        stream.wait_stream(side)
+        y.normal_()
+    g.replay()
+    torch.xcpu.synchronize()
+    assert z[-1].item() == 2
+
+torch.xcpu.empty_cache()
+before = torch.xcpu.memory_reserved()
+g = torch.xcpu.Graph()
+_C.set_option("xcpu.fault", "{slot}=INTERNAL")
 try:
-    with torch.acme.graph(torch.acme.Graph()):
-        x * x
+    run(g)
 except RuntimeError as error:
-    assert "on fire" in str(error), error
+    assert "{slot}" in str(error), error
 else:
-    raise AssertionError
-assert x.cpu().tolist() == [0]
-"""
+    raise AssertionError("nothing failed")
+_C.set_option("xcpu.fault", "")
+assert (x + 1)[-1].item() in (1, 2)
+torch.manual_seed(1)
+if "{slot}" == "graph_launch":
+    g.replay()
+else:
+    g.reset()
+    run(g)
+drawn = y.tolist()
+torch.manual_seed(1)
+assert y.normal_().tolist() == drawn
+g.reset()
+torch.xcpu.empty_cache()
+assert torch.xcpu.memory_reserved() == before, torch.xcpu.memory_reserved()
+""",
+        env=ASYNC | {"TORCH_BACKEND_XCPU_FAULT": ""},
     )
 
 
-def test_a_device_without_kernels(run_python: RunPython) -> None:
-    """What runs on the CPU through copies is refused by its name; copies and fills are captured."""
+@here
+def test_kernels_of_the_device_library(build_plugin: BuildPlugin, run_python: RunPython) -> None:
+    """What they enqueue is captured."""
     run_python(
         """
 import torch
-x, y = torch.ones(4, device="fake"), torch.zeros(4, device="fake")
-g = torch.fake.Graph()
-with torch.fake.graph(g):
-    y.copy_(x)
-    x.fill_(3)
-assert (x.tolist(), y.tolist()) == ([1] * 4, [0] * 4)
+x = torch.zeros(8, device="xcpu")
+g = torch.xcpu.Graph()
+g.enable_debug_mode()
+with torch.xcpu.graph(g):
+    y = torch.exp(x)  # writes 7
+    z = y + 1
+g.debug_dump("/dev/stdout")
+y.zero_()
 g.replay()
-assert (x.tolist(), y.tolist()) == ([3] * 4, [1] * 4)
-try:
-    with torch.fake.graph(torch.fake.Graph()):
-        x + 1
-except RuntimeError as error:
-    assert "aten::add.Tensor cannot be captured" in str(error), error
-else:
-    raise AssertionError
-assert (x + 1).tolist() == [4] * 4
+assert (y.tolist(), z.tolist()) == ([7] * 8, [8] * 8)
 """,
-        env={"TORCH_BACKEND": "fake"},
+        env=ASYNC | {"TORCH_BACKEND_PATH": build_plugin(source="full.c", over="xcpu")},
     )
 
 
-def test_a_device_that_captures_itself(build_plugin: BuildPlugin, run_python: RunPython) -> None:
-    """graph.1 is used where it is offered: copies and CPU kernels are recorded by the device library."""
-    library = build_plugin(source="faulty.c", name="faulty")
+@here
+def test_a_device_library_that_runs_what_it_records(build_plugin: BuildPlugin, run_python: RunPython) -> None:
+    """A host function that is called without a launch says so."""
     run_python(
-        f"""
-import torch, torch_backend
-torch_backend.activate(torch_backend.load({str(library)!r}))
-x, y = torch.ones(100, device="xcpu"), torch.zeros(100, device="xcpu")
+        """
+import pytest, torch
+x = torch.ones(4, device="xcpu")
 torch.xcpu.synchronize()
 g = torch.xcpu.Graph()
 with torch.xcpu.graph(g):
-    assert torch.xcpu.is_current_stream_capturing()
-    z = x + 1
-    y.copy_(z)
-torch.xcpu.synchronize()
-assert y.tolist() == [0] * 100, "captured work has run"
-for value in (2, 3):
-    x.fill_(value)
-    g.replay()
-    assert y.tolist() == [value + 1] * 100, y
-g.enable_debug_mode()
-g.debug_dump("/dev/stdout")
-try:
-    with torch.xcpu.graph(torch.xcpu.Graph()):
-        x.normal_()
-except RuntimeError as error:
-    assert "aten::normal_ cannot be captured" in str(error), error
-else:
-    raise AssertionError
-assert (x + 1).tolist() == [4] * 100
-del g
+    x.add_(1)
+with pytest.raises(RuntimeError, match="xcpu has run aten::add_.Tensor.* without a launch"):
+    torch.xcpu.synchronize()
+g.replay()
+assert x.tolist() == [2] * 4
 """,
-        env={
+        env=ASYNC
+        | {
+            "TORCH_BACKEND_PATH": build_plugin(source="faulty.c", name="xcpu"),
             "TORCH_BACKEND_FAULTY_OVER": installed.reference_library("xcpu"),
-            "TORCH_BACKEND_XCPU_ASYNC": "1",
+            "TORCH_BACKEND_FAULTY": "functions_run_when_recorded",
         },
     )
 
 
+@here
+@pytest.mark.parametrize("device", ["xcpu", "fake"])
+def test_a_synchronous_device(device: str, run_python: RunPython) -> None:
+    run_python(
+        f"""
+import pytest, torch
+x = torch.zeros(4, device="{device}")
+with pytest.raises(NotImplementedError, match="{device}:0 cannot capture a graph.*synchronous.*'async': 1"):
+    with torch.{device}.graph(torch.{device}.Graph()):
+        x.fill_(1)
+assert (x + 1).tolist() == [1] * 4
+""",
+        env={"TORCH_BACKEND": device},
+    )
+
+
+@here
+def test_a_device_without_the_table(build_plugin: BuildPlugin, run_python: RunPython) -> None:
+    path = build_plugin("WITHOUT=TB_CAP_GRAPH", source="less.c", over="xcpu")
+    run_python(
+        """
+import pytest, torch
+with pytest.raises(NotImplementedError, match="xcpu:0 cannot capture a graph: .* graph.1"):
+    with torch.xcpu.graph(torch.xcpu.Graph()):
+        pass
+assert torch.ones(4, device="xcpu").sum().item() == 4
+""",
+        env=ASYNC | {"TORCH_BACKEND_PATH": path},
+    )
+
+
+@here
 def test_a_kernel_without_memory_says_so_in_a_capture(build_plugin: BuildPlugin, run_python: RunPython) -> None:
     """Elsewhere the cache is emptied first, and that would end the capture."""
     run_python(
@@ -381,3 +530,12 @@ assert (x + 1).tolist() == [2] * 4
             "TORCH_BACKEND_XCPU_ASYNC": "1",
         },
     )
+
+
+@here
+def test_asynchronous_xcpu() -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", Path(__file__)]
+    env = clean_environment() | ASYNC
+    process = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=False)
+    assert process.returncode == 0, process.stdout[-6000:]
+    assert " passed" in process.stdout

@@ -28,8 +28,8 @@ class Graph(_C.Graph):
         keep_graph: the graph is made ready for launches by :meth:`instantiate`, or the first replay, and not when the
             capture ends.
 
-    A device library that offers ``graph.1`` captures and replays by itself; for others torch_backend records the calls
-    and makes them again. Inputs are the user's to keep alive, what is allocated during the capture is the graph's.
+    The device library captures and replays, on an asynchronous device whose library offers ``graph.1``. Inputs are the
+    user's to keep alive, what is allocated during the capture is the graph's.
     """
 
     def __init__(self, keep_graph: bool = False) -> None:
@@ -40,11 +40,13 @@ class Graph(_C.Graph):
     def capture_begin(self, pool: tuple[int, int] | None = None, capture_error_mode: str = "global") -> None:
         """Capture what is enqueued on the current stream from now on, which must not be the default stream.
 
+        Raises NotImplementedError on a device that cannot capture.
+
         Args:
             pool: where memory comes from: that of another graph (:meth:`pool`) or :func:`graph_pool_handle`. Graphs
                 that share it must be replayed in the order of their captures. None: one of its own.
-            capture_error_mode: "global", "thread_local" or "relaxed": which calls by which threads a device library
-                with ``graph.1`` refuses, as for CUDA.
+            capture_error_mode: "global", "thread_local" or "relaxed": whose calls that wait for the whole device,
+                or are unsafe for it in other ways, fail the capture: any thread's, this one's, nobody's. As for CUDA.
         """
         super().capture_begin(pool, capture_error_mode)
 
@@ -73,7 +75,7 @@ class Graph(_C.Graph):
         super().enable_debug_mode()
 
     def debug_dump(self, debug_path: str) -> None:
-        """Write the steps to a file in the language of Graphviz."""
+        """Write the names of the steps, in the order of their capture, to a file in the language of Graphviz."""
         super().debug_dump(debug_path)
 
 

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <vector>
 
+#include "../graph.h"
 #include "../options.h"
 #include "../stream.h"
 
@@ -75,6 +76,7 @@ result place(call next, placed_call* out_call) {
   if (fault.status == TB_STATUS_UNSUPPORTED) return fault;
   result r = next.comm->own_failure();
   if (r.ok() && settings().async) r = find_queue(next.comm->device(), next.stream, &out_call->on);
+  if (r.ok() && out_call->on) r = refuse_captured(next.which, *out_call->on);
   if (!r.ok()) return r;
   out_call->what = std::move(next);
   out_call->fault = std::move(fault);

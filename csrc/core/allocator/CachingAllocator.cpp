@@ -250,7 +250,7 @@ void CachingAllocator::empty_cache(c10::MempoolId_t pool) {
   loans_.collect();
   pending_.process(true);
   Lock lock(state_.mutex);
-  TORCH_CHECK(blocks_.pools.may_wait(),
+  TORCH_CHECK(!blocks_.pools.capturing(),
               "The cache cannot be emptied while a graph is being captured: that waits for the device.");
   if (pool.first != 0 || pool.second != 0) {
     const auto is_in_pool = [&](const Block& block) { return block.pool->owner.id == pool; };

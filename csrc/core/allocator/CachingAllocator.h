@@ -69,7 +69,7 @@ class CachingAllocator {
   /// Not while the plugin captures a graph, which a wait for the device would fail.
   bool can_empty_cache() {
     const Lock lock(state_.mutex);
-    return blocks_.pools.may_wait();
+    return !blocks_.pools.capturing();
   }
 
   /// Whether `ptr` points into memory of this allocator that is in use; the base and size of that allocation.

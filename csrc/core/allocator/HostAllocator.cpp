@@ -69,16 +69,6 @@ HostRegistry& registry() {
   return *instance;
 }
 
-bool is_capturing(const Stream& stream) {
-  if (graph::is_capturing(stream)) {
-    return true;
-  }
-  const auto* graphs = static_cast<const tb_graph_table*>(active_plugin()->table("graph.1"));
-  int32_t capturing = 0;
-  return graphs && graphs->stream_is_capturing(stream.device_index(), stream.handle(), &capturing) == TB_STATUS_OK &&
-         capturing;
-}
-
 int64_t microseconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start).count();
 }
@@ -189,7 +179,7 @@ class HostAllocatorImpl final : public at::CachingHostAllocatorImpl<Stream, Even
   }
 
   bool stream_is_capturing(Stream stream) const override {
-    return is_capturing(stream);
+    return graph::is_capturing(stream);
   }
 
 #if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR == 13

@@ -128,12 +128,9 @@ class MemoryPools {
   std::shared_ptr<const Routes> routes() const {
     return routes_;
   }
-  /// While a graph is captured nothing may be recorded or queried; on an asynchronous device, nothing waited for.
+  /// While a graph is captured nothing may be recorded, queried or waited for.
   bool capturing() const {
     return captures_ > 0;
-  }
-  bool may_wait() const {
-    return captures_ == 0 || !state_.async;
   }
 
  private:

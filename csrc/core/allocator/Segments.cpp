@@ -172,7 +172,7 @@ std::exception_ptr Segments::wait_for_streams(std::vector<Segment>& segments, st
 }
 
 void Segments::release_cached(Lock& lock) {
-  if (blocks_.pools.may_wait()) {
+  if (!blocks_.pools.capturing()) {
     const auto is_unheld = [](const Block& block) {
       const MemoryPool& owner = block.pool->owner;
       return !owner.is_private() || owner.use_count == 0;
@@ -184,7 +184,7 @@ void Segments::release_cached(Lock& lock) {
 /// Oversize blocks are not cut, so a request of another size cannot use them.
 bool Segments::release_oversize(const Request& request, Lock& lock) {
   const std::size_t limit = state_.policy.max_split_size();
-  if (request.size < limit || !blocks_.pools.may_wait()) {
+  if (request.size < limit || blocks_.pools.capturing()) {
     return false;
   }
   const BlockPool& pool = blocks_.pool_for(request);
@@ -197,7 +197,7 @@ bool Segments::release_oversize(const Request& request, Lock& lock) {
 
 void Segments::collect_garbage(Lock& lock) {
   const double threshold = state_.policy.garbage_collection_threshold();
-  if (threshold <= 0.0 || !blocks_.pools.may_wait()) {
+  if (threshold <= 0.0 || blocks_.pools.capturing()) {
     return;
   }
   const std::size_t total = limit_ ? *limit_ : state_.api.properties(state_.device).total_memory_bytes;

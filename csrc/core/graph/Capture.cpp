@@ -5,8 +5,6 @@
 
 #include <c10/util/Exception.h>
 
-#include "csrc/core/Runtime.h"
-
 namespace torch_backend::graph {
 namespace detail {
 
@@ -17,7 +15,6 @@ std::atomic<int> num_captures{0};
 namespace {
 
 std::atomic<uint64_t> next_id{1};
-thread_local int suspended = 0;
 
 struct Registry {
   std::mutex mutex; // guards captures
@@ -39,45 +36,37 @@ std::shared_ptr<Capture> find_if(const Accepts& accepts) {
 
 } // namespace
 
-Capture::Capture(const Stream& stream, bool native)
-    : id_(next_id.fetch_add(1)), origin_(stream), native_(native), streams_{stream.id()} {}
+Capture::Capture(const Stream& stream)
+    : id_(next_id.fetch_add(1)), origin_(stream), streams_{{stream.id(), stream.handle()}} {}
 
 bool Capture::includes(c10::DeviceIndex device, c10::StreamId stream) const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return device == origin_.device_index() && streams_.count(stream) != 0;
+  return device == origin_.device_index() &&
+         std::any_of(streams_.begin(), streams_.end(), [&](const auto& each) { return each.first == stream; });
 }
 
-bool Capture::includes_handle(int device, tb_stream* handle) const {
-  const auto index = static_cast<c10::DeviceIndex>(device);
-  if (index != origin_.device_index()) {
-    return false;
-  }
-  if (!device_api().async()) {
-    return includes(index, current_stream(index).id());
-  }
-  std::set<c10::StreamId> streams;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    streams = streams_;
-  }
-  return std::any_of(streams.begin(), streams.end(), [&](c10::StreamId id) {
-    return Stream(c10::Stream(c10::Stream::UNSAFE, origin_.device(), id)).handle() == handle;
-  });
+bool Capture::includes(c10::DeviceIndex device, tb_stream* handle) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return device == origin_.device_index() &&
+         std::any_of(streams_.begin(), streams_.end(), [&](const auto& each) { return each.second == handle; });
 }
 
 void Capture::join(const Stream& stream) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  streams_.insert(stream.id());
+  if (!includes(stream.device_index(), stream.id())) {
+    const std::pair joined(stream.id(), stream.handle());
+    const std::lock_guard<std::mutex> lock(mutex_);
+    streams_.push_back(joined);
+  }
 }
 
-void Capture::add(std::string name, Step step) {
+void Capture::add_step(std::string name) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  steps_.push_back({std::move(name), std::move(step)});
+  steps_.push_back(std::move(name));
 }
 
-void Capture::keep(std::shared_ptr<void> value) {
+void Capture::keep(std::shared_ptr<Recorded> recorded) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  kept_.push_back(std::move(value));
+  recorded_.push_back(std::move(recorded));
 }
 
 void Capture::invalidate(std::string reason) {
@@ -92,24 +81,22 @@ std::string Capture::failure() const {
   return failure_;
 }
 
-std::vector<NamedStep> Capture::take_steps() {
+std::vector<std::string> Capture::take_steps() {
   const std::lock_guard<std::mutex> lock(mutex_);
   return std::move(steps_);
 }
 
-std::vector<std::shared_ptr<void>> Capture::take_kept() {
+std::vector<std::shared_ptr<Recorded>> Capture::take_recorded() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return std::move(kept_);
+  return std::move(recorded_);
 }
 
 std::shared_ptr<Capture> detail::find(int device, tb_stream* handle) {
-  return suspended ? nullptr : find_if([&](const auto& capture) { return capture->includes_handle(device, handle); });
+  return find_if([&](const auto& each) { return each->includes(static_cast<c10::DeviceIndex>(device), handle); });
 }
 
 std::shared_ptr<Capture> detail::find(const Stream& stream) {
-  return suspended
-             ? nullptr
-             : find_if([&](const auto& capture) { return capture->includes(stream.device_index(), stream.id()); });
+  return find_if([&](const auto& each) { return each->includes(stream.device_index(), stream.id()); });
 }
 
 void detail::refuse(Capture& capture, const std::string& what) {
@@ -138,14 +125,6 @@ void end(const Capture& capture) noexcept {
     all.captures.erase(found);
     detail::num_captures.fetch_sub(1);
   }
-}
-
-Suspend::Suspend() {
-  ++suspended;
-}
-
-Suspend::~Suspend() {
-  --suspended;
 }
 
 } // namespace torch_backend::graph

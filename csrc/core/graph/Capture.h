@@ -1,14 +1,12 @@
-// A capture in progress: which streams take part, and what was recorded.
+// A capture in progress: which streams take part, and what the graph will need.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "csrc/core/Stream.h"
@@ -16,65 +14,60 @@
 
 namespace torch_backend::graph {
 
-/// Note [Two ways to capture]
-/// A plugin that offers graph.1 records what is enqueued on its streams itself; the core only keeps alive what the work
-/// needs. For every other device the core records, in the order of the calls: while a stream captures, what would be
-/// enqueued on it becomes a step, and a replay takes the steps again, on one stream. So streams that join a capture (by
-/// waiting for an event of it) may lose their concurrency, never their order.
-///
-/// Steps hold addresses. What is allocated on a capturing stream comes from the graph's private pool and stays where it
-/// is; everything else is the user's to keep alive.
+/// Note [Captures]
+/// The plugin records what is enqueued on a capturing stream, and replays it (graph.1). The core knows which streams take
+/// part: their memory comes from the graph's private pool and stays where it is, and what a graph cannot hold is refused
+/// by its name. It keeps alive what recorded host functions use, and calls them back before each launch.
 
-/// Enqueues one step on the stream it is given.
-using Step = std::function<void(const Stream&)>;
+/// What a host function that was recorded uses. Lives as long as the graph; everything else is the user's to keep alive.
+class Recorded {
+ public:
+  Recorded() = default;
+  virtual ~Recorded() = default;
+  Recorded(const Recorded&) = delete;
+  Recorded& operator=(const Recorded&) = delete;
 
-struct NamedStep {
-  std::string name;
-  Step run;
+  /// A launch on `stream` comes next; those of one graph run one after the other, in the order of these calls.
+  virtual void begin_launch(const Stream& stream) = 0;
+  /// It has failed: the last begin_launch was for nothing.
+  virtual void cancel_launch() noexcept = 0;
 };
 
 /// Threads: any; a stream's owner is expected to capture from one thread at a time, with autograd's beside it.
 class Capture {
  public:
-  Capture(const Stream& stream, bool native);
+  explicit Capture(const Stream& stream);
 
   uint64_t id() const {
     return id_;
   }
-  c10::DeviceIndex device() const {
-    return origin_.device_index();
-  }
   const Stream& origin() const {
     return origin_;
   }
-  bool native() const {
-    return native_;
-  }
 
   bool includes(c10::DeviceIndex device, c10::StreamId stream) const;
-  bool includes_handle(int device, tb_stream* handle) const;
+  bool includes(c10::DeviceIndex device, tb_stream* handle) const;
   void join(const Stream& stream);
 
-  void add(std::string name, Step step);
-  /// Lives as long as the graph.
-  void keep(std::shared_ptr<void> value);
+  /// For Graph::debug_dump.
+  void add_step(std::string name);
+  void keep(std::shared_ptr<Recorded> recorded);
 
   /// The capture has failed; the first reason stays.
   void invalidate(std::string reason);
   /// Empty while it is valid.
   std::string failure() const;
 
-  std::vector<NamedStep> take_steps();
-  std::vector<std::shared_ptr<void>> take_kept();
+  std::vector<std::string> take_steps();
+  std::vector<std::shared_ptr<Recorded>> take_recorded();
 
  private:
   const uint64_t id_;
   const Stream origin_;
-  const bool native_;
   mutable std::mutex mutex_; // guards what follows
-  std::set<c10::StreamId> streams_;
-  std::vector<NamedStep> steps_;
-  std::vector<std::shared_ptr<void>> kept_;
+  std::vector<std::pair<c10::StreamId, tb_stream*>> streams_;
+  std::vector<std::string> steps_;
+  std::vector<std::shared_ptr<Recorded>> recorded_;
   std::string failure_;
 };
 
@@ -98,20 +91,26 @@ inline bool is_capturing(const Stream& stream) {
   return capture_of(stream) != nullptr;
 }
 
-/// The capture that records, in place of the plugin, what would be enqueued on the stream with this handle. On a
-/// synchronous device all handles are NULL, and the calling thread's current stream counts.
-inline std::shared_ptr<Capture> recorder_of(int device, tb_stream* handle) {
-  if (!any_capture()) {
-    return nullptr;
+/// Names what the plugin has recorded on the stream with this handle, if it captures.
+inline void add_step(int device, tb_stream* handle, const char* name) {
+  if (any_capture()) {
+    if (const auto capture = detail::find(device, handle)) {
+      capture->add_step(name);
+    }
   }
-  auto capture = detail::find(device, handle);
-  return capture && !capture->native() ? capture : nullptr;
 }
 
-/// Throws, and fails the capture, if `stream` takes part in one: `what` names what a graph cannot hold.
+/// Throws, and fails the capture, if the stream takes part in one: `what` names what a graph cannot hold.
 inline void refuse_in_capture(const Stream& stream, const char* what) {
   if (any_capture()) {
     if (const auto capture = detail::find(stream)) {
+      detail::refuse(*capture, what);
+    }
+  }
+}
+inline void refuse_in_capture(int device, tb_stream* handle, const char* what) {
+  if (any_capture()) {
+    if (const auto capture = detail::find(device, handle)) {
       detail::refuse(*capture, what);
     }
   }
@@ -122,14 +121,5 @@ std::shared_ptr<Capture> find_capture(uint64_t id);
 
 void begin(const std::shared_ptr<Capture>& capture);
 void end(const Capture& capture) noexcept;
-
-/// While alive, the calling thread's work runs in place of being recorded. Not on a plugin that captures itself.
-class Suspend {
- public:
-  Suspend();
-  ~Suspend();
-  Suspend(const Suspend&) = delete;
-  Suspend& operator=(const Suspend&) = delete;
-};
 
 } // namespace torch_backend::graph

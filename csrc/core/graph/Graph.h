@@ -1,6 +1,7 @@
 // Work that is captured once and replayed.
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <set>
 #include <string>
@@ -12,10 +13,11 @@
 
 namespace torch_backend {
 
-/// What torch.cuda.CUDAGraph is for CUDA; see Note [Two ways to capture]. Not for several threads at once.
+/// What torch.cuda.CUDAGraph is for CUDA; see Note [Captures]. Not for several threads at once.
 ///
-/// Errors: RuntimeError for calls in a wrong order, for a capture on the default stream, and from capture_end if
-/// something could not be captured, which it names. After a failed capture the graph is empty and the device works on.
+/// Errors: NotImplementedError from capture_begin on a device that is synchronous or whose library has no graph.1;
+/// RuntimeError for calls in a wrong order, for a capture on the default stream, and from capture_end if something could
+/// not be captured, which it names. After a failed capture the graph is empty and the device works on.
 class Graph {
  public:
   /// `keep_graph`: capture_end does not instantiate; the first replay, or instantiate, does.
@@ -42,10 +44,9 @@ class Graph {
   void debug_dump(const std::string& path) const;
 
  private:
-  void release_memory() noexcept;
-  void end_capture(tb_graph** out_graph);
-  /// `native` may be NULL.
-  void destroy(tb_graph* native) noexcept;
+  /// Once what the graph has enqueued on the streams of replayed_on_ is over. Returns what waiting for them reports.
+  std::exception_ptr release() noexcept;
+  void end_capture();
 
   const bool keep_graph_;
   bool debug_ = false;
@@ -55,9 +56,9 @@ class Graph {
   c10::DeviceIndex device_ = -1;
   c10::MempoolId_t pool_{0, 0};
   std::shared_ptr<graph::Capture> capture_; // while it goes on
-  std::vector<graph::NamedStep> steps_;
-  std::vector<std::shared_ptr<void>> kept_;
-  tb_graph* native_ = nullptr;
+  std::vector<std::string> steps_;
+  std::vector<std::shared_ptr<graph::Recorded>> recorded_;
+  tb_graph* graph_ = nullptr; // the plugin's
   std::set<c10::StreamId> replayed_on_;
 };
 

@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/ScalarType.h>
@@ -141,7 +140,7 @@ ForeseenCache& cache() {
 } // namespace
 
 Foresight foresight_of(const OperatorTraits& traits) {
-  if (traits.random || traits.data_dependent || !traits.returns_tensors || has_fact(Fact::kMetaDiffers, traits.name)) {
+  if (traits.data_dependent || !traits.returns_tensors || has_fact(Fact::kMetaDiffers, traits.name)) {
     return Foresight::kNone;
   }
   return has_fact(Fact::kTried, traits.name) ? Foresight::kTrial : Foresight::kMeta;
@@ -156,7 +155,11 @@ Foreseen as_foreseen(std::optional<Stack>&& results) {
 Foreseen call_meta_kernel(const c10::OperatorHandle& op, const OperatorTraits& traits,
                           c10::ArrayRef<c10::IValue> arguments) {
   Pairs pairs;
-  const Stack meta = stand_ins_of(traits, arguments, pairs, as_meta);
+  Stack meta = stand_ins_of(traits, arguments, pairs, as_meta);
+  const auto& schema = op.schema().arguments();
+  for (std::size_t i = 0; traits.random && i < meta.size(); ++i) {
+    meta[i] = is_generator(*schema[i].type()) ? c10::IValue() : meta[i];
+  }
   auto results = call_stand_ins(op, traits, c10::DispatchKey::Meta, pairs, meta);
   return results && fits_in_place(op, traits, meta) ? as_foreseen(std::move(results)) : nullptr;
 }
@@ -164,14 +167,8 @@ Foreseen call_meta_kernel(const c10::OperatorHandle& op, const OperatorTraits& t
 Foreseen try_cpu_kernel(const c10::OperatorHandle& op, const OperatorTraits& traits,
                         c10::ArrayRef<c10::IValue> arguments) {
   Pairs pairs;
-  Stack trial = stand_ins_of(traits, arguments, pairs, as_trial);
-  const auto& schema = op.schema().arguments();
-  for (std::size_t i = 0; i < trial.size(); ++i) {
-    if (is_generator(*schema[i].type())) {
-      trial[i] = at::make_generator<at::CPUGeneratorImpl>(uint64_t{0});
-    }
-  }
-  return as_foreseen(call_stand_ins(op, traits, c10::DispatchKey::CPU, pairs, std::move(trial)));
+  const Stack trial = stand_ins_of(traits, arguments, pairs, as_trial);
+  return as_foreseen(call_stand_ins(op, traits, c10::DispatchKey::CPU, pairs, trial));
 }
 
 Foreseen once(Foresight how, decltype(call_meta_kernel)& find, const c10::OperatorHandle& op,

@@ -14,7 +14,7 @@
 
 namespace torch_backend {
 
-/// kNone for random operators, results that are no tensors or whose shape depends on values. Needs what the schema says.
+/// kNone for results that are no tensors or whose shape depends on values. Needs what the schema says.
 Foresight foresight_of(const OperatorTraits& traits);
 
 /// Meta tensors, a value per return.
@@ -25,7 +25,7 @@ using Foreseen = std::shared_ptr<const torch::jit::Stack>;
 Foreseen foresee(const c10::OperatorHandle& op, const OperatorTraits& traits, c10::ArrayRef<c10::IValue> arguments);
 
 /// The same by running the CPU kernel on tensors of zeros and ones, where the meta kernel does not do: nothing if it
-/// fails, or would resize or return one of its arguments' memory. Draws no numbers of the device.
+/// fails, or would resize or return one of its arguments' memory.
 Foreseen foresee_by_trial(const c10::OperatorHandle& op, const OperatorTraits& traits,
                           c10::ArrayRef<c10::IValue> arguments);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -28,13 +29,9 @@ namespace {
 
 using torch::jit::Stack;
 
-bool memory_is_coherent() {
-  static const bool yes = device_api().host_access() && device_api().host_coherent();
-  return yes;
-}
-
 bool device_runs_async_kernels() {
-  static const bool yes = memory_is_coherent() && device_api().async() && device_api().has_stream_host_function();
+  static const bool yes = device_api().host_access() && device_api().host_coherent() && device_api().async() &&
+                          device_api().has_stream_host_function();
   return yes;
 }
 
@@ -180,11 +177,6 @@ struct Kernel {
   }
 };
 
-/// In a capture: a trial run shows what the operator returns.
-bool can_be_tried(const c10::OperatorHandle& op, const OperatorTraits& traits) {
-  return !traits.data_dependent && traits.returns_tensors && op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
-}
-
 /// The device's generators that the call draws from, by the argument's index.
 std::vector<std::pair<std::size_t, at::Generator>> generators_of(const c10::OperatorHandle& op, Arguments given,
                                                                  c10::DeviceIndex device) {
@@ -201,28 +193,24 @@ std::vector<std::pair<std::size_t, at::Generator>> generators_of(const c10::Oper
   return found;
 }
 
-/// Each replay draws new numbers, and the device's generator moves on.
-void capture_random(const Stream& stream, const std::string& name, Kernel kernel,
+/// Each launch draws new numbers, and the device's generators move on, as they would without the graph.
+void capture_random(graph::Capture& capture, const Stream& stream, Kernel&& kernel,
                     std::vector<std::pair<std::size_t, at::Generator>> generators) {
-  const auto capture = graph::capture_of(stream);
-  if (capture->native()) {
-    graph::refuse_in_capture(stream, name.c_str()); // the plugin would replay the same numbers
-  }
-  capture->add(name, [name, kernel = std::move(kernel), generators = std::move(generators)](const Stream& on) {
-    Kernel drawn = kernel;
+  const auto shared = std::make_shared<const Kernel>(std::move(kernel));
+  capture_host_work(capture, stream, shared->traits->overload, [shared, generators = std::move(generators)] {
+    Stack arguments = shared->arguments;
     for (const auto& [index, generator] : generators) {
-      drawn.arguments[index] = draw_cpu_generator(*generator.get<PhiloxGenerator>());
+      arguments[index] = draw_cpu_generator(*generator.get<PhiloxGenerator>());
     }
-    enqueue_host_work(on, name, std::move(drawn));
+    return [shared, arguments = std::move(arguments)] { shared->run(arguments); };
   });
 }
 
 } // namespace
 
 bool try_async_call(const c10::OperatorHandle& op, const OperatorTraits& traits, Stack* stack) {
-  const bool may_be_captured = graph::any_capture() && memory_is_coherent() && can_be_tried(op, traits);
-  const bool may_be_enqueued = device_runs_async_kernels() && traits.foresight != Foresight::kNone;
-  if (!may_be_captured && !may_be_enqueued) {
+  const bool may_be_captured = graph::any_capture();
+  if (traits.foresight == Foresight::kNone || !device_runs_async_kernels() || (traits.random && !may_be_captured)) {
     return false;
   }
   const Arguments arguments = torch::jit::last(*stack, traits.written.size());
@@ -231,15 +219,13 @@ bool try_async_call(const c10::OperatorHandle& op, const OperatorTraits& traits,
     return false;
   }
   const auto stream = current_stream(device->index());
-  const bool captured = may_be_captured && graph::is_capturing(stream);
-  if (!captured && (!may_be_enqueued || writes_shared_memory(traits, arguments))) {
+  const auto capture = graph::capture_of(stream);
+  if (!capture && (traits.random || writes_shared_memory(traits, arguments))) {
     return false;
   }
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  auto foreseen = traits.foresight == Foresight::kMeta ? foresee(op, traits, arguments) : nullptr;
-  if (!foreseen && (captured || traits.foresight == Foresight::kTrial)) {
-    foreseen = foresee_by_trial(op, traits, arguments);
-  }
+  const auto foreseen =
+      traits.foresight == Foresight::kMeta ? foresee(op, traits, arguments) : foresee_by_trial(op, traits, arguments);
   if (!foreseen) {
     return false;
   }
@@ -264,9 +250,9 @@ bool try_async_call(const c10::OperatorHandle& op, const OperatorTraits& traits,
       return output;
     }));
   }
-  if (captured && traits.random) {
-    capture_random(stream, traits.overload, std::move(kernel), generators_of(op, arguments, device->index()));
-  } else if (graph::any_capture()) {
+  if (traits.random) {
+    capture_random(*capture, stream, std::move(kernel), generators_of(op, arguments, device->index()));
+  } else if (capture) {
     enqueue_host_work(stream, traits.overload, std::move(kernel));
   } else {
     enqueue_host_work(stream, traits.overload,

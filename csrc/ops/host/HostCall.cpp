@@ -72,7 +72,7 @@ bool runs_on_aliased_memory() {
 }
 
 bool runs_inline() {
-  return mode().coherent && !graph::any_capture();
+  return mode().coherent;
 }
 
 HostCall::HostCall(const char* op, unsigned flags)

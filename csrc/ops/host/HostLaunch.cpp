@@ -1,6 +1,9 @@
 #include "csrc/ops/host/HostLaunch.h"
 
+#include <deque>
 #include <memory>
+#include <mutex>
+#include <string>
 #include <utility>
 
 #include <ATen/record_function.h>
@@ -69,57 +72,78 @@ class Timed {
   profiler::HostTimes* times_;
 };
 
-void run(void* arg) {
-  const std::unique_ptr<Work> work(static_cast<Work*>(arg));
-  const Timed timed(work->times.get());
+void run(const Work& work) {
+  const Timed timed(work.times.get());
   try {
     const DeviceThread device_thread;
-    work->function();
+    work.function();
   } catch (...) {
-    record_async_error(work->device, std::current_exception());
+    record_async_error(work.device, std::current_exception());
   }
 }
 
-struct KeptWork {
-  std::function<void()> function;
-  int device;
+void run_once(void* arg) {
+  run(*std::unique_ptr<Work>(static_cast<Work*>(arg)));
+}
+
+class RecordedWork final : public graph::Recorded {
+ public:
+  RecordedWork(std::string_view name, PrepareLaunch prepare, int device)
+      : name_(name), prepare_(std::move(prepare)), device_(device) {}
+
+  void begin_launch(const Stream& stream) override {
+    Work next{prepare_(), device_, profiler::begin_recorded_kernel(name_, device_, stream.handle())};
+    const std::lock_guard<std::mutex> lock(mutex_);
+    launches_.push_back(std::move(next));
+  }
+  void cancel_launch() noexcept override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    launches_.pop_back();
+  }
+  static void run_next(void* arg) {
+    run(static_cast<RecordedWork*>(arg)->take_next());
+  }
+
+ private:
+  Work take_next() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (launches_.empty()) {
+      return {[this] {
+                TORCH_CHECK(false, device_api().name(), " has run ", name_, ", which a graph holds, without a launch.");
+              },
+              device_, nullptr};
+    }
+    Work next = std::move(launches_.front());
+    launches_.pop_front();
+    return next;
+  }
+
+  const std::string name_;
+  const PrepareLaunch prepare_;
+  const int device_;
+  std::mutex mutex_; // guards launches_
+  std::deque<Work> launches_;
 };
-
-/// Of a graph that the plugin replays: called once per launch.
-void run_again(void* arg) {
-  const auto* work = static_cast<KeptWork*>(arg);
-  try {
-    const DeviceThread device_thread;
-    work->function();
-  } catch (...) {
-    record_async_error(work->device, std::current_exception());
-  }
-}
-
-void capture_host_work(graph::Capture& capture, const Stream& stream, std::string_view name,
-                       std::function<void()> function) {
-  if (!capture.native()) {
-    capture.add(std::string(name), [name = std::string(name), function = std::move(function)](const Stream& on) {
-      enqueue_host_work(on, name, function);
-    });
-    return;
-  }
-  auto work = std::make_shared<KeptWork>(KeptWork{std::move(function), stream.device_index()});
-  device_api().stream_host_function(stream.device_index(), stream.handle(), run_again, work.get());
-  capture.keep(std::move(work));
-}
 
 } // namespace
 
+void capture_host_work(graph::Capture& capture, const Stream& stream, std::string_view name, PrepareLaunch prepare) {
+  auto work = std::make_shared<RecordedWork>(name, std::move(prepare), stream.device_index());
+  device_api().stream_host_function(stream.device_index(), stream.handle(), RecordedWork::run_next, work.get());
+  capture.add_step(std::string(name));
+  capture.keep(std::move(work));
+}
+
 void enqueue_host_work(const Stream& stream, std::string_view name, std::function<void()> function) {
   if (const auto capture = graph::capture_of(stream)) {
-    capture_host_work(*capture, stream, name, std::move(function));
+    const auto shared = std::make_shared<const std::function<void()>>(std::move(function));
+    capture_host_work(*capture, stream, name, [shared] { return [shared] { (*shared)(); }; });
     return;
   }
   auto work =
       std::make_unique<Work>(Work{std::move(function), stream.device_index(), profiler::expect_host_kernel(name)});
-  device_api().stream_host_function(stream.device_index(), stream.handle(), run, work.get());
-  work.release(); // `run`, which is called exactly once, deletes it
+  device_api().stream_host_function(stream.device_index(), stream.handle(), run_once, work.get());
+  work.release(); // `run_once`, which is called exactly once, deletes it
 }
 
 } // namespace torch_backend

@@ -155,6 +155,7 @@ void copy_host_to_device(const at::Tensor& dst, const at::Tensor& src, bool non_
     return;
   }
   // Convert on the host, then let the device place it.
+  graph::refuse_in_capture(stream, "copy from host memory that is converted");
   at::Tensor packed = with_bits_of(
       at::empty_strided(dst.sizes(), at::infer_dense_strides(dst.sizes(), dst.strides()), host_options(dst)), dst);
   copy_on_host(packed, src);

@@ -14,7 +14,6 @@
 #include "csrc/core/Stream.h"
 #include "csrc/core/allocator/DeviceAllocator.h"
 #include "csrc/core/graph/Capture.h"
-#include "csrc/ops/plugin/KernelStep.h"
 #include "csrc/ops/tensor/StorageOf.h"
 #include "csrc/profiler/Recording.h"
 
@@ -255,19 +254,19 @@ tb_status KernelCall::run(const tb_kernel_context& context) {
   if (profiler::recording()) {
     profiler::forget_host_kernel(); // what the caller began, in case that it is ATen's kernel that runs
   }
-  if (const auto capture = graph::recorder_of(device_, context.stream)) {
-    const auto stream = current_stream(device_);
-    if (kernel_.allocates_output()) {
-      graph::refuse_in_capture(stream, kernel_.op().c_str());
-    }
-    auto step = std::make_shared<KernelStep>(kernel_, device_, arguments_, num_arguments_);
-    const auto status = step->try_on_scratch(stream);
-    if (status == TB_STATUS_OK) {
-      capture->add(kernel_.op(), [step = std::move(step)](const Stream& on) { step->enqueue(on); });
-    }
-    return status;
+  if (kernel_.allocates_output()) {
+    graph::refuse_in_capture(device_, context.stream, kernel_.op().c_str());
   }
-  return call_kernel(kernel_, context, arguments_, num_arguments_);
+  const RunningKernel running(context);
+  profiler::CallSpan span("kernel_launch", device_);
+  span.kernel(context.stream, kernel_.op());
+  const auto status =
+      device_api().call(device_, kernel_.op().c_str(), kernel_.function(), &context, arguments_, num_arguments_);
+  if (status == TB_STATUS_OK) {
+    span.enqueued();
+    graph::add_step(device_, context.stream, kernel_.op().c_str());
+  }
+  return status;
 }
 
 tb_status KernelCall::launch() {

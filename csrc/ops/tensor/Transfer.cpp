@@ -180,6 +180,7 @@ bool try_host_copy(const at::Tensor& dst, const at::Tensor& src, uint32_t kind, 
 
 at::Tensor copy_to_host(const at::Tensor& device_tensor) {
   const Stream stream = current_stream(device_tensor.device().index());
+  graph::refuse_in_capture(stream, "copy to pageable host memory");
   const bool dense = device_tensor.is_non_overlapping_and_dense();
   at::Tensor host = at::empty_strided(
       device_tensor.sizes(),
@@ -201,6 +202,7 @@ uint64_t copy_from_host(const at::Tensor& host_tensor, const at::Tensor& device_
     return 0;
   }
   const Stream stream = current_stream(device_tensor.device().index());
+  graph::refuse_in_capture(stream, "copy from pageable host memory");
   if (try_host_copy(device_tensor, host_tensor, TB_COPY_HOST_TO_DEVICE, stream, host_tensor, /*wait=*/true)) {
     return host_tensor.nbytes();
   }

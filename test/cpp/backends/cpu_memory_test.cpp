@@ -63,7 +63,7 @@ TEST_P(XcpuMemoryTest, PropertiesAndSlotsFollowTheMode) {
   ASSERT_OK(core->device_properties(1, &properties));
   const bool async = GetParam().options.count("async"), protect = GetParam().options.count("protect");
   const bool ipc = GetParam().options.count("ipc");
-  const uint64_t async_capabilities = TB_CAP_ASYNC | TB_CAP_EVENT_TIMING | TB_CAP_EVENT_RERECORD;
+  const uint64_t async_capabilities = TB_CAP_ASYNC | TB_CAP_EVENT_TIMING | TB_CAP_EVENT_RERECORD | TB_CAP_GRAPH;
   EXPECT_EQ(properties.capabilities, TB_CAP_HOST_ACCESS | TB_CAP_PAGEABLE_ACCESS | TB_CAP_PEER |
                                          (protect ? 0 : TB_CAP_HOST_COHERENT) | (ipc ? TB_CAP_IPC : 0) |
                                          (async ? async_capabilities : 0));

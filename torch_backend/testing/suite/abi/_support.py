@@ -127,6 +127,14 @@ def host_function(device: Device, function: Callable[[], None], stream: int | No
         needs.not_offered("stream_host_function answered UNSUPPORTED")
 
 
+def enqueue_function(device: Device, function: object, argument: int, stream: int | None) -> None:
+    """Ends the test as not offered if the device answers UNSUPPORTED."""
+    status = device.library.status("stream_host_function", device.index, stream, function, argument)
+    if status == Status.UNSUPPORTED:
+        needs.not_offered("stream_host_function answered UNSUPPORTED")
+    assert status == Status.OK, f"{device}: stream_host_function returned {status}: {device.library.error_text()}"
+
+
 def run_child(
     library: DeviceLibrary, function: str, *arguments: str, timeout: float = CHILD_SECONDS, module: str = "_child"
 ) -> str:

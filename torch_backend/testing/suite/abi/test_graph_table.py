@@ -1,15 +1,24 @@
 """The table graph.1: work that is recorded and replayed."""
 
 import ctypes
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from torch_backend.abi import CaptureMode, CopyKind, Device, DeviceError, DeviceLibrary, Status, tb_graph_table
+from torch_backend.abi import (
+    CaptureMode,
+    CopyKind,
+    Device,
+    DeviceError,
+    DeviceLibrary,
+    Status,
+    tb_graph_table,
+    tb_host_function,
+)
 from torch_backend.abi.table import slots_of
 from torch_backend.testing import needs
-from torch_backend.testing.suite.abi._support import expect_bytes, memory, pattern
+from torch_backend.testing.suite.abi._support import enqueue_function, expect_bytes, memory, pattern
 
 pytestmark = needs.table("graph.1")
 
@@ -26,10 +35,12 @@ def _check(device: Device, slot: str, *arguments: object) -> None:
 
 
 @contextmanager
-def _graph_of_a_copy(device: Device, stream: int, dst: int, src: int, mode: CaptureMode) -> Iterator[int]:
-    """A graph that copies within the device, ready to be launched."""
+def _graph(
+    device: Device, stream: int, enqueue: Callable[[], None], mode: CaptureMode = CaptureMode.GLOBAL
+) -> Iterator[int]:
+    """A graph of what ``enqueue`` enqueues, ready to be launched."""
     _check(device, "capture_begin", stream, mode)
-    device.copy(dst, src, _SIZE, CopyKind.DEVICE_TO_DEVICE, stream)
+    enqueue()
     graph = ctypes.c_void_p()
     _check(device, "capture_end", stream, ctypes.byref(graph))
     assert graph.value is not None, f"{device}: capture_end gave no graph"
@@ -46,7 +57,22 @@ def test_all_slots_are_set(library: DeviceLibrary) -> None:
     assert not unset, f"the table graph.1 is offered, but these slots are unset: {', '.join(unset)}"
 
 
-@pytest.mark.parametrize("mode", list(CaptureMode), ids=lambda mode: mode.name)
+@contextmanager
+def _graph_of_a_copy(device: Device, stream: int, dst: int, src: int, mode: CaptureMode) -> Iterator[int]:
+    with _graph(device, stream, lambda: device.copy(dst, src, _SIZE, CopyKind.DEVICE_TO_DEVICE, stream), mode) as graph:
+        yield graph
+
+
+def _is_capturing(device: Device, stream: int) -> int:
+    answer = ctypes.c_int32(-7)
+    _check(device, "stream_is_capturing", stream, ctypes.byref(answer))
+    return answer.value
+
+
+_modes = pytest.mark.parametrize("mode", list(CaptureMode), ids=lambda mode: mode.name)
+
+
+@_modes
 def test_recorded_work_runs_when_it_is_launched(library: DeviceLibrary, mode: CaptureMode) -> None:
     """What is enqueued during a capture does not run then, and runs at every launch with what memory then holds."""
     for device in library.devices:
@@ -66,18 +92,12 @@ def test_a_stream_tells_whether_it_records(library: DeviceLibrary) -> None:
     """stream_is_capturing is 1 between capture_begin and capture_end, and else 0."""
     for device in library.devices:
         with device.stream() as stream:
-
-            def is_capturing(device: Device = device, stream: int = stream) -> int:
-                answer = ctypes.c_int32(-7)
-                _check(device, "stream_is_capturing", stream, ctypes.byref(answer))
-                return answer.value
-
-            before = is_capturing()
+            before = _is_capturing(device, stream)
             _check(device, "capture_begin", stream, CaptureMode.RELAXED)
-            during = is_capturing()
+            during = _is_capturing(device, stream)
             graph = ctypes.c_void_p()
             _check(device, "capture_end", stream, ctypes.byref(graph))
-            after = is_capturing()
+            after = _is_capturing(device, stream)
             _check(device, "graph_destroy", graph)
             assert (before, during, after) == (0, 1, 0), (
                 f"{device}: stream_is_capturing said {before} before, {during} during and {after} after a capture"
@@ -95,3 +115,91 @@ def test_a_graph_may_be_destroyed_while_it_runs(library: DeviceLibrary) -> None:
             expect_bytes(
                 device.read(dst, _SIZE, stream), pattern(_SIZE, seed=1), f"{device}: a launch of a destroyed graph"
             )
+
+
+def test_streams_that_wait_for_recorded_work_are_recorded(library: DeviceLibrary) -> None:
+    """A stream that waits for an event of the capture joins it, and events order its work at every launch."""
+    for device in library.devices:
+        with ExitStack() as stack:
+            first, second = (stack.enter_context(device.stream()) for _ in range(2))
+            fork, join = (stack.enter_context(device.event()) for _ in range(2))
+            blocks = [stack.enter_context(memory(device, _SIZE)) for _ in range(4)]
+
+            def copy(number: int, stream: int | None, device: Device = device, blocks: list[int] = blocks) -> None:
+                device.copy(blocks[number + 1], blocks[number], _SIZE, CopyKind.DEVICE_TO_DEVICE, stream)
+
+            def enqueue(
+                device: Device = device, first: int = first, second: int = second, fork: int = fork, join: int = join
+            ) -> None:
+                copy(0, first)
+                device.record(fork, first)
+                device.wait_event(fork, second)
+                copy(1, second)
+                assert _is_capturing(device, second) == 1, (
+                    f"{device}: a stream that waits for recorded work is not recorded"
+                )
+                device.record(join, second)
+                device.wait_event(join, first)
+                copy(2, first)
+
+            for block in blocks:
+                device.write(block, bytes(_SIZE))
+            device.write(blocks[0], pattern(_SIZE))
+            with _graph(device, first, enqueue) as graph:
+                assert _is_capturing(device, second) == 0, f"{device}: a stream that joined is recorded after the end"
+                for block in blocks[1:]:
+                    expect_bytes(device.read(block, _SIZE), bytes(_SIZE), f"{device}: after copies were recorded")
+                for seed in (1, 2, 3):
+                    device.write(blocks[0], pattern(_SIZE, seed=seed))
+                    _check(device, "graph_launch", graph, first)
+                    expect_bytes(
+                        device.read(blocks[3], _SIZE, first), pattern(_SIZE, seed=seed), f"{device}: launch {seed}"
+                    )
+
+
+@needs.slot("stream_host_function")
+def test_host_functions_run_once_a_launch(library: DeviceLibrary) -> None:
+    """A recorded host function is called once by every launch, and launches keep their order."""
+    calls: list[int] = []
+
+    @tb_host_function  # type: ignore[untyped-decorator]
+    def note(argument: int | None) -> None:
+        calls.append(argument or 0)
+
+    for device in library.devices:
+        with device.stream() as stream, device.stream() as other:
+
+            def enqueue(device: Device = device, stream: int = stream) -> None:
+                for number in (1, 2, 3):
+                    enqueue_function(device, note, number, stream)
+
+            calls.clear()
+            with _graph(device, stream, enqueue) as graph:
+                device.synchronize(stream)
+                assert not calls, f"{device}: recorded host functions were called {calls} before a launch"
+                for number in range(10):
+                    _check(device, "graph_launch", graph, other if number % 2 else stream)
+                device.synchronize(stream)
+                device.synchronize(other)
+            assert calls == [1, 2, 3] * 10, f"{device}: 10 launches of host functions 1, 2, 3 called {calls}"
+
+
+@_modes
+def test_a_stream_that_records_cannot_be_waited_for(library: DeviceLibrary, mode: CaptureMode) -> None:
+    """stream_synchronize fails while the stream records, the capture with it, and after its end the stream works."""
+    for device in library.devices:
+        with device.stream() as stream, memory(device, _SIZE) as src, memory(device, _SIZE) as dst:
+            device.write(src, pattern(_SIZE))
+            device.write(dst, bytes(_SIZE))
+            _check(device, "capture_begin", stream, mode)
+            device.copy(dst, src, _SIZE, CopyKind.DEVICE_TO_DEVICE, stream)
+            waited = library.status("stream_synchronize", device.index, stream)
+            graph = ctypes.c_void_p()
+            with pytest.raises(DeviceError):
+                _check(device, "capture_end", stream, ctypes.byref(graph))
+            assert waited != Status.OK, f"{device}: stream_synchronize returned OK for a stream that records"
+            assert graph.value is None, f"{device}: capture_end failed and gave a graph"
+            assert _is_capturing(device, stream) == 0, f"{device}: the stream records after a failed capture"
+            expect_bytes(device.read(dst, _SIZE, stream), bytes(_SIZE), f"{device}: after a failed capture of a copy")
+            device.copy(dst, src, _SIZE, CopyKind.DEVICE_TO_DEVICE, stream)
+            expect_bytes(device.read(dst, _SIZE, stream), pattern(_SIZE), f"{device}: a copy after a failed capture")

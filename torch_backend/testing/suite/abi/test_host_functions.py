@@ -4,9 +4,16 @@ import ctypes
 import threading
 import time
 
-from torch_backend.abi import CopyKind, Device, DeviceLibrary, Status, tb_host_function
+from torch_backend.abi import CopyKind, DeviceLibrary, tb_host_function
 from torch_backend.testing import needs
-from torch_backend.testing.suite.abi._support import expect_bytes, host_function, memory, pattern, some_streams
+from torch_backend.testing.suite.abi._support import (
+    enqueue_function,
+    expect_bytes,
+    host_function,
+    memory,
+    pattern,
+    some_streams,
+)
 
 pytestmark = [needs.capability("ASYNC"), needs.slot("stream_host_function")]
 
@@ -14,13 +21,6 @@ _COUNT = 50
 _ROUNDS = 10
 _COPIES = 4
 _SETTLE_SECONDS = 0.02
-
-
-def _enqueue(device: Device, function: object, argument: int, stream: int | None) -> None:
-    status = device.library.status("stream_host_function", device.index, stream, function, argument)
-    if status == Status.UNSUPPORTED:
-        needs.not_offered("stream_host_function answered UNSUPPORTED")
-    assert status == Status.OK, f"{device}: stream_host_function returned {status}: {device.library.error_text()}"
 
 
 def test_host_functions_run_once_and_in_order(library: DeviceLibrary) -> None:
@@ -36,7 +36,7 @@ def test_host_functions_run_once_and_in_order(library: DeviceLibrary) -> None:
             for stream in streams:
                 calls.clear()
                 for number in range(1, _COUNT + 1):
-                    _enqueue(device, note, number, stream)
+                    enqueue_function(device, note, number, stream)
                 device.synchronize(stream)
                 time.sleep(_SETTLE_SECONDS)  # for a second call to come
                 never = sorted(set(range(1, _COUNT + 1)) - set(calls))

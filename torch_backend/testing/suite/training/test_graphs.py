@@ -10,6 +10,8 @@ from torch import nn
 from torch_backend.testing import needs
 from torch_backend.testing.suite.training._training import model_of
 
+pytestmark = needs.table("graph.1")
+
 _SIZE = 1 << 16
 
 
