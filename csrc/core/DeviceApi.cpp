@@ -9,17 +9,15 @@
 #include <c10/util/Logging.h>
 #include <c10/util/StringUtil.h>
 
+#include "csrc/core/CallSpan.h"
 #include "csrc/core/DeviceProperties.h"
 #include "csrc/core/FailedWait.h"
 #include "csrc/core/InterpreterLock.h"
 #include "csrc/core/Status.h"
 #include "csrc/core/TableCheck.h"
 #include "csrc/core/graph/Capture.h"
-#include "csrc/profiler/Recording.h"
 
 namespace torch_backend {
-
-using profiler::CallSpan;
 
 namespace {
 

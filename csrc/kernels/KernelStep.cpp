@@ -3,18 +3,18 @@
 #include <algorithm>
 #include <cstring>
 
+#include "csrc/core/CallSpan.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/Status.h"
 #include "csrc/core/allocator/DeviceAllocator.h"
 #include "csrc/core/graph/Capture.h"
-#include "csrc/profiler/Recording.h"
 
 namespace torch_backend {
 
 tb_status call_kernel(const PluginKernel& kernel, const tb_kernel_context& context, const tb_arg* args,
                       int32_t num_args) {
   const RunningKernel running(context);
-  profiler::CallSpan span("kernel_launch", context.device);
+  CallSpan span("kernel_launch", context.device);
   span.kernel(context.stream, kernel.op());
   const auto status =
       device_api().call(context.device, kernel.op().c_str(), kernel.function(), &context, args, num_args);

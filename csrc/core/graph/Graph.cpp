@@ -7,9 +7,9 @@
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
 
+#include "csrc/core/CallSpan.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/allocator/DeviceAllocator.h"
-#include "csrc/profiler/Recording.h"
 
 namespace torch_backend {
 namespace {
@@ -131,7 +131,7 @@ void Graph::replay() {
   try {
     if (native_) {
       device_api().check_usable(device_, "graph_launch");
-      profiler::CallSpan span("graph_launch", device_);
+      CallSpan span("graph_launch", device_);
       span.kernel(stream.handle(), "graph");
       device_api().check_call(device_, "graph_launch", table_of(device_)->graph_launch, device_, native_,
                               stream.handle());

@@ -2,7 +2,7 @@
 find_package(Python REQUIRED COMPONENTS Interpreter)
 list(APPEND CMAKE_MODULE_PATH ${TB_ROOT}/cmake)
 include(TorchWheel)
-file(GLOB_RECURSE tb_core_sources ${TB_ROOT}/csrc/core/*.cpp ${TB_ROOT}/csrc/profiler/*.cpp)
+file(GLOB_RECURSE tb_core_sources ${TB_ROOT}/csrc/core/*.cpp)
 add_library(torch_backend_core STATIC ${tb_core_sources})
 set_target_properties(torch_backend_core PROPERTIES CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF)
 target_compile_options(torch_backend_core PRIVATE -Wall -Wextra -Wno-unused-parameter)
