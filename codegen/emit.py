@@ -28,7 +28,7 @@ _TEMPLATES = Environment(
 )
 
 
-def _write_if_changed(path: Path, text: str) -> None:
+def write_if_changed(path: Path, text: str) -> None:
     """An unchanged file keeps its time stamp, so that nothing is rebuilt."""
     if not path.exists() or path.read_text() != text:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -48,7 +48,7 @@ def emit_structured_kernels(kernels: Sequence[StructuredKernel], out_dir: Path, 
 def emit_device_checks(overloads: Sequence[str], out_dir: Path) -> Path:
     """``DeviceChecks.cpp``; ``overloads`` are sorted. Returns its path."""
     path = out_dir / "DeviceChecks.cpp"
-    _write_if_changed(path, _TEMPLATES.get_template("DeviceChecks.cpp.jinja").render(overloads=overloads))
+    write_if_changed(path, _TEMPLATES.get_template("DeviceChecks.cpp.jinja").render(overloads=overloads))
     return path
 
 
@@ -61,10 +61,8 @@ def _emit(
         part = kernels[shard::num_shards]
         headers = sorted({header for kernel in part for header in kernel.headers})
         path = out_dir / f"Register{what}_{shard}.cpp"
-        _write_if_changed(path, template.render(shard=shard, headers=headers, kernels=part))
+        write_if_changed(path, template.render(shard=shard, headers=headers, kernels=part))
         paths.append(path)
     path = out_dir / f"Register{what}All.cpp"
-    _write_if_changed(
-        path, _TEMPLATES.get_template("RegisterAll.cpp.jinja").render(num_shards=num_shards, **_ALL[what])
-    )
+    write_if_changed(path, _TEMPLATES.get_template("RegisterAll.cpp.jinja").render(num_shards=num_shards, **_ALL[what]))
     return [*paths, path]

@@ -52,7 +52,7 @@ FUNCTION(capture_begin, capture_begin) {
 
 FUNCTION(capture_end, capture_end) {
   pthread_mutex_lock(&capture_mutex);
-  *out = captured;
+  *out_graph = captured;
   captured = NULL;
   pthread_mutex_unlock(&capture_mutex);
   return TB_STATUS_OK;
@@ -60,7 +60,7 @@ FUNCTION(capture_end, capture_end) {
 
 FUNCTION(stream_is_capturing, stream_is_capturing) {
   pthread_mutex_lock(&capture_mutex);
-  *out = captured && stream == capturing_stream;
+  *out_is_capturing = captured && stream == capturing_stream;
   pthread_mutex_unlock(&capture_mutex);
   return TB_STATUS_OK;
 }
@@ -187,7 +187,7 @@ FUNCTION(unique_id_create, unique_id_create) {
   meeting_id id = {0, getpid()};
   pthread_mutex_lock(&ccl_mutex);
   id.number = ++num_meetings;
-  memcpy(out, &id, sizeof id);
+  memcpy(out_unique_id, &id, sizeof id);
   pthread_mutex_unlock(&ccl_mutex);
   return TB_STATUS_OK;
 }
@@ -281,12 +281,12 @@ static const tb_ccl_table ccl_table = {
 FUNCTION(recorded_and_traced_copy, memory_copy) {
   int64_t start_ns;
   tb_status status;
-  if (record_copy((recorded_copy){dst_device, src_device, dst, src, size, kind, NULL, NULL}, stream))
+  if (record_copy((recorded_copy){dst_device, src_device, dst, src, size_bytes, kind, NULL, NULL}, stream))
     return TB_STATUS_OK;
   start_ns = now_ns();
-  status = original.memory_copy ARGUMENTS_OF(SLOT_memory_copy);
+  status = original.memory_copy ARGUMENTS_OF(TB_SLOT_memory_copy);
   if (!(traced_kinds & TB_TRACE_COPY)) return status;
-  return trace_copy(status, DEVICE_OF(SLOT_memory_copy), stream, size, start_ns);
+  return trace_copy(status, DEVICE_OF(TB_SLOT_memory_copy), stream, size_bytes, start_ns);
 }
 
 FUNCTION(recorded_host_function, stream_host_function) {
