@@ -4,4 +4,8 @@ namespace torch_backend {
 
 std::atomic<CallObserver> call_observer{nullptr};
 
+void CallSpan::end() noexcept {
+  delete call_;
+}
+
 } // namespace torch_backend

@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
 #include <string>
 
 #include "torch_backend/device.h"
@@ -25,8 +24,8 @@ class ObservedCall {
   virtual void enqueued() = 0;
 };
 
-/// Begins to observe a call, or does not (NULL). From any thread.
-using CallObserver = std::unique_ptr<ObservedCall> (*)(const char* slot, int device);
+/// Begins to observe a call, which the span deletes, or does not (NULL). From any thread.
+using CallObserver = ObservedCall* (*)(const char* slot, int device);
 
 /// There is one observer or none (NULL), which is all that a call costs then. Calls that have begun are observed to their
 /// end.
@@ -40,6 +39,11 @@ class CallSpan {
     const CallObserver observe = call_observer.load(std::memory_order_relaxed);
     if (__builtin_expect(observe != nullptr, 0)) {
       call_ = observe(slot, device);
+    }
+  }
+  ~CallSpan() {
+    if (is_observed()) {
+      end();
     }
   }
   CallSpan(const CallSpan&) = delete;
@@ -76,8 +80,9 @@ class CallSpan {
   bool is_observed() const noexcept {
     return __builtin_expect(call_ != nullptr, 0);
   }
+  void end() noexcept; // not inline: it would lie in the way of calls that are not observed
 
-  std::unique_ptr<ObservedCall> call_;
+  ObservedCall* call_ = nullptr;
 };
 
 } // namespace torch_backend

@@ -21,25 +21,25 @@
 namespace torch_backend {
 namespace {
 
-/// A slot for the calls below, with its name.
-#define TB_NAMED(slot) #slot, table_.slot
-
 /// Tells apart those that lie at the same address one after the other.
 std::atomic<uint64_t> num_apis{0};
 
-/// Calls a slot that has a default: false if there is none, or it answers UNSUPPORTED.
-template <typename Slot, typename... Arguments>
-bool offered(DeviceApi& api, int device, const char* name, Slot slot, Arguments... arguments) {
-  const tb_status status = slot ? api.call(device, name, slot, arguments...) : TB_STATUS_UNSUPPORTED;
-  if (status == TB_STATUS_UNSUPPORTED) {
-    take_error_text();
-    return false;
+/// Whether a call was made, by a slot that has a default: UNSUPPORTED is no. Throws for what else is not OK.
+bool is_made(const DeviceApi& api, tb_status status, const char* slot, int device) {
+  if (__builtin_expect(status == TB_STATUS_OK, 1)) {
+    return true;
   }
-  if (status != TB_STATUS_OK) {
-    throw_status(status, api.name(), name, device);
+  if (status != TB_STATUS_UNSUPPORTED) {
+    throw_status(status, api.name(), slot, device);
   }
-  return true;
+  take_error_text();
+  return false;
 }
+
+// After enter(device): calls a slot for the device, and checks what it answers; TB_OFFERED one that has a default.
+#define TB_INVOKE(slot, ...) check(invoke(device, table_.slot, __VA_ARGS__), #slot, device)
+#define TB_OFFERED(slot, ...) \
+  is_made(*this, table_.slot ? invoke(device, table_.slot, __VA_ARGS__) : TB_STATUS_UNSUPPORTED, #slot, device)
 
 } // namespace
 
@@ -238,7 +238,7 @@ void DeviceApi::check_aligned(int device, uint32_t kind, void* ptr, uint64_t siz
 void DeviceApi::memory_free(int device, uint32_t kind, void* ptr, uint64_t size_bytes, tb_stream* stream) noexcept {
   if (usable_for_cleanup(device)) {
     const CallSpan span("memory_free", device);
-    clean_up(device, TB_NAMED(memory_free), device, kind, ptr, size_bytes, stream);
+    clean_up(device, "memory_free", table_.memory_free, device, kind, ptr, size_bytes, stream);
   }
 }
 
@@ -275,7 +275,7 @@ void DeviceApi::memory_fill(int device, void* dst, const void* pattern, uint32_t
   if (table_.memory_fill) {
     CallSpan span("memory_fill", device);
     span.fill(stream, size_bytes);
-    if (offered(*this, device, TB_NAMED(memory_fill), device, dst, pattern, pattern_bytes, size_bytes, stream)) {
+    if (TB_OFFERED(memory_fill, device, dst, pattern, pattern_bytes, size_bytes, stream)) {
       span.enqueued();
       return;
     }
@@ -311,8 +311,8 @@ void DeviceApi::memory_copy_2d(int device, void* dst, uint64_t dst_pitch_bytes, 
   if (table_.memory_copy_2d) {
     CallSpan span("memory_copy_2d", device);
     span.copy(stream, kind, dst, src, width_bytes * height);
-    if (offered(*this, device, TB_NAMED(memory_copy_2d), device, dst, dst_pitch_bytes, src, src_pitch_bytes,
-                width_bytes, height, kind, stream)) {
+    if (TB_OFFERED(memory_copy_2d, device, dst, dst_pitch_bytes, src, src_pitch_bytes, width_bytes, height, kind,
+                   stream)) {
       span.enqueued();
       return;
     }
@@ -329,7 +329,7 @@ tb_status DeviceApi::memory_info(int device, uint64_t* out_free_bytes, uint64_t*
   enter(device, "memory_info");
   uint64_t free_bytes = 0;
   uint64_t total_bytes = 0;
-  if (!offered(*this, device, TB_NAMED(memory_info), device, &free_bytes, &total_bytes)) {
+  if (!TB_OFFERED(memory_info, device, &free_bytes, &total_bytes)) {
     return TB_STATUS_UNSUPPORTED;
   }
   if (free_bytes > total_bytes) {
@@ -365,13 +365,13 @@ void DeviceApi::memory_map(int device, void* ptr, uint64_t size_bytes, uint32_t 
   }
   TORCH_CHECK_NOT_IMPLEMENTED(common_capabilities_ & TB_CAP_HOST_ACCESS, name_, ":", device,
                               ": the host cannot access this device's memory.");
-  check_call(device, TB_NAMED(memory_map), device, ptr, size_bytes, access);
+  TB_INVOKE(memory_map, device, ptr, size_bytes, access);
 }
 
 void DeviceApi::memory_unmap(int device, void* ptr, uint64_t size_bytes, uint32_t access) {
   enter(device, "memory_unmap");
   if (!(common_capabilities_ & TB_CAP_HOST_COHERENT)) {
-    check_call(device, TB_NAMED(memory_unmap), device, ptr, size_bytes, access);
+    TB_INVOKE(memory_unmap, device, ptr, size_bytes, access);
   }
 }
 
@@ -394,7 +394,7 @@ tb_stream* DeviceApi::stream_create(int device, int priority) {
   enter(device, "stream_create");
   tb_stream* stream = nullptr;
   if (table_.stream_create) {
-    check_call(device, TB_NAMED(stream_create), device, priority, &stream);
+    TB_INVOKE(stream_create, device, priority, &stream);
     check_given(stream, "stream_create", "*out_stream", device);
   }
   return stream;
@@ -402,7 +402,7 @@ tb_stream* DeviceApi::stream_create(int device, int priority) {
 
 void DeviceApi::stream_destroy(int device, tb_stream* stream) noexcept {
   if (table_.stream_destroy) {
-    clean_up(device, TB_NAMED(stream_destroy), device, stream);
+    clean_up(device, "stream_destroy", table_.stream_destroy, device, stream);
   }
 }
 
@@ -410,7 +410,7 @@ void DeviceApi::stream_synchronize(int device, tb_stream* stream) {
   enter(device, "stream_synchronize");
   if (table_.stream_synchronize) {
     const CallSpan span("stream_synchronize", device);
-    check_call(device, TB_NAMED(stream_synchronize), device, stream);
+    TB_INVOKE(stream_synchronize, device, stream);
   }
 }
 
@@ -418,7 +418,7 @@ void DeviceApi::stream_wait_event(int device, tb_stream* stream, tb_event* event
   enter(device, "stream_wait_event");
   if (table_.stream_wait_event) {
     const CallSpan span("stream_wait_event", device);
-    check_call(device, TB_NAMED(stream_wait_event), device, stream, event);
+    TB_INVOKE(stream_wait_event, device, stream, event);
   }
 }
 
@@ -449,7 +449,7 @@ void DeviceApi::stream_host_function(int device, tb_stream* stream, tb_host_func
   if (table_.stream_host_function) {
     CallSpan span("stream_host_function", device);
     span.host_function(stream);
-    if (offered(*this, device, TB_NAMED(stream_host_function), device, stream, fn, arg)) {
+    if (TB_OFFERED(stream_host_function, device, stream, fn, arg)) {
       span.enqueued();
       return;
     }
@@ -465,7 +465,7 @@ tb_event* DeviceApi::event_create(int device, uint32_t flags) {
   enter(device, "event_create");
   tb_event* event = nullptr;
   if (table_.event_create) {
-    check_call(device, TB_NAMED(event_create), device, flags, &event);
+    TB_INVOKE(event_create, device, flags, &event);
     check_given(event, "event_create", "*out_event", device);
   }
   return event;
@@ -473,7 +473,7 @@ tb_event* DeviceApi::event_create(int device, uint32_t flags) {
 
 void DeviceApi::event_destroy(int device, tb_event* event) noexcept {
   if (table_.event_destroy && event) {
-    clean_up(device, TB_NAMED(event_destroy), device, event);
+    clean_up(device, "event_destroy", table_.event_destroy, device, event);
   }
 }
 
@@ -481,7 +481,7 @@ void DeviceApi::event_record(int device, tb_event* event, tb_stream* stream) {
   enter(device, "event_record");
   if (table_.event_record) {
     const CallSpan span("event_record", device);
-    check_call(device, TB_NAMED(event_record), device, event, stream);
+    TB_INVOKE(event_record, device, event, stream);
   }
 }
 
@@ -501,7 +501,7 @@ bool DeviceApi::event_query(int device, tb_event* event) {
 void DeviceApi::event_synchronize(int device, tb_event* event) {
   enter(device, "event_synchronize");
   const CallSpan span("event_synchronize", device);
-  if (offered(*this, device, TB_NAMED(event_synchronize), device, event)) {
+  if (TB_OFFERED(event_synchronize, device, event)) {
     return;
   }
   // Short waits spin, long ones yield the core for at most 100 us at a time.
@@ -518,7 +518,7 @@ int64_t DeviceApi::event_elapsed(int device, tb_event* start, tb_event* end) {
   enter(device, "event_elapsed");
   TORCH_CHECK_NOT_IMPLEMENTED(table_.event_elapsed, name_, ":", device, ": the device does not time events.");
   int64_t elapsed_ns = 0;
-  check_call(device, TB_NAMED(event_elapsed), device, start, end, &elapsed_ns);
+  TB_INVOKE(event_elapsed, device, start, end, &elapsed_ns);
   return elapsed_ns;
 }
 
@@ -530,35 +530,34 @@ tb_status DeviceApi::device_synchronize(int device) {
     return TB_STATUS_OK;
   }
   const CallSpan span("device_synchronize", device);
-  return offered(*this, device, TB_NAMED(device_synchronize), device) ? TB_STATUS_OK : TB_STATUS_UNSUPPORTED;
+  return TB_OFFERED(device_synchronize, device) ? TB_STATUS_OK : TB_STATUS_UNSUPPORTED;
 }
 
 bool DeviceApi::peer_can_access(int device, int peer) {
   enter(device, "peer_can_access");
   enter(peer, "peer_can_access");
   int32_t can_access = 0;
-  return device != peer && offered(*this, device, TB_NAMED(peer_can_access), device, peer, &can_access) &&
-         can_access != 0;
+  return device != peer && TB_OFFERED(peer_can_access, device, peer, &can_access) && can_access != 0;
 }
 
 void DeviceApi::ipc_export(int device, void* ptr, tb_ipc_handle* out_handle) {
   enter(device, "ipc_export");
   TORCH_CHECK_NOT_IMPLEMENTED(table_.ipc_export, name_, " cannot share device memory between processes.");
-  check_call(device, TB_NAMED(ipc_export), device, ptr, out_handle);
+  TB_INVOKE(ipc_export, device, ptr, out_handle);
 }
 
 void* DeviceApi::ipc_import(int device, const tb_ipc_handle& handle) {
   enter(device, "ipc_import");
   TORCH_CHECK_NOT_IMPLEMENTED(table_.ipc_import, name_, " cannot share device memory between processes.");
   void* ptr = nullptr;
-  check_call(device, TB_NAMED(ipc_import), device, &handle, &ptr);
+  TB_INVOKE(ipc_import, device, &handle, &ptr);
   check_given(ptr, "ipc_import", "*out_ptr", device);
   return ptr;
 }
 
 void DeviceApi::ipc_close(int device, void* ptr) noexcept {
   if (table_.ipc_close) {
-    clean_up(device, TB_NAMED(ipc_close), device, ptr);
+    clean_up(device, "ipc_close", table_.ipc_close, device, ptr);
   }
 }
 

@@ -182,9 +182,9 @@ class Call final : public ObservedCall {
   const tb_profiler_table* table_ = nullptr; // where the id was pushed
 };
 
-std::unique_ptr<ObservedCall> observe(const char* slot, int device) {
+ObservedCall* observe(const char* slot, int device) {
   auto& thread = this_thread();
-  return thread.quiet || device < 0 ? nullptr : std::make_unique<Call>(thread, slot, device);
+  return thread.quiet || device < 0 ? nullptr : new Call(thread, slot, device);
 }
 
 std::string Call::copy_name(uint32_t kind, const void* dst, const void* src) {
