@@ -32,7 +32,7 @@ _TEMPLATES = Environment(
 )
 
 
-def _write_if_changed(path: Path, text: str) -> None:
+def write_if_changed(path: Path, text: str) -> None:
     """An unchanged file keeps its time stamp, so that nothing is rebuilt."""
     if not path.exists() or path.read_text() != text:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ def emit_structured_kernels(kernels: Sequence[StructuredKernel], out_dir: Path, 
 def emit_facts(facts: Mapping[str, Sequence[str]], out_dir: Path) -> Path:
     """``OperatorFacts.cpp``; the names of each fact are sorted. Returns its path."""
     path = out_dir / "OperatorFacts.cpp"
-    _write_if_changed(path, _TEMPLATES.get_template("OperatorFacts.cpp.jinja").render(facts=facts))
+    write_if_changed(path, _TEMPLATES.get_template("OperatorFacts.cpp.jinja").render(facts=facts))
     return path
 
 
@@ -65,10 +65,8 @@ def _emit(
         part = [kernel for kernel in kernels if zlib.crc32(kernel.name.encode()) % num_shards == shard]
         headers = sorted({header for kernel in part for header in kernel.headers})
         path = out_dir / f"Register{what}_{shard}.cpp"
-        _write_if_changed(path, template.render(shard=shard, headers=headers, kernels=part))
+        write_if_changed(path, template.render(shard=shard, headers=headers, kernels=part))
         paths.append(path)
     path = out_dir / f"Register{what}All.cpp"
-    _write_if_changed(
-        path, _TEMPLATES.get_template("RegisterAll.cpp.jinja").render(num_shards=num_shards, **_ALL[what])
-    )
+    write_if_changed(path, _TEMPLATES.get_template("RegisterAll.cpp.jinja").render(num_shards=num_shards, **_ALL[what]))
     return [*paths, path]

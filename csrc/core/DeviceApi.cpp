@@ -9,56 +9,59 @@
 #include <c10/util/Logging.h>
 #include <c10/util/StringUtil.h>
 
+#include "csrc/core/CallSpan.h"
 #include "csrc/core/DeviceProperties.h"
 #include "csrc/core/FailedWait.h"
 #include "csrc/core/InterpreterLock.h"
 #include "csrc/core/Status.h"
 #include "csrc/core/TableCheck.h"
 #include "csrc/core/graph/Capture.h"
-#include "csrc/profiler/Recording.h"
+#include "slots.h"
 
 namespace torch_backend {
-
-using profiler::CallSpan;
-
 namespace {
 
 /// Tells apart those that lie at the same address one after the other.
 std::atomic<uint64_t> num_apis{0};
 
+/// Whether a call was made, by a slot that has a default: UNSUPPORTED is no. Throws for what else is not OK.
+bool is_made(const DeviceApi& api, tb_status status, const char* slot, int device) {
+  if (__builtin_expect(status == TB_STATUS_OK, 1)) {
+    return true;
+  }
+  if (status != TB_STATUS_UNSUPPORTED) {
+    throw_status(status, api.name(), slot, device);
+  }
+  take_error_text();
+  return false;
+}
+
+// After enter(device): calls a slot for the device, and checks what it answers; TB_OFFERED one that has a default.
+#define TB_INVOKE(slot, ...) check(invoke(device, table_.slot, __VA_ARGS__), #slot, device)
+#define TB_OFFERED(slot, ...) \
+  is_made(*this, table_.slot ? invoke(device, table_.slot, __VA_ARGS__) : TB_STATUS_UNSUPPORTED, #slot, device)
+
 } // namespace
 
-DeviceApi::DeviceApi(std::string name, const tb_core_table& table) : name_(std::move(name)) {
+DeviceApi::DeviceApi(std::string name, const tb_core_table& offered) : name_(std::move(name)) {
   num_apis.fetch_add(1, std::memory_order_relaxed);
   for (auto& state : device_state_) {
     state.store(kUninitialized, std::memory_order_relaxed);
   }
   TableCheck check;
-  table_ = check.read<tb_core_table>(&table);
-  check.are_code(
-      &table_.device_count,
-      {"device_count",         "device_properties", "memory_allocate",    "memory_free",       "memory_copy",
-       "stream_create",        "stream_destroy",    "stream_synchronize", "stream_wait_event", "event_create",
-       "event_destroy",        "event_record",      "event_query",        "initialize",        "thread_bind",
-       "device_synchronize",   "memory_info",       "memory_fill",        "memory_copy_2d",    "memory_query",
-       "memory_map",           "memory_unmap",      "host_register",      "host_unregister",   "stream_query",
-       "stream_host_function", "event_synchronize", "event_elapsed",      "peer_can_access",   "ipc_export",
-       "ipc_import",           "ipc_close"});
-#define TB_CORE_SLOT(slot) TB_SLOT(table_, slot)
-  check.require({TB_CORE_SLOT(device_count), TB_CORE_SLOT(device_properties), TB_CORE_SLOT(memory_allocate),
-                 TB_CORE_SLOT(memory_free), TB_CORE_SLOT(memory_copy)});
-  check.all_or_none({TB_CORE_SLOT(stream_create), TB_CORE_SLOT(stream_destroy), TB_CORE_SLOT(stream_synchronize),
-                     TB_CORE_SLOT(stream_wait_event), TB_CORE_SLOT(event_create), TB_CORE_SLOT(event_destroy),
-                     TB_CORE_SLOT(event_record), TB_CORE_SLOT(event_query)},
+  const auto table = check.read<tb_core_table>(&offered);
+  check.are_code({TB_CORE_SLOTS(TB_LIST_SLOT)});
+  check.require({TB_CORE_REQUIRED_SLOTS(TB_LIST_SLOT)});
+  check.all_or_none({TB_CORE_ASYNCHRONOUS_SLOTS(TB_LIST_SLOT)},
                     "an asynchronous device needs all eight stream and event slots and a synchronous one none");
-  check.all_or_none({TB_CORE_SLOT(memory_map), TB_CORE_SLOT(memory_unmap)},
+  check.all_or_none({TB_SLOT(table, memory_map), TB_SLOT(table, memory_unmap)},
                     "memory_map and memory_unmap belong together");
-  check.all_or_none({TB_CORE_SLOT(host_register), TB_CORE_SLOT(host_unregister)},
+  check.all_or_none({TB_SLOT(table, host_register), TB_SLOT(table, host_unregister)},
                     "host_register and host_unregister belong together");
-  check.all_or_none({TB_CORE_SLOT(ipc_export), TB_CORE_SLOT(ipc_import), TB_CORE_SLOT(ipc_close)},
+  check.all_or_none({TB_SLOT(table, ipc_export), TB_SLOT(table, ipc_import), TB_SLOT(table, ipc_close)},
                     "the three ipc slots belong together");
-#undef TB_CORE_SLOT
   check.raise(c10::str("The core table of plugin '", name_, "'"));
+  table_ = table;
 }
 
 int DeviceApi::device_count() {
@@ -260,15 +263,11 @@ void DeviceApi::memory_fill(int device, void* dst, const void* pattern, uint32_t
   if (table_.memory_fill) {
     CallSpan span("memory_fill", device);
     span.fill(stream, size_bytes);
-    const tb_status status =
-        invoke(device, table_.memory_fill, device, dst, pattern, pattern_bytes, size_bytes, stream);
-    if (status != TB_STATUS_UNSUPPORTED) {
-      check(status, "memory_fill", device);
+    if (TB_OFFERED(memory_fill, device, dst, pattern, pattern_bytes, size_bytes, stream)) {
       graph::add_step(device, stream, "memory_fill");
       span.enqueued();
       return;
     }
-    take_error_text();
   }
   graph::refuse_in_capture(device, stream, "A fill without the device's own memory_fill");
   constexpr uint64_t kPieceBytes = 1 << 20;
@@ -296,15 +295,12 @@ void DeviceApi::memory_copy_2d(int device, void* dst, uint64_t dst_pitch_bytes, 
   if (table_.memory_copy_2d) {
     CallSpan span("memory_copy_2d", device);
     span.copy(stream, kind, dst, src, width_bytes * height);
-    const tb_status status = invoke(device, table_.memory_copy_2d, device, dst, dst_pitch_bytes, src, src_pitch_bytes,
-                                    width_bytes, height, kind, stream);
-    if (status != TB_STATUS_UNSUPPORTED) {
-      check(status, "memory_copy_2d", device);
+    if (TB_OFFERED(memory_copy_2d, device, dst, dst_pitch_bytes, src, src_pitch_bytes, width_bytes, height, kind,
+                   stream)) {
       graph::add_step(device, stream, "memory_copy_2d");
       span.enqueued();
       return;
     }
-    take_error_text();
   }
   const int dst_device = kind == TB_COPY_DEVICE_TO_HOST ? -1 : device;
   const int src_device = kind == TB_COPY_HOST_TO_DEVICE ? -1 : device;
@@ -318,13 +314,9 @@ tb_status DeviceApi::memory_info(int device, uint64_t* out_free_bytes, uint64_t*
   enter(device, "memory_info");
   uint64_t free_bytes = 0;
   uint64_t total_bytes = 0;
-  const tb_status status = table_.memory_info ? invoke(device, table_.memory_info, device, &free_bytes, &total_bytes)
-                                              : TB_STATUS_UNSUPPORTED;
-  if (status == TB_STATUS_UNSUPPORTED) {
-    take_error_text();
-    return status;
+  if (!TB_OFFERED(memory_info, device, &free_bytes, &total_bytes)) {
+    return TB_STATUS_UNSUPPORTED;
   }
-  check(status, "memory_info", device);
   if (free_bytes > total_bytes) {
     set_error_text(c10::str("it says that ", free_bytes, " of ", total_bytes, " bytes are free"));
     throw_status(TB_STATUS_INTERNAL, name_, "memory_info", device);
@@ -358,13 +350,13 @@ void DeviceApi::memory_map(int device, void* ptr, uint64_t size_bytes, uint32_t 
   }
   TORCH_CHECK_NOT_IMPLEMENTED(common_capabilities_ & TB_CAP_HOST_ACCESS, name_, ":", device,
                               ": the host cannot access this device's memory.");
-  check(invoke(device, table_.memory_map, device, ptr, size_bytes, access), "memory_map", device);
+  TB_INVOKE(memory_map, device, ptr, size_bytes, access);
 }
 
 void DeviceApi::memory_unmap(int device, void* ptr, uint64_t size_bytes, uint32_t access) {
   enter(device, "memory_unmap");
   if (!(common_capabilities_ & TB_CAP_HOST_COHERENT)) {
-    check(invoke(device, table_.memory_unmap, device, ptr, size_bytes, access), "memory_unmap", device);
+    TB_INVOKE(memory_unmap, device, ptr, size_bytes, access);
   }
 }
 
@@ -387,7 +379,7 @@ tb_stream* DeviceApi::stream_create(int device, int priority) {
   enter(device, "stream_create");
   tb_stream* stream = nullptr;
   if (table_.stream_create) {
-    check(invoke(device, table_.stream_create, device, priority, &stream), "stream_create", device);
+    TB_INVOKE(stream_create, device, priority, &stream);
     check_given(stream, "stream_create", "*out_stream", device);
   }
   return stream;
@@ -403,7 +395,7 @@ void DeviceApi::stream_synchronize(int device, tb_stream* stream) {
   enter(device, "stream_synchronize");
   if (table_.stream_synchronize) {
     const CallSpan span("stream_synchronize", device);
-    check(invoke(device, table_.stream_synchronize, device, stream), "stream_synchronize", device);
+    TB_INVOKE(stream_synchronize, device, stream);
   }
 }
 
@@ -411,7 +403,7 @@ void DeviceApi::stream_wait_event(int device, tb_stream* stream, tb_event* event
   enter(device, "stream_wait_event");
   if (table_.stream_wait_event) {
     const CallSpan span("stream_wait_event", device);
-    check(invoke(device, table_.stream_wait_event, device, stream, event), "stream_wait_event", device);
+    TB_INVOKE(stream_wait_event, device, stream, event);
   }
 }
 
@@ -442,13 +434,10 @@ void DeviceApi::stream_host_function(int device, tb_stream* stream, tb_host_func
   if (table_.stream_host_function) {
     CallSpan span("stream_host_function", device);
     span.host_function(stream);
-    const tb_status status = invoke(device, table_.stream_host_function, device, stream, fn, arg);
-    if (status != TB_STATUS_UNSUPPORTED) {
-      check(status, "stream_host_function", device);
+    if (TB_OFFERED(stream_host_function, device, stream, fn, arg)) {
       span.enqueued();
       return;
     }
-    take_error_text();
   }
   graph::refuse_in_capture(device, stream, "A host function without the device's own stream_host_function");
   stream_synchronize(device, stream);
@@ -462,7 +451,7 @@ tb_event* DeviceApi::event_create(int device, uint32_t flags) {
   enter(device, "event_create");
   tb_event* event = nullptr;
   if (table_.event_create) {
-    check(invoke(device, table_.event_create, device, flags, &event), "event_create", device);
+    TB_INVOKE(event_create, device, flags, &event);
     check_given(event, "event_create", "*out_event", device);
   }
   return event;
@@ -478,7 +467,7 @@ void DeviceApi::event_record(int device, tb_event* event, tb_stream* stream) {
   enter(device, "event_record");
   if (table_.event_record) {
     const CallSpan span("event_record", device);
-    check(invoke(device, table_.event_record, device, event, stream), "event_record", device);
+    TB_INVOKE(event_record, device, event, stream);
   }
 }
 
@@ -498,13 +487,8 @@ bool DeviceApi::event_query(int device, tb_event* event) {
 void DeviceApi::event_synchronize(int device, tb_event* event) {
   enter(device, "event_synchronize");
   const CallSpan span("event_synchronize", device);
-  if (table_.event_synchronize) {
-    const tb_status status = invoke(device, table_.event_synchronize, device, event);
-    if (status != TB_STATUS_UNSUPPORTED) {
-      check(status, "event_synchronize", device);
-      return;
-    }
-    take_error_text();
+  if (TB_OFFERED(event_synchronize, device, event)) {
+    return;
   }
   // Short waits spin, long ones yield the core for at most 100 us at a time.
   for (int attempt = 0; !event_query(device, event); ++attempt) {
@@ -520,7 +504,7 @@ int64_t DeviceApi::event_elapsed(int device, tb_event* start, tb_event* end) {
   enter(device, "event_elapsed");
   TORCH_CHECK_NOT_IMPLEMENTED(table_.event_elapsed, name_, ":", device, ": the device does not time events.");
   int64_t elapsed_ns = 0;
-  check(invoke(device, table_.event_elapsed, device, start, end, &elapsed_ns), "event_elapsed", device);
+  TB_INVOKE(event_elapsed, device, start, end, &elapsed_ns);
   return elapsed_ns;
 }
 
@@ -532,42 +516,27 @@ tb_status DeviceApi::device_synchronize(int device) {
     return TB_STATUS_OK;
   }
   const CallSpan span("device_synchronize", device);
-  const tb_status status =
-      table_.device_synchronize ? invoke(device, table_.device_synchronize, device) : TB_STATUS_UNSUPPORTED;
-  if (status == TB_STATUS_UNSUPPORTED) {
-    take_error_text();
-    return status;
-  }
-  check(status, "device_synchronize", device);
-  return TB_STATUS_OK;
+  return TB_OFFERED(device_synchronize, device) ? TB_STATUS_OK : TB_STATUS_UNSUPPORTED;
 }
 
 bool DeviceApi::peer_can_access(int device, int peer) {
   enter(device, "peer_can_access");
   enter(peer, "peer_can_access");
   int32_t can_access = 0;
-  if (table_.peer_can_access && device != peer) {
-    const tb_status status = invoke(device, table_.peer_can_access, device, peer, &can_access);
-    if (status == TB_STATUS_UNSUPPORTED) {
-      take_error_text();
-      return false;
-    }
-    check(status, "peer_can_access", device);
-  }
-  return can_access != 0;
+  return device != peer && TB_OFFERED(peer_can_access, device, peer, &can_access) && can_access != 0;
 }
 
 void DeviceApi::ipc_export(int device, void* ptr, tb_ipc_handle* out_handle) {
   enter(device, "ipc_export");
   TORCH_CHECK_NOT_IMPLEMENTED(table_.ipc_export, name_, " cannot share device memory between processes.");
-  check(invoke(device, table_.ipc_export, device, ptr, out_handle), "ipc_export", device);
+  TB_INVOKE(ipc_export, device, ptr, out_handle);
 }
 
 void* DeviceApi::ipc_import(int device, const tb_ipc_handle& handle) {
   enter(device, "ipc_import");
   TORCH_CHECK_NOT_IMPLEMENTED(table_.ipc_import, name_, " cannot share device memory between processes.");
   void* ptr = nullptr;
-  check(invoke(device, table_.ipc_import, device, &handle, &ptr), "ipc_import", device);
+  TB_INVOKE(ipc_import, device, &handle, &ptr);
   check_given(ptr, "ipc_import", "*out_ptr", device);
   return ptr;
 }

@@ -4,6 +4,7 @@
 #include <c10/util/StringUtil.h>
 
 #include "csrc/core/TableCheck.h"
+#include "slots.h"
 
 namespace torch_backend {
 namespace {
@@ -15,29 +16,22 @@ template <typename Table>
 using Check = void (*)(TableCheck&, const Table&);
 
 void check_graph(TableCheck& check, const tb_graph_table& table) {
-  check.are_code(&table.capture_begin, {"capture_begin", "capture_end", "stream_is_capturing", "graph_instantiate",
-                                        "graph_launch", "graph_destroy"});
-  check.require({TB_SLOT(table, capture_begin), TB_SLOT(table, capture_end), TB_SLOT(table, stream_is_capturing),
-                 TB_SLOT(table, graph_instantiate), TB_SLOT(table, graph_launch), TB_SLOT(table, graph_destroy)});
+  check.are_code({TB_GRAPH_SLOTS(TB_LIST_SLOT)});
+  check.require({TB_GRAPH_REQUIRED_SLOTS(TB_LIST_SLOT)});
 }
 
 void check_ccl(TableCheck& check, const tb_ccl_table& table) {
-  check.are_code(&table.unique_id_create, {"unique_id_create", "comm_create", "comm_destroy", "send", "recv",
-                                           "group_begin", "group_end", "comm_abort", "comm_query_error", "all_reduce",
-                                           "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all"});
+  check.are_code({TB_CCL_SLOTS(TB_LIST_SLOT)});
   if (table.unique_id_bytes == 0 || table.unique_id_bytes > kMaxUniqueIdBytes) {
     check.add(c10::str("unique_id_bytes is ", table.unique_id_bytes, "; it must be 1 to ", kMaxUniqueIdBytes));
   }
-  check.require({TB_SLOT(table, unique_id_create), TB_SLOT(table, comm_create), TB_SLOT(table, comm_destroy),
-                 TB_SLOT(table, send), TB_SLOT(table, recv)});
+  check.require({TB_CCL_REQUIRED_SLOTS(TB_LIST_SLOT)});
   check.all_or_none({TB_SLOT(table, group_begin), TB_SLOT(table, group_end)}, "a group begins and ends");
 }
 
 void check_profiler(TableCheck& check, const tb_profiler_table& table) {
-  check.are_code(&table.trace_start, {"trace_start", "trace_stop", "trace_collect", "correlation_push",
-                                      "correlation_pop", "clock_pair", "range_push", "range_pop"});
-  check.require({TB_SLOT(table, trace_start), TB_SLOT(table, trace_stop), TB_SLOT(table, trace_collect),
-                 TB_SLOT(table, correlation_push), TB_SLOT(table, correlation_pop), TB_SLOT(table, clock_pair)});
+  check.are_code({TB_PROF_SLOTS(TB_LIST_SLOT)});
+  check.require({TB_PROF_REQUIRED_SLOTS(TB_LIST_SLOT)});
   check.all_or_none({TB_SLOT(table, range_push), TB_SLOT(table, range_pop)}, "a range is pushed and popped");
 }
 

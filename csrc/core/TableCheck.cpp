@@ -48,14 +48,12 @@ void TableCheck::all_or_none(Slots slots, const char* why) {
   }
 }
 
-void TableCheck::are_code(const void* first, std::initializer_list<const char*> names) {
-  auto* slot = static_cast<const void* const*>(first);
-  for (const char* name : names) {
-    if (*slot && !memory_.is_code(*slot)) {
-      add(c10::str("the slot ", name, " points at ", *slot,
+void TableCheck::are_code(Slots slots) {
+  for (const auto& [name, address] : slots) {
+    if (address && !memory_.is_code(address)) {
+      add(c10::str("the slot ", name, " points at ", address,
                    ", where there is no code; is struct_size the sizeof of this table?"));
     }
-    ++slot;
   }
 }
 

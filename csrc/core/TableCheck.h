@@ -30,8 +30,8 @@ class TableCheck {
   void require(Slots slots);
   /// They make sense only together; `why` says so.
   void all_or_none(Slots slots, const char* why);
-  /// `names` are those of all slots of the table from `first` on, in its order: what is set points at code.
-  void are_code(const void* first, std::initializer_list<const char*> names);
+  /// What is set points at code.
+  void are_code(Slots slots);
   void add(std::string fault) {
     faults_.push_back(std::move(fault));
   }
@@ -52,5 +52,7 @@ class TableCheck {
 
 /// A slot for TableCheck::Slots.
 #define TB_SLOT(table, slot) {#slot, reinterpret_cast<const void*>((table).slot)}
+/// Slots of `table` for it, by the lists of slots.h: {TB_CORE_SLOTS(TB_LIST_SLOT)}.
+#define TB_LIST_SLOT(slot) TB_SLOT(table, slot),
 
 } // namespace torch_backend

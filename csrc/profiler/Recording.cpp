@@ -25,27 +25,7 @@
 #include "csrc/profiler/StreamClock.h"
 
 namespace torch_backend::profiler {
-namespace detail {
-
-std::atomic<bool> recording{false};
-
-struct Call {
-  RuntimeRecord runtime;
-  uint64_t epoch;
-  // of the work, if there is any
-  std::optional<WorkRecord> work;
-  bool enqueued = false;
-  std::unique_ptr<Mark> begin;
-  std::unique_ptr<Mark> end;
-  std::shared_ptr<HostTimes> host_times;
-  const tb_profiler_table* table = nullptr; // where the id was pushed
-};
-
-} // namespace detail
-
 namespace {
-
-using detail::Call;
 
 /// Tells a kernel from the operator that calls it.
 constexpr const char* kCpuKernel = " [CPU kernel]";
@@ -167,18 +147,47 @@ int64_t now_ns() noexcept {
 
 // ---- calls ----
 
-detail::Call* CallSpan::begin(const char* slot, int device) {
-  auto& thread = this_thread();
-  if (thread.quiet || device < 0) {
-    return nullptr;
+namespace {
+
+class Call final : public ObservedCall {
+ public:
+  Call(ThreadState& thread, const char* slot, int device)
+      : runtime_(runtime_record(thread, slot, device, now_ns())), epoch_(thread.epoch) {}
+  ~Call() override;
+
+  void kernel(tb_stream* stream, const std::string& name) override {
+    begin_work(stream, WorkKind::kKernel, name + " [device kernel]", 0);
   }
-  auto* call = new Call{};
-  call->epoch = thread.epoch;
-  call->runtime = runtime_record(thread, slot, device, now_ns());
-  return call;
+  void copy(tb_stream* stream, uint32_t kind, const void* dst, const void* src, uint64_t size_bytes) override {
+    begin_work(stream, WorkKind::kCopy, copy_name(kind, dst, src), size_bytes);
+  }
+  void fill(tb_stream* stream, uint64_t size_bytes) override {
+    begin_work(stream, WorkKind::kFill, "Memset (Device)", size_bytes);
+  }
+  void host_function(tb_stream* stream) override;
+  void enqueued() override;
+
+ private:
+  static std::string copy_name(uint32_t kind, const void* dst, const void* src);
+  void begin_work(tb_stream* stream, WorkKind kind, std::string name, uint64_t size_bytes);
+
+  RuntimeRecord runtime_;
+  const uint64_t epoch_;
+  // of the work, if there is any
+  std::optional<WorkRecord> work_;
+  bool enqueued_ = false;
+  std::unique_ptr<Mark> begin_;
+  std::unique_ptr<Mark> end_;
+  std::shared_ptr<HostTimes> host_times_;
+  const tb_profiler_table* table_ = nullptr; // where the id was pushed
+};
+
+ObservedCall* observe(const char* slot, int device) {
+  auto& thread = this_thread();
+  return thread.quiet || device < 0 ? nullptr : new Call(thread, slot, device);
 }
 
-std::string CallSpan::copy_name(uint32_t kind, const void* dst, const void* src) {
+std::string Call::copy_name(uint32_t kind, const void* dst, const void* src) {
   // As CUDA's, which tools look for.
   const auto host = [](const void* ptr) { return is_pinned_ptr(ptr) ? "Pinned" : "Pageable"; };
   switch (kind) {
@@ -193,79 +202,78 @@ std::string CallSpan::copy_name(uint32_t kind, const void* dst, const void* src)
   }
 }
 
-void CallSpan::begin_work(tb_stream* stream, WorkKind kind, std::string name, uint64_t size_bytes) {
+void Call::begin_work(tb_stream* stream, WorkKind kind, std::string name, uint64_t size_bytes) {
   if (graph::any_capture()) {
     return; // what is captured does not run now, and no event may be recorded beside it
   }
-  auto& call = *call_;
   auto& thread = this_thread();
-  call.work = work_record(thread, call.runtime, kind, std::move(name), stream, size_bytes, Clock::kHost);
-  call.table = state().table.load(std::memory_order_acquire);
-  if (call.table) {
-    push_correlation(*call.table, call.runtime.id);
-  } else if (!call.host_times && device_api().async()) {
+  work_ = work_record(thread, runtime_, kind, std::move(name), stream, size_bytes, Clock::kHost);
+  table_ = state().table.load(std::memory_order_acquire);
+  if (table_) {
+    push_correlation(*table_, runtime_.id);
+  } else if (!host_times_ && device_api().async()) {
     const Quiet quiet(thread);
     try {
-      call.begin = std::make_unique<Mark>(call.runtime.device, stream);
+      begin_ = std::make_unique<Mark>(runtime_.device, stream);
     } catch (...) {
       note_failure(std::current_exception());
     }
   }
   // Not the time that it took to get ready.
-  call.runtime.start_ns = now_ns();
+  runtime_.start_ns = now_ns();
 }
 
-void CallSpan::begin_host_function(tb_stream* stream) {
+void Call::host_function(tb_stream* stream) {
   auto& thread = this_thread();
-  call_->host_times = std::move(thread.expected_times);
-  if (call_->host_times) {
+  host_times_ = std::move(thread.expected_times);
+  if (host_times_) {
     begin_work(stream, WorkKind::kKernel, std::move(thread.expected_name), 0);
   }
 }
 
-void CallSpan::end_work() {
-  auto& call = *call_;
-  call.runtime.end_ns = now_ns();
-  call.enqueued = call.work.has_value();
-  if (call.begin) {
+void Call::enqueued() {
+  runtime_.end_ns = now_ns();
+  enqueued_ = work_.has_value();
+  if (begin_) {
     const Quiet quiet(this_thread());
     try {
-      call.end = std::make_unique<Mark>(call.runtime.device, reinterpret_cast<tb_stream*>(call.work->stream));
+      end_ = std::make_unique<Mark>(runtime_.device, reinterpret_cast<tb_stream*>(work_->stream));
     } catch (...) {
       note_failure(std::current_exception());
     }
   }
 }
 
-void CallSpan::end() {
-  const std::unique_ptr<Call> call(call_);
-  if (call->runtime.end_ns == 0) {
-    call->runtime.end_ns = now_ns();
+Call::~Call() {
+  if (runtime_.end_ns == 0) {
+    runtime_.end_ns = now_ns();
   }
-  if (call->table) {
-    pop_correlation(*call->table);
+  if (table_) {
+    pop_correlation(*table_);
   }
   auto& all = state();
   const std::lock_guard<std::mutex> lock(all.mutex);
-  if (!all.running || call->epoch != all.epoch.load(std::memory_order_relaxed)) {
+  if (!all.running || epoch_ != all.epoch.load(std::memory_order_relaxed)) {
     return;
   }
   if (all.kinds & TB_TRACE_RUNTIME) {
-    all.result.runtime.push_back(call->runtime);
+    all.result.runtime.push_back(runtime_);
   }
-  if (!call->enqueued || !(all.kinds & trace_kind(call->work->kind))) {
+  if (!enqueued_ || !(all.kinds & trace_kind(work_->kind))) {
     return;
   }
-  auto& work = *call->work;
-  if (call->begin && !call->end) {
+  auto& work = *work_;
+  if (begin_ && !end_) {
     return; // counted as lost
   }
-  if (!call->begin && !call->host_times && !device_api().async()) {
-    work.start_ns = call->runtime.start_ns;
-    work.end_ns = call->runtime.end_ns;
+  if (!begin_ && !host_times_ && !device_api().async()) {
+    work.start_ns = runtime_.start_ns;
+    work.end_ns = runtime_.end_ns;
   }
-  all.pending.push_back({std::move(work), std::move(call->begin), std::move(call->end), std::move(call->host_times)});
+  all.pending.push_back({std::move(work), std::move(begin_), std::move(end_), std::move(host_times_)});
 }
+
+} // namespace
 
 std::shared_ptr<HostTimes> expect_host_kernel(std::string_view name) {
   if (!recording()) {
@@ -515,13 +523,13 @@ void start(const RecordingOptions& options) {
   all.running = true;
   all.table.store(traced ? all.plugin.table() : nullptr, std::memory_order_release);
   all.epoch.fetch_add(1, std::memory_order_relaxed);
-  detail::recording.store(true, std::memory_order_release);
+  call_observer.store(observe, std::memory_order_release);
 }
 
 void pause(bool paused) noexcept {
   auto& all = state();
   const std::lock_guard<std::mutex> lock(all.mutex);
-  if (!all.running || paused != detail::recording.load(std::memory_order_relaxed)) {
+  if (!all.running || paused != recording()) {
     return;
   }
   if (paused) {
@@ -529,13 +537,13 @@ void pause(bool paused) noexcept {
   } else {
     all.pauses.back().second = now_ns();
   }
-  detail::recording.store(!paused, std::memory_order_release);
+  call_observer.store(paused ? nullptr : observe, std::memory_order_release);
 }
 
 Recording stop() {
   auto& all = state();
   const std::lock_guard<std::mutex> control(all.control);
-  detail::recording.store(false, std::memory_order_release);
+  call_observer.store(nullptr, std::memory_order_release);
   std::vector<PendingWork> pending;
   Recording result;
   {

@@ -8,18 +8,14 @@
 #include <string_view>
 #include <vector>
 
+#include "csrc/core/CallSpan.h"
 #include "torch_backend/device.h"
 
 namespace torch_backend::profiler {
 
-namespace detail {
-extern std::atomic<bool> recording;
-struct Call;
-} // namespace detail
-
-/// All that a call costs while no profiler runs.
+/// Whether calls into the plugin are observed: a recording runs, and is not paused.
 inline bool recording() noexcept {
-  return __builtin_expect(detail::recording.load(std::memory_order_relaxed), 0);
+  return __builtin_expect(call_observer.load(std::memory_order_relaxed) != nullptr, 0);
 }
 
 enum class WorkKind : uint8_t { kKernel, kCopy, kFill };
@@ -42,66 +38,8 @@ struct HostTimes {
 /// CLOCK_MONOTONIC.
 int64_t now_ns() noexcept;
 
-/// The host's side of a call into the plugin, from construction to destruction, and the device's side if the call
-/// enqueues work. A call that is left by an exception has enqueued none. Names have static storage.
-class CallSpan {
- public:
-  CallSpan(const char* slot, int device) {
-    if (recording()) {
-      call_ = begin(slot, device);
-    }
-  }
-  ~CallSpan() {
-    if (__builtin_expect(call_ != nullptr, 0)) {
-      end();
-    }
-  }
-  CallSpan(const CallSpan&) = delete;
-  CallSpan& operator=(const CallSpan&) = delete;
-
-  // Before the call, what it enqueues on `stream`; at most one of these.
-  void kernel(tb_stream* stream, const std::string& name) {
-    if (__builtin_expect(call_ != nullptr, 0)) {
-      begin_work(stream, WorkKind::kKernel, name + " [device kernel]", 0);
-    }
-  }
-  void copy(tb_stream* stream, uint32_t kind, const void* dst, const void* src, uint64_t size_bytes) {
-    if (__builtin_expect(call_ != nullptr, 0)) {
-      begin_work(stream, WorkKind::kCopy, copy_name(kind, dst, src), size_bytes);
-    }
-  }
-  void fill(tb_stream* stream, uint64_t size_bytes) {
-    if (__builtin_expect(call_ != nullptr, 0)) {
-      begin_work(stream, WorkKind::kFill, "Memset (Device)", size_bytes);
-    }
-  }
-  /// Only if it was announced by expect_host_kernel: other functions are no work of the device.
-  void host_function(tb_stream* stream) {
-    if (__builtin_expect(call_ != nullptr, 0)) {
-      begin_host_function(stream);
-    }
-  }
-
-  /// After the call, which went well: the work is on the stream. Without it only the host's side is recorded.
-  void enqueued() {
-    if (__builtin_expect(call_ != nullptr, 0)) {
-      end_work();
-    }
-  }
-
- private:
-  static detail::Call* begin(const char* slot, int device);
-  static std::string copy_name(uint32_t kind, const void* dst, const void* src);
-  void begin_work(tb_stream* stream, WorkKind kind, std::string name, uint64_t size_bytes);
-  void begin_host_function(tb_stream* stream);
-  void end_work();
-  void end();
-
-  detail::Call* call_ = nullptr;
-};
-
 /// Announces that the next call of stream_host_function by this thread enqueues the CPU kernel `name`, which sets the
-/// result's times. NULL if nothing is recorded.
+/// result's times. NULL if nothing is recorded. Other host functions are no work of the device.
 std::shared_ptr<HostTimes> expect_host_kernel(std::string_view name);
 
 /// The CPU kernel `name` of a graph that this thread launches now sets the result's times. NULL if nothing is recorded.

@@ -5,12 +5,12 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
-import header_model
 from docutils import nodes
-from header_model import Item
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+from torch_backend.abi import header
+from torch_backend.abi.header import Item
 from torch_backend.files import installed
 
 # What is code in a comment: names with underscores, with * for any ending; calls of host; TB_ names.
@@ -29,7 +29,7 @@ class DeviceHeader(SphinxDirective):
 
 
 def _page(path: Any) -> Iterator[str]:
-    opening, sections = header_model.read(path)
+    opening, sections = header.read(path)
     yield from _heading("What holds for everything")
     yield from _prose(opening)
     for section in sections:

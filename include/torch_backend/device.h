@@ -461,10 +461,10 @@ typedef struct tb_kernel_table {
   uint64_t struct_size;
   const tb_kernel* const* kernels; /* [num_kernels], live as long as the plugin; may be NULL if num_kernels is 0 */
   uint64_t num_kernels;
+  /* ---- optional ---- */
   /* Any operator by name, for a plugin that does not list its kernels; the result's op is that name. NULL result: not
    * offered. Asked once per operator that is not listed, when the device is activated (before initialize) or when the
-   * operator is defined later, and remembered. Must not call the core but for host->fail, log and option. Optional.
-   * Since 1.0. */
+   * operator is defined later, and remembered. Must not call the core but for host->fail, log and option. Since 1.0. */
   const tb_kernel* (*kernel_find)(const char* op);
   /* Compile or load code. `format` names what `image` is ("c++", "opencl-c", "cuda-c", or the device's own).
    * All three or none. Since 1.0. */
@@ -489,13 +489,13 @@ typedef struct tb_kernel_table {
 typedef struct tb_ccl_table {
   uint64_t struct_size;
   uint64_t unique_id_bytes;
-  /* required with the table */
+  /* ---- required ---- */
   tb_status (*unique_id_create)(void* out_unique_id); /* by one rank; the core brings it to the others */
   tb_status (*comm_create)(int32_t device, int32_t num_ranks, int32_t rank, const void* unique_id, tb_comm** out_comm);
   tb_status (*comm_destroy)(tb_comm* comm);
   tb_status (*send)(const void* buffer, uint64_t count, tb_dtype dtype, int32_t peer, tb_comm* comm, tb_stream* stream);
   tb_status (*recv)(void* buffer, uint64_t count, tb_dtype dtype, int32_t peer, tb_comm* comm, tb_stream* stream);
-  /* optional: the core builds them from send and recv; `in` may be `out` in all_reduce, reduce and broadcast */
+  /* ---- optional: built from send and recv by the core; `in` may be `out` in all_reduce, reduce, broadcast ---- */
   tb_status (*group_begin)(void);
   tb_status (*group_end)(void);
   tb_status (*comm_abort)(tb_comm* comm); /* from any thread; pending calls fail */
@@ -543,7 +543,7 @@ typedef struct tb_profiler_table {
   tb_status (*correlation_pop)(void);
   tb_status (*clock_pair)(int32_t device, int64_t* out_device_ns, int64_t* out_host_ns); /* host: CLOCK_MONOTONIC */
   tb_status (*range_push)(const char* name); /* optional: markers for the vendor's own tools */
-  tb_status (*range_pop)(void);
+  tb_status (*range_pop)(void);              /* optional */
 } tb_profiler_table;
 
 /* =========================================== the core's services and the entry ============================ */

@@ -18,10 +18,10 @@ static tb_status check(int32_t device, const char* slot) {
                     (int)device, (int)bound);
 }
 
-#define CHECKED(slot)                                              \
-  FUNCTION(slot##_bound, slot) {                                   \
-    const tb_status status = check(DEVICE_OF(SLOT_##slot), #slot); \
-    return status != TB_STATUS_OK ? status : GOOD(slot);           \
+#define CHECKED(slot)                                                 \
+  FUNCTION(slot##_bound, slot) {                                      \
+    const tb_status status = check(DEVICE_OF(TB_SLOT_##slot), #slot); \
+    return status != TB_STATUS_OK ? status : GOOD(slot);              \
   }
 ALL_SLOTS(CHECKED)
 

@@ -9,7 +9,8 @@
 #include <stdatomic.h>
 
 #define MAX_DEVICES 64
-#define FAILING_SLOTS(X) DEVICE_SLOTS(X) STREAM_SLOTS(X)
+#define FAILING_SLOTS(X) \
+  X(memory_allocate) X(memory_free) X(memory_copy) TB_CORE_ASYNCHRONOUS_SLOTS(X) TB_CORE_OPTIONAL_SLOTS(X)
 
 enum slot {
 #define INDEX(slot) AT_##slot,
@@ -93,12 +94,13 @@ FUNCTION(bind_nothing, thread_bind) {
 }
 
 static int gives_back(enum slot slot) {
-  return slot == AT_memory_free || slot == AT_stream_destroy || slot == AT_event_destroy;
+  return slot == AT_memory_free || slot == AT_stream_destroy || slot == AT_event_destroy || slot == AT_memory_unmap ||
+         slot == AT_host_unregister || slot == AT_ipc_close;
 }
 
 #define CALL(slot)                                                    \
   FUNCTION(slot, slot) {                                              \
-    const int32_t on = DEVICE_OF(SLOT_##slot);                        \
+    const int32_t on = DEVICE_OF(TB_SLOT_##slot);                     \
     const tb_status fault = chance(AT_##slot, on);                    \
     tb_status status;                                                 \
     if (fault && !gives_back(AT_##slot)) return fault;                \

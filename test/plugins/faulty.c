@@ -117,14 +117,15 @@ FUNCTION(unregister_nothing, host_unregister) {
 
 /* ---- copies ---- */
 
-FIRST(copy_drops_the_tail, memory_copy, if (size > 64) size &= ~63ull)
-FIRST(copy_rounds_the_size_up, memory_copy, if (kind == TB_COPY_DEVICE_TO_DEVICE) size = (size + 15) & ~15ull)
+FIRST(copy_drops_the_tail, memory_copy, if (size_bytes > 64) size_bytes &= ~63ull)
+FIRST(copy_rounds_the_size_up, memory_copy,
+      if (kind == TB_COPY_DEVICE_TO_DEVICE) size_bytes = (size_bytes + 15) & ~15ull)
 FIRST(copy_rounds_addresses, memory_copy,
       if (kind == TB_COPY_HOST_TO_DEVICE) dst = (void*)((uintptr_t)dst & ~(uintptr_t)3))
 
 FAULT(copy_goes_the_wrong_way, memory_copy) {
-  if (kind == TB_COPY_DEVICE_TO_DEVICE && size % 2)
-    return good.core.memory_copy(src_device, (void*)src, dst_device, dst, size, kind, stream);
+  if (kind == TB_COPY_DEVICE_TO_DEVICE && size_bytes % 2)
+    return good.core.memory_copy(src_device, (void*)src, dst_device, dst, size_bytes, kind, stream);
   return GOOD(memory_copy);
 }
 
@@ -133,7 +134,7 @@ FIRST(copy_between_devices_is_skipped, memory_copy, if (kind == TB_COPY_PEER) re
 FAULT(copy_of_unknown_kind_moves, memory_copy) {
   tb_status status;
   if (kind >= TB_COPY_HOST_TO_DEVICE && kind <= TB_COPY_PEER) return GOOD(memory_copy);
-  status = good.core.memory_copy(dst_device, dst, -1, src, size, TB_COPY_HOST_TO_DEVICE, stream);
+  status = good.core.memory_copy(dst_device, dst, -1, src, size_bytes, TB_COPY_HOST_TO_DEVICE, stream);
   return status ? status : host->fail(TB_STATUS_UNSUPPORTED, "no copy of kind %u", (unsigned)kind);
 }
 
@@ -141,8 +142,8 @@ THEN(copy_is_not_ready, memory_copy, if (!status) status = TB_STATUS_NOT_READY)
 FIRST(copy_crashes, memory_copy, if (kind == TB_COPY_DEVICE_TO_DEVICE) raise(SIGSEGV))
 
 FAULT(small_copies_overtake, memory_copy) {
-  if (kind != TB_COPY_HOST_TO_DEVICE || size > 64) return GOOD(memory_copy);
-  memcpy(dst, src, (size_t)size);
+  if (kind != TB_COPY_HOST_TO_DEVICE || size_bytes > 64) return GOOD(memory_copy);
+  memcpy(dst, src, (size_t)size_bytes);
   return TB_STATUS_OK;
 }
 
@@ -156,11 +157,12 @@ static int has_failed;
 FIRST(failures_stay, memory_copy, if (has_failed) return has_failed = 0,
       host->fail(TB_STATUS_INTERNAL, "an earlier call failed"))
 THEN(failures_stay, memory_allocate, has_failed |= status == TB_STATUS_OUT_OF_MEMORY)
-ANSWERS(rows_without_pitch, memory_copy_2d, copy_rows(device, dst, width, src, width, width, height, kind, stream))
+ANSWERS(rows_without_pitch, memory_copy_2d,
+        copy_rows(device, dst, width_bytes, src, width_bytes, width_bytes, height, kind, stream))
 
 /* ---- fills ---- */
 
-FIRST(fill_misses_the_last_byte, memory_fill, if (pattern_bytes == 1 && size > 1) size -= 1)
+FIRST(fill_misses_the_last_byte, memory_fill, if (pattern_bytes == 1 && size_bytes > 1) size_bytes -= 1)
 FIRST(fill_halves_wide_patterns, memory_fill, if (pattern_bytes == 16) pattern_bytes = 8)
 
 typedef struct late_fill {
@@ -179,7 +181,7 @@ static void run_late_fill(void* arg) {
 }
 
 FAULT(fill_reads_the_pattern_late, memory_fill) {
-  void* fill = KEPT(late_fill, dst, pattern, pattern_bytes, size);
+  void* fill = KEPT(late_fill, dst, pattern, pattern_bytes, size_bytes);
   return good.core.stream_host_function(device, stream, run_late_fill, fill);
 }
 
@@ -190,7 +192,7 @@ ANSWERS(free_leaks, memory_free, TB_STATUS_OK)
 static void* shared_block;
 
 FAULT(small_blocks_overlap, memory_allocate) {
-  if (kind != TB_MEMORY_DEVICE || size > 16) return GOOD(memory_allocate);
+  if (kind != TB_MEMORY_DEVICE || size_bytes > 16) return GOOD(memory_allocate);
   if (!shared_block) good.core.memory_allocate(device, kind, 64, stream, &shared_block);
   *out_ptr = shared_block;
   return TB_STATUS_OK;
@@ -202,19 +204,20 @@ ANSWERS(small_blocks_overlap, memory_free, ptr == shared_block ? TB_STATUS_OK : 
 
 FAULT(blocks_are_misaligned, memory_allocate) {
   void* ptr;
-  const tb_status status = good.core.memory_allocate(device, kind, size + SHIFT, stream, &ptr);
+  const tb_status status = good.core.memory_allocate(device, kind, size_bytes + SHIFT, stream, &ptr);
   if (status == TB_STATUS_OK) *out_ptr = (char*)ptr + SHIFT;
   return status;
 }
 
 FAULT(blocks_are_misaligned, memory_free) {
-  return good.core.memory_free(device, kind, (char*)ptr - SHIFT, size + SHIFT, stream);
+  return good.core.memory_free(device, kind, (char*)ptr - SHIFT, size_bytes + SHIFT, stream);
 }
 
 FAULT(threads_get_the_same_block, memory_allocate) {
   static void* block;
   const uint64_t largest = 1 << 17; /* so that only contents get mixed up */
-  const tb_status status = good.core.memory_allocate(device, kind, size < largest ? largest : size, stream, &block);
+  const tb_status status =
+      good.core.memory_allocate(device, kind, size_bytes < largest ? largest : size_bytes, stream, &block);
   pause_ms(1);
   if (status == TB_STATUS_OK) *out_ptr = block;
   return status;
@@ -222,7 +225,7 @@ FAULT(threads_get_the_same_block, memory_allocate) {
 
 ANSWERS(threads_get_the_same_block, memory_free, TB_STATUS_OK)
 ANSWERS(unregister_fails, host_unregister, host->fail(TB_STATUS_INVALID_ARGUMENT, "%p is not registered", ptr))
-ANSWERS(access_is_a_bit_mask, peer_can_access, (*out = 1 << peer, TB_STATUS_OK))
+ANSWERS(access_is_a_bit_mask, peer_can_access, (*out_can_access = 1 << peer, TB_STATUS_OK))
 
 static int ran_out;
 
@@ -239,7 +242,7 @@ FIRST(failures_write_pointers, memory_allocate, *out_ptr = NULL)
 FAULT(refused_memory_is_taken, memory_allocate) {
   void* lost;
   const tb_status status = GOOD(memory_allocate);
-  if (status == TB_STATUS_UNSUPPORTED) good.core.memory_allocate(device, TB_MEMORY_DEVICE, size, stream, &lost);
+  if (status == TB_STATUS_UNSUPPORTED) good.core.memory_allocate(device, TB_MEMORY_DEVICE, size_bytes, stream, &lost);
   return status;
 }
 
@@ -251,7 +254,7 @@ static uint64_t size_on_device_0;
 
 FAULT(device_1_aliases_device_0, memory_allocate) {
   tb_status status;
-  if (device == 1 && kind == TB_MEMORY_DEVICE && block_of_device_0 && size == size_on_device_0) {
+  if (device == 1 && kind == TB_MEMORY_DEVICE && block_of_device_0 && size_bytes == size_on_device_0) {
     *out_ptr = block_of_device_0;
     remember(block_of_device_0);
     return TB_STATUS_OK;
@@ -259,7 +262,7 @@ FAULT(device_1_aliases_device_0, memory_allocate) {
   status = GOOD(memory_allocate);
   if (status == TB_STATUS_OK && device == 0) {
     block_of_device_0 = *out_ptr;
-    size_on_device_0 = size;
+    size_on_device_0 = size_bytes;
   }
   return status;
 }
@@ -270,8 +273,8 @@ FAULT(device_1_aliases_device_0, memory_free) {
   return GOOD(memory_free);
 }
 
-THEN(all_memory_is_free, memory_info, *out_free = *out_total)
-THEN(more_is_free_than_there_is, memory_info, *out_free = *out_total + 4096)
+THEN(all_memory_is_free, memory_info, *out_free_bytes = *out_total_bytes)
+THEN(more_is_free_than_there_is, memory_info, *out_free_bytes = *out_total_bytes + 4096)
 THEN(only_bases_are_known, memory_query, if (!status && out_info->base != ptr) out_info->kind = TB_MEMORY_UNKNOWN)
 FIRST(query_overruns, memory_query, out_info->struct_size = sizeof *out_info)
 THEN(everything_is_ours, memory_query,
@@ -284,8 +287,8 @@ static uint64_t mapped_size;
 
 FAULT(mappings_do_not_nest, memory_map) {
   if (is_mapped) return TB_STATUS_OK;
-  is_mapped = 1, mapped_device = device, mapped_ptr = ptr, mapped_size = size;
-  return good.core.memory_map(device, ptr, size, TB_MAP_READ | TB_MAP_WRITE);
+  is_mapped = 1, mapped_device = device, mapped_ptr = ptr, mapped_size = size_bytes;
+  return good.core.memory_map(device, ptr, size_bytes, TB_MAP_READ | TB_MAP_WRITE);
 }
 
 FAULT(mappings_do_not_nest, memory_unmap) {
@@ -342,9 +345,9 @@ FAULT(all_handles_are_the_first, ipc_export) {
   static int has_first[64];
   const tb_status status = GOOD(ipc_export);
   if (status) return status;
-  if (!has_first[device]) first[device] = *out;
+  if (!has_first[device]) first[device] = *out_handle;
   has_first[device] = 1;
-  *out = first[device];
+  *out_handle = first[device];
   return status;
 }
 
@@ -416,7 +419,7 @@ FAULT(priorities_are_refused, stream_create) {
 FAULT(one_stream_for_all, stream_create) {
   static tb_stream* only[64];
   const tb_status status = only[device] ? TB_STATUS_OK : good.core.stream_create(device, priority, &only[device]);
-  if (status == TB_STATUS_OK) *out = only[device];
+  if (status == TB_STATUS_OK) *out_stream = only[device];
   return status;
 }
 
@@ -449,7 +452,7 @@ FAULT(destroyed_stream_drops_work, memory_copy) {
   if (!stream || kind != TB_COPY_HOST_TO_DEVICE) return GOOD(memory_copy);
   remember(stream);
   return good.core.stream_host_function(dst_device, stream, run_checked_copy,
-                                        KEPT(checked_copy, dst, src, size, stream));
+                                        KEPT(checked_copy, dst, src, size_bytes, stream));
 }
 
 FIRST(destroyed_stream_drops_work, stream_destroy, forget(stream))
@@ -505,17 +508,18 @@ ANSWERS(events_leak, event_destroy, TB_STATUS_OK)
 FAULT(one_event_for_all, event_create) {
   static tb_event* only[64];
   const tb_status status = only[device] ? TB_STATUS_OK : good.core.event_create(device, flags, &only[device]);
-  if (status == TB_STATUS_OK) *out = only[device];
+  if (status == TB_STATUS_OK) *out_event = only[device];
   return status;
 }
 
 ANSWERS(one_event_for_all, event_destroy, TB_STATUS_OK)
 FIRST(unknown_flags_are_taken, event_create, flags &= TB_EVENT_TIMING)
-THEN(elapsed_in_microseconds, event_elapsed, if (!status) out_ns[0] /= 1000)
-ANSWERS(elapsed_runs_backwards, event_elapsed, good.core.event_elapsed(device, end, start, out_ns))
-THEN(pending_events_have_times, event_elapsed, if (status == TB_STATUS_NOT_READY) out_ns[0] = status = TB_STATUS_OK)
+THEN(elapsed_in_microseconds, event_elapsed, if (!status) out_elapsed_ns[0] /= 1000)
+ANSWERS(elapsed_runs_backwards, event_elapsed, good.core.event_elapsed(device, end, start, out_elapsed_ns))
+THEN(pending_events_have_times, event_elapsed,
+     if (status == TB_STATUS_NOT_READY) out_elapsed_ns[0] = status = TB_STATUS_OK)
 THEN(unrecorded_events_have_times, event_elapsed,
-     if (status == TB_STATUS_INVALID_ARGUMENT) out_ns[0] = status = TB_STATUS_OK)
+     if (status == TB_STATUS_INVALID_ARGUMENT) out_elapsed_ns[0] = status = TB_STATUS_OK)
 
 /* ---- host functions ---- */
 

@@ -68,7 +68,7 @@ static const char* text(void) {
 
 /* ---- a device that works ---- */
 
-#define USED_SLOTS(X) START_SLOTS(X) DEVICE_SLOTS(X) STREAM_SLOTS(X) GRAPH_SLOTS(X) PROF_SLOTS(X)
+#define USED_SLOTS(X) TB_CORE_SLOTS(X) TB_GRAPH_SLOTS(X) TB_PROF_SLOTS(X)
 
 enum call {
   NO_CALL,
@@ -100,7 +100,7 @@ static void now(int64_t* out_ns) {
 static const tb_trace_record record = {sizeof record, TB_TRACE_KERNEL, 0, 0, 0, 0, 1, "kernel \xff", 0};
 
 /* What a call gives, if GIVES follows; without that it only answers OK. */
-#define GIVEN(slot) static tb_status(*slot##_given) PARAMETERS_OF(SLOT_##slot);
+#define GIVEN(slot) static tb_status(*slot##_given) PARAMETERS_OF(TB_SLOT_##slot);
 USED_SLOTS(GIVEN)
 
 #define GIVES(slot, ...)         \
@@ -108,17 +108,17 @@ USED_SLOTS(GIVEN)
     __VA_ARGS__;                 \
     return TB_STATUS_OK;         \
   }                              \
-  static tb_status(*slot##_given) PARAMETERS_OF(SLOT_##slot) = slot##_gives;
+  static tb_status(*slot##_given) PARAMETERS_OF(TB_SLOT_##slot) = slot##_gives;
 
 #define ANSWER(slot)                                                                       \
   FUNCTION(slot, slot) {                                                                   \
     if (failing[CALL_##slot]) return host->fail(failing[CALL_##slot], "told to, caf\xe9"); \
-    return slot##_given ? slot##_given ARGUMENTS_OF(SLOT_##slot) : TB_STATUS_OK;           \
+    return slot##_given ? slot##_given ARGUMENTS_OF(TB_SLOT_##slot) : TB_STATUS_OK;        \
   }
 
 FUNCTION(misaligned, memory_allocate) {
   tb_status status;
-  size += misaligns;
+  size_bytes += misaligns;
   status = GOOD(memory_allocate);
   if (!status) *out_ptr = (char*)*out_ptr + misaligns;
   return status;
@@ -133,22 +133,24 @@ FUNCTION(bytes_of_properties, device_properties) {
 
 GIVES(device_count, *out_count = count)
 GIVES(device_properties, return bytes_of_properties(device, out_properties))
-GIVES(memory_allocate, if (forgets != CALL_memory_allocate) return misaligned(device, kind, size, stream, out_ptr))
+GIVES(memory_allocate,
+      if (forgets != CALL_memory_allocate) return misaligned(device, kind, size_bytes, stream, out_ptr))
 GIVES(memory_free, ptr = (char*)ptr - misaligns; return GOOD(memory_free))
-GIVES(memory_copy, memmove(dst, src, (size_t)size))
-GIVES(memory_copy_2d, return copy_rows(device, dst, dst_pitch, src, src_pitch, width, height, kind, stream))
-GIVES(memory_fill,
-      for (; size; dst = (char*)dst + pattern_bytes, size -= pattern_bytes) memcpy(dst, pattern, pattern_bytes))
-GIVES(memory_info, *out_free = free_bytes, *out_total = total_bytes)
+GIVES(memory_copy, memmove(dst, src, (size_t)size_bytes))
+GIVES(memory_copy_2d,
+      return copy_rows(device, dst, dst_pitch_bytes, src, src_pitch_bytes, width_bytes, height, kind, stream))
+GIVES(memory_fill, for (; size_bytes; dst = (char*)dst + pattern_bytes, size_bytes -= pattern_bytes)
+                       memcpy(dst, pattern, pattern_bytes))
+GIVES(memory_info, *out_free_bytes = free_bytes, *out_total_bytes = total_bytes)
 GIVES(memory_query, *out_info = pointer_info)
-GIVES(peer_can_access, *out = 1)
-GIVES(stream_create, if (forgets != CALL_stream_create) out[0] = new_handle())
+GIVES(peer_can_access, *out_can_access = 1)
+GIVES(stream_create, if (forgets != CALL_stream_create) out_stream[0] = new_handle())
 GIVES(stream_host_function, if (!is_capturing) fn(arg))
-GIVES(event_create, if (forgets != CALL_event_create) out[0] = new_handle())
-GIVES(event_elapsed, *out_ns = 1000)
+GIVES(event_create, if (forgets != CALL_event_create) out_event[0] = new_handle())
+GIVES(event_elapsed, *out_elapsed_ns = 1000)
 GIVES(capture_begin, is_capturing = 1)
-GIVES(capture_end, is_capturing = 0; if (forgets != CALL_capture_end) out[0] = new_handle())
-GIVES(stream_is_capturing, *out = 0)
+GIVES(capture_end, is_capturing = 0; if (forgets != CALL_capture_end) out_graph[0] = new_handle())
+GIVES(stream_is_capturing, *out_is_capturing = 0)
 GIVES(trace_collect, callback(arg, &record))
 GIVES(clock_pair, now(out_device_ns), now(out_host_ns))
 USED_SLOTS(ANSWER)
@@ -288,17 +290,17 @@ static void describe(void) {
 static void work(void) {
   plugin =
       (tb_plugin){sizeof plugin, TB_ABI_MAJOR, TB_ABI_MINOR, "fuzzed", "chance", "1.0", &made.core, table, option_keys};
-  START_SLOTS(USE)
-  DEVICE_SLOTS(USE)
-  GRAPH_SLOTS(USE)
-  PROF_SLOTS(USE)
+  TB_CORE_REQUIRED_SLOTS(USE)
+  TB_CORE_OPTIONAL_SLOTS(USE)
+  TB_GRAPH_SLOTS(USE)
+  TB_PROF_SLOTS(USE)
   made.graph.struct_size = sizeof made.graph;
   made.prof.struct_size = sizeof made.prof;
   made.ccl = (tb_ccl_table){.struct_size = sizeof made.ccl, .unique_id_bytes = 8};
   made.kernels = (tb_kernel_table){.struct_size = sizeof made.kernels, .kernels = kernels, .num_kernels = 2};
   if (state % 2) MADE(memory_copy_2d) = NULL;
   if (!below(2)) return;
-  STREAM_SLOTS(USE)
+  TB_CORE_ASYNCHRONOUS_SLOTS(USE)
   properties.capabilities |= TB_CAP_ASYNC | TB_CAP_EVENT_TIMING | TB_CAP_EVENT_RERECORD | TB_CAP_GRAPH;
 }
 

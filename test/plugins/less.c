@@ -2,7 +2,7 @@
  *
  * WITHOUT            capabilities that it does not declare
  * CCL_SIZE           the struct_size of its table ccl.1
- * CCL_REFUSES        of ccl.1 only bytes are sent, and all else that is optional is UNSUPPORTED
+ * CCL_REFUSES        of ccl.1 only bytes are sent, and all else that is optional, but for errors, is UNSUPPORTED
  * CCL_WITHOUT_ABORT  of ccl.1 the slots comm_abort and comm_query_error are unset */
 #include "wrapper.h"
 
@@ -44,7 +44,7 @@ FUNCTION(recv_bytes, recv) {
   FUNCTION(slot##_refused, slot) { \
     return TB_STATUS_UNSUPPORTED;  \
   }
-COLLECTIVE_SLOTS(REFUSED)
+TB_CCL_OPTIONAL_SLOTS(REFUSED)
 
 TB_EXPORT const tb_plugin* tb_plugin_entry(const tb_host* the_host) {
   if (!wrap(LIBRARY, the_host)) return NULL;
@@ -55,7 +55,9 @@ TB_EXPORT const tb_plugin* tb_plugin_entry(const tb_host* the_host) {
 #endif
 #ifdef CCL_REFUSES
 #define REFUSE(slot) MADE(slot) = slot##_refused;
-  COLLECTIVE_SLOTS(REFUSE)
+  TB_CCL_OPTIONAL_SLOTS(REFUSE)
+  MADE(comm_abort) = GOOD_SLOT(comm_abort);
+  MADE(comm_query_error) = GOOD_SLOT(comm_query_error);
   MADE(send) = send_bytes;
   MADE(recv) = recv_bytes;
 #endif

@@ -105,7 +105,7 @@ FUNCTION(unique_id_create, unique_id_create) {
   meeting_id id = {0, getpid()};
   pthread_mutex_lock(&ccl_mutex);
   id.number = ++num_meetings;
-  memcpy(out, &id, sizeof id);
+  memcpy(out_unique_id, &id, sizeof id);
   pthread_mutex_unlock(&ccl_mutex);
   return TB_STATUS_OK;
 }
@@ -200,9 +200,9 @@ FUNCTION(traced_copy, memory_copy) {
   int64_t start_ns;
   tb_status status;
   start_ns = now_ns();
-  status = original.memory_copy ARGUMENTS_OF(SLOT_memory_copy);
+  status = original.memory_copy ARGUMENTS_OF(TB_SLOT_memory_copy);
   if (!(traced_kinds & TB_TRACE_COPY)) return status;
-  return trace_copy(status, DEVICE_OF(SLOT_memory_copy), stream, size, start_ns);
+  return trace_copy(status, DEVICE_OF(TB_SLOT_memory_copy), stream, size_bytes, start_ns);
 }
 
 /* After wrap(). Collectives that the device has are kept. */

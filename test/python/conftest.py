@@ -15,7 +15,8 @@ import torch
 import torch_backend
 from torch_backend.files import installed
 
-PLUGIN_SOURCES = Path(__file__).parents[1] / "plugins"
+ROOT = Path(__file__).parents[2]
+PLUGIN_SOURCES = ROOT / "test" / "plugins"
 
 RunPython = Callable[..., subprocess.CompletedProcess[str]]
 BuildPlugin = Callable[..., Path]
@@ -74,6 +75,10 @@ def build_plugin(tmp_path_factory: pytest.TempPathFactory) -> BuildPlugin:
     if compiler is None:
         pytest.skip("no C compiler")
     built: dict[tuple[object, ...], Path] = {}
+    include = installed.include_dir()
+    lists = tmp_path_factory.mktemp("slots")
+    write_lists = [sys.executable, "-m", "codegen.slots", include / "torch_backend" / "device.h", lists / "slots.h"]
+    subprocess.run(write_lists, cwd=ROOT, check=True)
 
     def build(
         *switches: str, name: str = "", file: str | None = None, source: str = "plugin.c", over: str | None = None
@@ -85,7 +90,7 @@ def build_plugin(tmp_path_factory: pytest.TempPathFactory) -> BuildPlugin:
         if key not in built:
             path = tmp_path_factory.mktemp("plugin") / (file or f"libtorch_backend_{name}.so")
             definitions = [f"-D{switch}" for switch in (f'DEVICE_NAME="{name}"', *switches)]
-            command = [compiler, "-std=c99", "-shared", "-fPIC", f"-I{installed.include_dir()}", *definitions]
+            command = [compiler, "-std=c99", "-shared", "-fPIC", f"-I{include}", f"-I{lists}", *definitions]
             subprocess.run([*command, PLUGIN_SOURCES / source, "-ldl", "-o", path], check=True)
             built[key] = path
         return built[key]

@@ -1,7 +1,7 @@
-"""torch_backend.abi says in Python what device.h says in C. The compiler is asked, so that neither can drift."""
+"""torch_backend.abi says in Python what device.h says in C. The compiler is asked whether it has read it rightly."""
 
 import ctypes
-import re
+import inspect
 import shutil
 import subprocess
 import sys
@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from torch_backend import abi
-from torch_backend.abi import dtypes
+from torch_backend.abi import header
+from torch_backend.abi.table import type_of
 from torch_backend.files import installed
 
-HEADER = installed.include_dir() / "torch_backend" / "device.h"
+HEADER = header.installed_declarations()
 
 # By how the names start in C.
 ENUMERATIONS: dict[str, type[IntEnum]] = {
@@ -38,34 +39,10 @@ SINGLE_VALUES = {
     "TB_ABI_MAJOR": abi.ABI_MAJOR,
     "TB_ABI_MINOR": abi.ABI_MINOR,
     "TB_DTYPE_MASK_WORDS": abi.DTYPE_MASK_WORDS,
-    "TB_IPC_HANDLE_BYTES": abi.IPC_HANDLE_BYTES,
+    "TB_IPC_HANDLE_BYTES": ctypes.sizeof(abi.tb_ipc_handle),
 }
 
-NO_VALUES = {"TB_EXPORT", "TB_PLUGIN_ENTRY_NAME"}
-
-STRUCTS: dict[str, Any] = {name: value for name, value in vars(abi).items() if hasattr(value, "_fields_")} | {
-    "tb_arg_value": abi.tb_arg_value
-}
-UNNAMED_IN_C = {"tb_arg_value"}
-
-FUNCTION_TYPES = {
-    "tb_host_function": abi.tb_host_function,
-    "tb_kernel_function": abi.tb_kernel_function,
-    "tb_trace_callback": abi.tb_trace_callback,
-    "tb_plugin_entry_function": abi.tb_plugin_entry_function,
-}
-
-C_TYPES = {
-    "int32_t": ctypes.c_int32,
-    "int64_t": ctypes.c_int64,
-    "uint32_t": ctypes.c_uint32,
-    "uint64_t": ctypes.c_uint64,
-    "tb_status": ctypes.c_int32,
-    "tb_dtype": abi.tb_dtype,
-    "void": None,
-    "tb_host_function": "pointer",
-    "tb_trace_callback": "pointer",
-}
+NO_VALUES = {"TB_PLUGIN_ENTRY_NAME"}
 
 
 @pytest.fixture(scope="module")
@@ -74,23 +51,6 @@ def compiler() -> str:
     if found is None:
         pytest.skip("no C compiler")
     return found
-
-
-@pytest.fixture(scope="module")
-def source(compiler: str) -> str:
-    """device.h without comments and macros."""
-    return subprocess.run([compiler, "-E", "-P", HEADER], check=True, capture_output=True, text=True).stdout
-
-
-@pytest.fixture(scope="module")
-def macros(compiler: str) -> list[str]:
-    """The names of the constants that device.h defines."""
-    lines = subprocess.run([compiler, "-dM", "-E", HEADER], check=True, capture_output=True, text=True).stdout
-    return re.findall(r"^#define (TB_\w+) (?!__attribute__)", lines, re.MULTILINE)
-
-
-def statuses() -> list[str]:
-    return re.findall(r"X\((TB_STATUS_\w+),", HEADER.read_text())
 
 
 def evaluate(compiler: str, tmp_path: Path, expressions: list[str]) -> dict[str, int]:
@@ -106,80 +66,23 @@ def evaluate(compiler: str, tmp_path: Path, expressions: list[str]) -> dict[str,
     return dict(zip(expressions, map(int, out.split()), strict=True))
 
 
-def struct_body(source: str, name: str) -> str:
-    match = re.search(rf"typedef struct {name} \{{(.*?)\}} {name};", source, re.DOTALL)
-    assert match, f"device.h has no struct {name}"
-    return match.group(1)
-
-
-def field_names(body: str) -> list[str]:
-    names = []
-    for declaration in re.sub(r"union \{.*?\}", "union", body, flags=re.DOTALL).split(";"):
-        text = " ".join(declaration.split())
-        if pointer := re.search(r"\(\*(\w+)\)", text):
-            names.append(pointer.group(1))
-        elif text:
-            names += [re.search(r"(\w+)(\[.*\])?$", part.strip()).group(1) for part in text.split(",")]
-    return names
-
-
-def kind_of_c(type_text: str) -> object:
-    """A parameter's type as far as a caller must know it: every pointer is a pointer."""
-    text = type_text.strip()
-    if "*" in text or "[" in text:
-        return "pointer"
-    words = [word for word in text.split() if word != "const"]
-    return C_TYPES[words[0]]
-
-
-def kind_of_ctypes(c_type: Any) -> object:
-    is_pointer = c_type in (ctypes.c_void_p, ctypes.c_char_p) or hasattr(c_type, "contents")
-    return "pointer" if is_pointer or hasattr(c_type, "_argtypes_") else c_type
-
-
-def signatures(source: str) -> dict[str, tuple[str, str]]:
-    """Every function pointer in device.h by "struct.field" or its own name: its result and its parameters."""
-    found = {}
-    for name in set(STRUCTS) - UNNAMED_IN_C:
-        for result, field, parameters in re.findall(
-            r"([\w ]+?\*?\s*)\(\*(\w+)\)\s*\((.*?)\);", struct_body(source, name), re.DOTALL
-        ):
-            found[f"{name}.{field}"] = (result, parameters)
-    for result, name, parameters in re.findall(r"typedef ([\w *]+?)\(\*(\w+)\)\((.*?)\);", source, re.DOTALL):
-        found[name] = (result, parameters)
-    return {name: value for name, value in found.items() if name.startswith("tb_")}
-
-
-def test_constants_are_those_of_the_header(compiler: str, macros: list[str], tmp_path: Path) -> None:
-    names = [name for name in [*macros, *statuses()] if name not in NO_VALUES]
+def test_constants_are_those_of_the_header(compiler: str, tmp_path: Path) -> None:
+    names = [name for name in HEADER.constants if name not in NO_VALUES]
     mirrored = {
         prefix + name: value for prefix, cls in ENUMERATIONS.items() for name, value in cls.__members__.items()
     } | SINGLE_VALUES
     assert sorted(names) == sorted(mirrored), "constants of device.h and of torch_backend.abi"
     assert evaluate(compiler, tmp_path, names) == {name: int(mirrored[name]) for name in names}
+    assert (
+        max(abi.Status) + 1 == len(abi.Status) == evaluate(compiler, tmp_path, ["TB_STATUS_COUNT_"])["TB_STATUS_COUNT_"]
+    )
 
 
-def test_the_entry_has_the_name_of_the_header() -> None:
-    assert f'#define TB_PLUGIN_ENTRY_NAME "{abi.ENTRY_NAME}"' in HEADER.read_text()
-
-
-def test_every_struct_is_mirrored(source: str) -> None:
-    assert set(re.findall(r"typedef struct (tb_\w+) \{", source)) == set(STRUCTS) - UNNAMED_IN_C
-
-
-def test_every_function_type_is_mirrored(source: str) -> None:
-    assert set(re.findall(r"typedef [\w *]+?\(\*(tb_\w+)\)\(", source)) == set(FUNCTION_TYPES)
-
-
-@pytest.mark.parametrize("name", sorted(set(STRUCTS) - UNNAMED_IN_C))
-def test_fields_have_the_names_offsets_and_sizes_of_the_header(
-    name: str, source: str, compiler: str, tmp_path: Path
-) -> None:
-    struct = STRUCTS[name]
-    names = [field[0] for field in struct._fields_]
-    assert names == field_names(struct_body(source, name))
+@pytest.mark.parametrize("name", sorted(HEADER.structs))
+def test_fields_have_the_offsets_and_sizes_of_the_header(name: str, compiler: str, tmp_path: Path) -> None:
+    struct = getattr(abi, name)
     expected = {f"sizeof({name})": ctypes.sizeof(struct)}
-    for field in names:
+    for field, *_ in struct._fields_:
         expected[f"offsetof({name}, {field})"] = getattr(struct, field).offset
         expected[f"sizeof((({name}*)0)->{field})"] = getattr(struct, field).size
     assert evaluate(compiler, tmp_path, list(expected)) == expected
@@ -193,19 +96,53 @@ def test_the_values_of_arguments_lie_where_the_header_has_them(compiler: str, tm
     assert evaluate(compiler, tmp_path, list(expected)) == expected
 
 
-def test_functions_take_and_return_what_the_header_says(source: str) -> None:
-    found = signatures(source)
-    mirrored = dict(FUNCTION_TYPES)
-    for name in set(STRUCTS) - UNNAMED_IN_C:
-        mirrored |= {f"{name}.{field}": c_type for field, c_type in STRUCTS[name]._fields_}
-    mirrored = {name: c_type for name, c_type in mirrored.items() if hasattr(c_type, "_argtypes_")}
-    typedefs = {"tb_kernel.function"}  # declared through a type of its own, which is compared
-    assert set(found) == set(mirrored) - typedefs
-    for name, (result, parameters) in found.items():
-        c_type = mirrored[name]
-        texts = [text for text in parameters.split(",") if text.strip() not in ("void", "...")]
-        assert [kind_of_c(text) for text in texts] == [kind_of_ctypes(t) for t in c_type._argtypes_], name
-        assert kind_of_c(result) == kind_of_ctypes(c_type._restype_), name
+ADDRESS, TEXT = ctypes.c_void_p, ctypes.c_char_p
+I32, I64, U32, U64 = ctypes.c_int32, ctypes.c_int64, ctypes.c_uint32, ctypes.c_uint64
+
+
+@pytest.mark.parametrize(
+    ("table", "slot", "result", "arguments"),
+    [
+        (abi.tb_core_table, "memory_copy", I32, (I32, ADDRESS, I32, ADDRESS, U64, U32, ADDRESS)),
+        (abi.tb_core_table, "memory_query", I32, (ADDRESS, ctypes.POINTER(abi.tb_pointer_info))),
+        (abi.tb_core_table, "stream_host_function", I32, (I32, ADDRESS, abi.tb_host_function, ADDRESS)),
+        (abi.tb_core_table, "event_create", I32, (I32, U32, ctypes.POINTER(ADDRESS))),
+        (abi.tb_core_table, "event_elapsed", I32, (I32, ADDRESS, ADDRESS, ctypes.POINTER(I64))),
+        (abi.tb_core_table, "initialize", I32, ()),
+        (abi.tb_kernel_table, "kernel_find", ADDRESS, (TEXT,)),
+        (
+            abi.tb_kernel_table,
+            "module_launch",
+            I32,
+            (
+                *(I32, ADDRESS, TEXT, ctypes.POINTER(U32), ctypes.POINTER(U32), U32, ctypes.POINTER(ADDRESS)),
+                *(ctypes.POINTER(U32), U32, ADDRESS),
+            ),
+        ),
+        (abi.tb_kernel, "function", I32, (ctypes.POINTER(abi.tb_kernel_context), ctypes.POINTER(abi.tb_arg), I32)),
+        (abi.tb_ccl_table, "send", I32, (ADDRESS, U64, abi.tb_dtype, I32, ADDRESS, ADDRESS)),
+        (abi.tb_host, "fail", I32, (I32, TEXT)),  # what is variadic about it is for C
+        (abi.tb_host, "option", TEXT, (TEXT,)),
+        (abi.tb_host, "log", None, (I32, TEXT)),
+    ],
+)
+def test_functions_take_and_return_what_the_header_says(
+    table: Any, slot: str, result: Any, arguments: tuple[Any, ...]
+) -> None:
+    found = type_of(table, slot)
+    assert (found._restype_, found._argtypes_) == (result, arguments)
+
+
+def test_type_checkers_are_told_of_fields_that_there_are() -> None:
+    """Annotations are for them only, so nothing else would notice."""
+    for name in HEADER.structs:
+        struct = getattr(abi, name)
+        annotations = inspect.get_annotations(struct, eval_str=True)
+        assert set(annotations) <= {field[0] for field in struct._fields_}, name
+        empty = struct()
+        for field, annotation in annotations.items():
+            if annotation is not Any and not hasattr(annotation, "_fields_") and "Array" not in str(annotation):
+                assert isinstance(getattr(empty, field), annotation), f"{name}.{field}"
 
 
 @pytest.mark.parametrize("name", sorted(abi.TORCH_DTYPES))
@@ -220,7 +157,7 @@ def test_masks_have_the_bits_of_the_header(name: str, compiler: str, tmp_path: P
 
 
 def test_an_empty_mask_means_every_dtype() -> None:
-    assert abi.dtypes_in([0] * dtypes.DTYPE_MASK_WORDS) == set(abi.TORCH_DTYPES)
+    assert abi.dtypes_in([0] * abi.DTYPE_MASK_WORDS) == set(abi.TORCH_DTYPES)
 
 
 def test_dtypes_are_those_that_the_core_names() -> None:

@@ -14,6 +14,7 @@ import pytest
 import torch
 from conftest import clean_environment
 
+from torch_backend.abi.header import read
 from torch_backend.files import installed
 
 ROOT = Path(__file__).parents[2]
@@ -21,7 +22,6 @@ DOCS = ROOT / "docs"
 sys.path.insert(0, str(DOCS / "_extensions"))
 
 import doc_blocks  # noqa: E402  # these lie beside the documentation, whose build needs them
-import header_model  # noqa: E402
 from doc_blocks import Block  # noqa: E402
 
 TUTORIAL = DOCS / "tutorial"
@@ -163,7 +163,7 @@ def test_comparison(printed: str, expected: str, fit: bool) -> None:
 
 def test_the_page_of_device_h_has_every_declaration() -> None:
     header = installed.include_dir() / "torch_backend" / "device.h"
-    _, sections = header_model.read(header)
+    _, sections = read(header)
     items = [item for section in sections for item in section.items]
     named = {item.name for item in items if item.kind in ("macro", "struct")}
     text = "\n".join(part.code for item in items for part in (item, *item.members))
@@ -177,7 +177,7 @@ def test_the_page_of_device_h_has_every_declaration() -> None:
 
 
 def test_slots_keep_their_comments() -> None:
-    _, sections = header_model.read(installed.include_dir() / "torch_backend" / "device.h")
+    _, sections = read(installed.include_dir() / "torch_backend" / "device.h")
     (core,) = [item for section in sections for item in section.items if item.name == "tb_core_table"]
     comments = {match[1]: slot.comment for slot in core.members if (match := re.search(r"\(\*(\w+)\)", slot.code))}
     assert "Allocate raw memory of `kind`" in comments["memory_allocate"]

@@ -18,13 +18,14 @@ import torch
 from conftest import RunPython, clean_environment
 
 from torch_backend import _C
+from torch_backend.abi import Status, header
 from torch_backend.files import installed
 
 MIB = 2**20
 HEADER = (Path(installed.include_dir()) / "torch_backend" / "device.h").read_text()
 CORE_TABLE = HEADER[HEADER.index("typedef struct tb_core_table") : HEADER.index("} tb_core_table;")]
-SLOTS = re.findall(r"tb_status \(\*(\w+)\)", CORE_TABLE)
-STATUSES = {name: int(value) for name, value in re.findall(r"X\(TB_STATUS_(\w+), (\d+), ", HEADER) if name != "OK"}
+SLOTS = [slot.name for slot in header.installed_declarations().slots("tb_core_table")]
+STATUSES = {status.name: int(status) for status in Status if status != Status.OK}
 
 
 def about(slot: str) -> str:

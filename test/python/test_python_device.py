@@ -99,9 +99,9 @@ def test_unknown_handles_and_kinds_are_refused() -> None:
     library.initialize()
     assert library.status("stream_synchronize", 0, 0x5550) == Status.INVALID_ARGUMENT
     assert library.error_text() == "0x5550 is no stream"
-    with pytest.raises(DeviceError, match="UNSUPPORTED: there is no memory of kind 77"):
+    with pytest.raises(DeviceError, match="UNSUPPORTED: there is no MemoryKind 77"):
         library.devices[0].allocate(64, kind=77)
-    with pytest.raises(DeviceError, match="UNSUPPORTED: there are no event flags 0x80"):
+    with pytest.raises(DeviceError, match="UNSUPPORTED: there is no EventFlag 0x80"):
         library.devices[0].create_event(flags=0x80)
 
 
@@ -115,7 +115,7 @@ class Wrong(python_devices.Plain):
 @pytest.mark.parametrize(
     ("method", "result", "text"),
     [
-        ("device_count", "2", "'2' was returned; expected the number of devices, an int"),
+        ("device_count", "2", "'2' was returned; expected number of devices, 0 to 64, an int"),
         ("device_properties", {"name": "x"}, "{'name': 'x'} was returned; expected DeviceProperties"),
         ("device_properties", DeviceProperties("x" * 64, 1), "name has 64 bytes; at most 63 fit"),
         ("device_properties", DeviceProperties("x", 1, uuid=b"12"), "uuid has 2 bytes; it has 16, or none"),

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from torch_backend.abi.core_table import CopyKind, MemoryKind, tb_host_function, tb_ipc_handle, tb_pointer_info
-from torch_backend.abi.properties import Capability
+from torch_backend.abi.constants import Capability, CopyKind, MemoryKind
 from torch_backend.abi.statuses import DeviceError, Status
+from torch_backend.abi.structs import tb_host_function, tb_ipc_handle, tb_pointer_info
 
 if TYPE_CHECKING:
     from torch_backend.abi.library import DeviceLibrary

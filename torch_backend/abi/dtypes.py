@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from torch_backend.abi.tensors import DTypeCode
+from torch_backend.abi.constants import DTypeCode
+from torch_backend.abi.structs import DTYPE_MASK_WORDS
 
-DTYPE_MASK_WORDS = 4
 _BITS_PER_CODE = 8
 _BITS_PER_WORD = 64
 

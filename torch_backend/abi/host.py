@@ -5,7 +5,8 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from torch_backend.abi.plugin import LogLevel, tb_host
+from torch_backend.abi.constants import LogLevel
+from torch_backend.abi.structs import tb_host
 from torch_backend.files import installed
 
 _LOG_TEXT_BYTES = 1020

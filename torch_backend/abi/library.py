@@ -6,25 +6,36 @@ import re
 import threading
 from collections.abc import Mapping
 from functools import cached_property
+from typing import Any
 
 from torch_backend.abi import host
-from torch_backend.abi._fields import Function
-from torch_backend.abi.core_table import REQUIRED_SLOTS, CopyKind, tb_core_table
+from torch_backend.abi.constants import Capability, CopyKind
 from torch_backend.abi.device import Device
-from torch_backend.abi.plugin import OPTIONAL_TABLES, tb_host, tb_plugin, tb_plugin_entry_function
-from torch_backend.abi.properties import Capability, tb_device_properties
+from torch_backend.abi.header import installed_declarations
 from torch_backend.abi.statuses import DeviceError, Status
+from torch_backend.abi.structs import (
+    ABI_MAJOR,
+    ABI_MINOR,
+    ENTRY_NAME,
+    OPTIONAL_TABLES,
+    REQUIRED_SLOTS,
+    tb_core_table,
+    tb_device_properties,
+    tb_host,
+    tb_plugin,
+    tb_plugin_entry_function,
+)
 from torch_backend.abi.table import Table, end_of
-from torch_backend.abi.versions import ABI_MAJOR, ABI_MINOR, ENTRY_NAME
 from torch_backend.files import elf, location
 
 MAX_DEVICES = 64
 DEVICE_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
-_NO_DEVICE = frozenset(
-    ("device_count", "initialize", "memory_query", "host_register", "host_unregister", "device_properties")
-)
-"""Slots that a thread may call without a device of its own."""
+_PARAMETERS = {
+    slot.name: [parameter.name for parameter in slot.parameters]
+    for slot in installed_declarations().slots("tb_core_table")
+}
+"""The names of every slot's."""
 
 _opened: dict[str, "DeviceLibrary"] = {}
 _opened_lock = threading.Lock()
@@ -109,8 +120,9 @@ class DeviceLibrary:
         function = getattr(self.core, slot)
         if function is None:
             raise LibraryError(f"{self.name} leaves the slot {slot} unset.")
-        if slot not in _NO_DEVICE:
-            self.bind(_device_of(slot, arguments))
+        device = _device_of(slot, arguments)
+        if device is not None:
+            self.bind(device)
         return self.noted(function(*arguments))
 
     def noted(self, status: int) -> int:
@@ -180,13 +192,13 @@ class DeviceLibrary:
         return [Device(self, index) for index in range(self.device_count)]
 
 
-def _device_of(slot: str, arguments: tuple[object, ...]) -> int:
-    """The device that a call runs on."""
-    if slot == "memory_copy":  # dst_device, dst, src_device, src, size_bytes, kind, stream
-        device = arguments[2] if arguments[5] in (CopyKind.DEVICE_TO_HOST, CopyKind.PEER) else arguments[0]
-    else:
-        device = arguments[0]
-    assert isinstance(device, int)
+def _device_of(slot: str, arguments: tuple[Any, ...]) -> int | None:
+    """The device that a call runs on; None if a thread may make it without a device of its own."""
+    named = dict(zip(_PARAMETERS[slot], arguments, strict=False))
+    if slot == "memory_copy":
+        side = "src" if named["kind"] in (CopyKind.DEVICE_TO_HOST, CopyKind.PEER) else "dst"
+        named["device"] = named[f"{side}_device"]
+    device: int | None = None if slot == "device_properties" else named.get("device")
     return device
 
 
@@ -200,7 +212,7 @@ def _set_options(file: str, options: Mapping[str, str]) -> None:
     host.set_options(name, options)
 
 
-def _entry_of(file: str) -> Function:
+def _entry_of(file: str) -> Any:
     if location.is_reference(file):
         return _python_entry(file)
     if not os.path.exists(file):
@@ -222,11 +234,11 @@ def _entry_of(file: str) -> Function:
             f"'{file}' is a shared library but not a device library: it does not export {ENTRY_NAME}. Mark that "
             'function TB_EXPORT, and extern "C" in C++.'
         )
-    entry: Function = tb_plugin_entry_function((ENTRY_NAME, library))
+    entry = tb_plugin_entry_function((ENTRY_NAME, library))
     return entry
 
 
-def _python_entry(reference: str) -> Function:
+def _python_entry(reference: str) -> Any:
     from torch_backend.python_device import plugin
 
     try:
@@ -238,7 +250,7 @@ def _python_entry(reference: str) -> Function:
     return plugin.entry_of(source)
 
 
-def _enter(entry: Function, file: str, services: tb_host) -> int:
+def _enter(entry: Any, file: str, services: tb_host) -> int:
     host.take_error_text()
     plugin: int | None = entry(ctypes.byref(services))
     text = host.take_error_text()
@@ -283,10 +295,9 @@ def _checked_core(plugin: tb_plugin, name: str) -> Table:
             f"The core table of '{name}' has struct_size {core.declared_size}, but the five required slots need "
             f"{required}. Set struct_size = sizeof(tb_core_table)."
         )
-    unset = [slot for slot in REQUIRED_SLOTS if slot not in core]
-    if unset:
+    if core.lacks:
         raise LibraryError(
-            f"The core table of '{name}' is not usable: required and not set: {', '.join(unset)}. See "
+            f"The core table of '{name}' is not usable: required and not set: {', '.join(core.lacks)}. See "
             "torch_backend/device.h for what each slot must do."
         )
     return core

@@ -4,6 +4,8 @@ import ctypes
 from collections.abc import Iterator
 from typing import Any
 
+from torch_backend.abi.structs import slots_of
+
 _FUNCTION = type(ctypes.CFUNCTYPE(None))  # the metaclass of all types of function pointers
 
 
@@ -41,10 +43,10 @@ class Table:
         """The slots that are set, in their order."""
         return (name for name in slots_of(self._struct) if name in self)
 
-
-def slots_of(struct: type[ctypes.Structure]) -> list[str]:
-    """The names of the functions in a table."""
-    return [field[0] for field in struct._fields_ if isinstance(field[1], _FUNCTION)]
+    @property
+    def lacks(self) -> list[str]:
+        """The slots that such a table needs and that are not set."""
+        return [name for name in slots_of(self._struct, "required") if name not in self]
 
 
 def type_of(struct: type[ctypes.Structure], field: str) -> Any:

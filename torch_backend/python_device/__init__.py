@@ -9,9 +9,7 @@ class to :func:`torch_backend.activate`, or name it "module:Class" wherever a de
 This package imports neither torch nor numpy.
 """
 
-from torch_backend.abi.core_table import CopyKind, EventFlag, MapAccess, MemoryKind
-from torch_backend.abi.plugin import LogLevel
-from torch_backend.abi.properties import Capability
+from torch_backend.abi.constants import Capability, CopyKind, EventFlag, LogLevel, MapAccess, MemoryKind
 from torch_backend.python_device.device import PythonDevice
 from torch_backend.python_device.errors import DeviceLost, InternalError, NotReady, OutOfMemory
 from torch_backend.python_device.kernels import Kernel, KernelContext, TensorView

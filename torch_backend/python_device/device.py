@@ -4,8 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from torch_backend.abi.core_table import CopyKind, EventFlag, MapAccess, MemoryKind
-from torch_backend.abi.plugin import LogLevel
+from torch_backend.abi.constants import CopyKind, EventFlag, LogLevel, MapAccess, MemoryKind
 from torch_backend.python_device.host import Host, entering_host
 from torch_backend.python_device.kernels import Kernel, KernelFunction
 from torch_backend.python_device.properties import DeviceProperties, PointerInfo
@@ -238,4 +237,4 @@ class PythonDevice(ABC):
     @classmethod
     def offers(cls, slot: str) -> bool:
         """Whether the class defines the method."""
-        return getattr(cls, slot) is not getattr(PythonDevice, slot)
+        return getattr(cls, slot, None) is not getattr(PythonDevice, slot, None)

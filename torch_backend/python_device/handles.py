@@ -45,3 +45,7 @@ class LiveHandles:
         """Start without any."""
         self.streams = Handles("stream")
         self.events = Handles("event")
+
+    def of(self, c_type: str) -> Handles | None:
+        """Those whose handles have this type in device.h; None for every other type."""
+        return {"tb_stream*": self.streams, "tb_event*": self.events}.get(c_type)

@@ -5,7 +5,8 @@ import ctypes
 import threading
 from collections.abc import Iterator
 
-from torch_backend.abi.plugin import LogLevel, tb_host
+from torch_backend.abi.constants import LogLevel
+from torch_backend.abi.structs import tb_host
 
 
 class Host:

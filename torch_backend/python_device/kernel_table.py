@@ -3,8 +3,8 @@
 import ctypes
 from typing import Any
 
-from torch_backend.abi.kernel_table import tb_kernel, tb_kernel_table
-from torch_backend.abi.plugin import LogLevel
+from torch_backend.abi.constants import LogLevel
+from torch_backend.abi.structs import tb_kernel, tb_kernel_table
 from torch_backend.abi.table import type_of
 from torch_backend.python_device.device import PythonDevice
 from torch_backend.python_device.errors import text_of

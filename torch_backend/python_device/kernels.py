@@ -5,10 +5,19 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from torch_backend.abi.dtypes import DTYPE_MASK_WORDS, TORCH_DTYPES, mask_of
-from torch_backend.abi.kernel_table import KernelFlag, tb_kernel, tb_kernel_context, tb_kernel_function
+from torch_backend.abi.constants import ArgTag, KernelFlag
+from torch_backend.abi.dtypes import TORCH_DTYPES, mask_of
 from torch_backend.abi.statuses import Status
-from torch_backend.abi.tensors import ArgTag, tb_arg, tb_device_id, tb_dtype, tb_tensor
+from torch_backend.abi.structs import (
+    DTYPE_MASK_WORDS,
+    tb_arg,
+    tb_device_id,
+    tb_dtype,
+    tb_kernel,
+    tb_kernel_context,
+    tb_kernel_function,
+    tb_tensor,
+)
 from torch_backend.python_device.boundary import guarded
 from torch_backend.python_device.errors import HandedOn
 from torch_backend.python_device.handles import LiveHandles

@@ -5,11 +5,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from torch_backend.abi.core_table import REQUIRED_SLOTS
-from torch_backend.abi.plugin import tb_host, tb_plugin, tb_plugin_entry_function
 from torch_backend.abi.statuses import Status
+from torch_backend.abi.structs import ABI_MAJOR, ABI_MINOR, REQUIRED_SLOTS, tb_host, tb_plugin, tb_plugin_entry_function
 from torch_backend.abi.table import type_of
-from torch_backend.abi.versions import ABI_MAJOR, ABI_MINOR
 from torch_backend.python_device.device import PythonDevice
 from torch_backend.python_device.errors import text_of
 from torch_backend.python_device.handles import LiveHandles

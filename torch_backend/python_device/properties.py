@@ -4,9 +4,9 @@ import ctypes
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from torch_backend.abi.core_table import MemoryKind, tb_pointer_info
-from torch_backend.abi.dtypes import DTYPE_MASK_WORDS, TORCH_DTYPES, mask_of
-from torch_backend.abi.properties import ARCH_BYTES, NAME_BYTES, UUID_BYTES, Capability, tb_device_properties
+from torch_backend.abi.constants import Capability, MemoryKind
+from torch_backend.abi.dtypes import TORCH_DTYPES, mask_of
+from torch_backend.abi.structs import DTYPE_MASK_WORDS, tb_device_properties, tb_pointer_info
 
 ALIGNMENT = 64
 """The least that allocations may be aligned to, in bytes."""
@@ -50,12 +50,13 @@ class DeviceProperties:
         """As the core reads it. Raises ValueError for what it could not hold."""
         lowest, highest = self.stream_priorities
         major, minor = self.capability
-        if len(self.uuid) not in (0, UUID_BYTES):
-            raise ValueError(f"uuid has {len(self.uuid)} bytes; it has {UUID_BYTES}, or none.")
+        uuid_bytes = _bytes_of("uuid")
+        if len(self.uuid) not in (0, uuid_bytes):
+            raise ValueError(f"uuid has {len(self.uuid)} bytes; it has {uuid_bytes}, or none.")
         properties = tb_device_properties(
             struct_size=ctypes.sizeof(tb_device_properties),
-            name=_text("name", self.name, NAME_BYTES),
-            arch=_text("arch", self.arch, ARCH_BYTES),
+            name=_text("name", self.name),
+            arch=_text("arch", self.arch),
             capabilities=int(self.capabilities),
             total_memory_bytes=self.total_memory_bytes,
             allocation_granularity_bytes=self.allocation_granularity_bytes,
@@ -68,14 +69,19 @@ class DeviceProperties:
             stream_priority_highest=highest,
             numa_node=self.numa_node,
         )
-        properties.uuid[:] = list(self.uuid.ljust(UUID_BYTES, b"\0"))
+        properties.uuid[:] = list(self.uuid.ljust(uuid_bytes, b"\0"))
         if self.dtypes is not None:
             properties.dtype_mask = (ctypes.c_uint64 * DTYPE_MASK_WORDS)(*_mask(list(self.dtypes)))
         return properties
 
 
-def _text(what: str, text: str, room: int) -> bytes:
-    encoded = text.encode()
+def _bytes_of(field: str) -> int:
+    size: int = getattr(tb_device_properties, field).size
+    return size
+
+
+def _text(what: str, text: str) -> bytes:
+    encoded, room = text.encode(), _bytes_of(what)
     if len(encoded) >= room:
         raise ValueError(f"{what} has {len(encoded)} bytes; at most {room - 1} fit: {text!r}.")
     return encoded

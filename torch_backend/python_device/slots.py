@@ -1,248 +1,164 @@
-"""The slots of the core table as functions over the methods of a PythonDevice: C's arguments in, C's outputs out."""
+"""The slots of the core table as functions over the methods of a PythonDevice: C's arguments in, C's outputs out.
+
+What becomes of an argument and of a result follows from its type and its name in device.h. The annotations of
+:class:`PythonDevice` say which numbers are of an enumeration, and which results answer a query.
+"""
 
 import ctypes
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from enum import IntEnum
-from typing import Any, TypeVar
+from collections.abc import Callable
+from enum import Flag, IntEnum, IntFlag
+from functools import partial
+from typing import Any
 
-from torch_backend.abi.core_table import (
-    IPC_HANDLE_BYTES,
-    CopyKind,
-    EventFlag,
-    MapAccess,
-    MemoryKind,
-    tb_core_table,
-    tb_pointer_info,
-)
+from torch_backend.abi.constants import MemoryKind
+from torch_backend.abi.header import Function, Variable, installed_declarations
 from torch_backend.abi.statuses import Status
-from torch_backend.abi.table import slots_of, type_of
+from torch_backend.abi.structs import tb_core_table, tb_ipc_handle
+from torch_backend.abi.table import type_of
 from torch_backend.python_device.boundary import guarded
 from torch_backend.python_device.device import PythonDevice
 from torch_backend.python_device.handles import LiveHandles
 from torch_backend.python_device.host import Host
 from torch_backend.python_device.properties import DeviceProperties, PointerInfo, fill
 
-_Kind = TypeVar("_Kind", bound=IntEnum)
-Converter = Callable[[LiveHandles, Any], Any]
-Finish = Callable[[LiveHandles, Any, Sequence[Any]], "int | None"]
+Input = tuple[Callable[..., Any], slice]
+"""Makes an argument of the method, and those of C that it is made of."""
 
+Output = Callable[[Any, Any], None]
+"""Writes a result to where C's argument points."""
 
-@dataclass(frozen=True)
-class _Slot:
-    """How a call goes on: the C arguments that a method takes, and what is done with its result.
-
-    ``finish`` gets the result and all C arguments, and returns a status, None for OK.
-    """
-
-    takes: tuple[Converter, ...]
-    finish: Finish
+_HANDLE_BYTES = ctypes.sizeof(tb_ipc_handle)
 
 
 # ---- arguments ----
 
 
-def _number(_: LiveHandles, value: int) -> int:
-    return value
+def _inputs(slot: Function, annotations: dict[str, Any], handles: LiveHandles) -> list[Input]:
+    inputs: list[Input] = []
+    names = [parameter.name for parameter in slot.parameters]
+    for at, parameter in enumerate(slot.parameters):
+        if _is_out(parameter) or (inputs and at < inputs[-1][1].stop):
+            continue
+        if parameter.type == "tb_host_function":
+            inputs.append((partial, slice(at, at + 2)))  # its argument follows
+        elif f"{parameter.name}_bytes" in names:
+            inputs.append((ctypes.string_at, slice(at, at + 2)))
+        else:
+            inputs.append((_converter(parameter, annotations.get(parameter.name), handles), slice(at, at + 1)))
+    return inputs
 
 
-def _address(_: LiveHandles, value: int | None) -> int:
-    return value or 0
+def _is_out(parameter: Variable) -> bool:
+    return parameter.name.startswith("out_")
 
 
-def _stream(handles: LiveHandles, value: int | None) -> Any:
-    return handles.streams.get(value)
+def _converter(parameter: Variable, annotation: Any, handles: LiveHandles) -> Callable[[Any], Any]:
+    if live := handles.of(parameter.type):
+        return live.get
+    if parameter.type == "tb_ipc_handle*":
+        return lambda value: ctypes.string_at(value, _HANDLE_BYTES)
+    if parameter.type == "void*":
+        return lambda value: value or 0
+    if isinstance(annotation, type) and issubclass(annotation, IntEnum | IntFlag):
+        return partial(_known, annotation)
+    return lambda value: value
 
 
-def _event(handles: LiveHandles, value: int | None) -> Any:
-    return handles.events.get(value)
-
-
-def _memory_kind(_: LiveHandles, value: int) -> MemoryKind:
-    return _known(MemoryKind, value, "memory")
-
-
-def _copy_kind(_: LiveHandles, value: int) -> CopyKind:
-    return _known(CopyKind, value, "copy")
-
-
-def _known(kind: type[_Kind], value: int, what: str) -> _Kind:
-    try:
-        return kind(value)
-    except ValueError:
-        raise NotImplementedError(f"there is no {what} of kind {value}") from None
-
-
-def _event_flags(_: LiveHandles, value: int) -> EventFlag:
-    if unknown := value & ~sum(EventFlag.__members__.values()):
-        raise NotImplementedError(f"there are no event flags {unknown:#x}")
-    return EventFlag(value)
-
-
-def _access(_: LiveHandles, value: int) -> MapAccess:
-    return MapAccess(value)
-
-
-def _ipc_handle(_: LiveHandles, value: Any) -> bytes:
-    return ctypes.string_at(value, IPC_HANDLE_BYTES)
+def _known(kind: type[IntEnum] | type[IntFlag], value: int) -> Any:
+    members, is_flag = kind.__members__.values(), issubclass(kind, Flag)
+    if value & ~sum(members) if is_flag else value not in members:
+        raise NotImplementedError(f"there is no {kind.__name__} {hex(value) if is_flag else value}")
+    return kind(value)
 
 
 # ---- results ----
 
 
-def _nothing(_: LiveHandles, result: Any, arguments: Sequence[Any]) -> None:
-    pass
+def _output(parameter: Variable, what: str, handles: LiveHandles) -> Output:
+    if live := handles.of(parameter.type.removesuffix("*")):
+        return lambda result, out: out.__setitem__(0, live.add(result))
+    return _OUTPUTS.get(parameter.type) or partial(_number, what)
 
 
-def _readiness(_: LiveHandles, result: Any, arguments: Sequence[Any]) -> int:
+def _number(what: str, result: Any, out: Any) -> None:
+    if not isinstance(result, int):
+        raise TypeError(f"{result!r} was returned; expected {what}, an int")
+    out[0] = result
+
+
+def _new_address(result: Any, out: Any) -> None:
+    _number("an address", result, out)
+    if result == 0:
+        raise TypeError("the address 0 was returned; raise OutOfMemory if there is no memory")
+
+
+def _properties(result: Any, out: Any) -> None:
+    if not isinstance(result, DeviceProperties):
+        raise TypeError(f"{result!r} was returned; expected DeviceProperties")
+    fill(out, result.to_c())
+
+
+def _pointer_info(result: Any, out: Any) -> None:
+    info = PointerInfo(MemoryKind.UNKNOWN) if result is None else result
+    if not isinstance(info, PointerInfo):
+        raise TypeError(f"{result!r} was returned; expected PointerInfo or None")
+    fill(out, info.to_c())
+
+
+def _exported(result: Any, out: Any) -> None:
+    if not isinstance(result, bytes) or len(result) > _HANDLE_BYTES:
+        raise TypeError(f"{result!r} was returned; expected a handle of at most {_HANDLE_BYTES} bytes")
+    ctypes.memmove(out, result.ljust(_HANDLE_BYTES, b"\0"), _HANDLE_BYTES)
+
+
+_OUTPUTS: dict[str, Output] = {
+    "tb_device_properties*": _properties,
+    "tb_pointer_info*": _pointer_info,
+    "tb_ipc_handle*": _exported,
+    "void**": _new_address,
+}
+
+
+def _answer(result: Any) -> int:
     if not isinstance(result, bool):
         raise TypeError(f"{result!r} was returned; expected whether all is complete, a bool")
     return Status.OK if result else Status.NOT_READY
 
 
-def _whole(value: Any, what: str) -> int:
-    if not isinstance(value, int):
-        raise TypeError(f"{value!r} was returned; expected {what}, an int")
-    return value
+# ---- calls ----
 
 
-def _writes(what: str) -> Finish:
-    """The result is a number, and goes where the last argument points."""
+def _call(slot: Function, method: Callable[..., Any], handles: LiveHandles) -> Callable[..., int | None]:
+    declared = getattr(PythonDevice, slot.name, None)
+    annotations = getattr(declared, "__annotations__", {})
+    inputs = _inputs(slot, annotations, handles)
+    outs = [parameter for parameter in slot.parameters if _is_out(parameter)]
+    # The only number is what the method says that it returns; of several the header's name says more.
+    only = (declared.__doc__ or "").partition(".")[0] if declared and len(outs) == 1 else ""
+    only = only[:1].lower() + only[1:]
+    outputs = [_output(out, only or out.name.removeprefix("out_"), handles) for out in outs]
+    is_query = not outputs and annotations.get("return") is bool
+    forgotten = handles.of(slot.parameters[-1].type) if slot.name.endswith("_destroy") else None
 
-    def finish(_: LiveHandles, result: Any, arguments: Sequence[Any]) -> None:
-        arguments[-1][0] = _whole(result, what)
-
-    return finish
-
-
-def _new_address(_: LiveHandles, result: Any, arguments: Sequence[Any]) -> None:
-    if _whole(result, "an address") == 0:
-        raise TypeError("the address 0 was returned; raise OutOfMemory if there is no memory")
-    arguments[-1][0] = result
-
-
-def _new_stream(handles: LiveHandles, result: Any, arguments: Sequence[Any]) -> None:
-    arguments[-1][0] = handles.streams.add(result)
-
-
-def _new_event(handles: LiveHandles, result: Any, arguments: Sequence[Any]) -> None:
-    arguments[-1][0] = handles.events.add(result)
-
-
-def _forgotten_stream(handles: LiveHandles, _: Any, arguments: Sequence[Any]) -> None:
-    handles.streams.remove(arguments[-1])
-
-
-def _forgotten_event(handles: LiveHandles, _: Any, arguments: Sequence[Any]) -> None:
-    handles.events.remove(arguments[-1])
-
-
-def _free_and_total(_: LiveHandles, result: Any, arguments: Sequence[Any]) -> None:
-    free, total = result
-    arguments[-2][0], arguments[-1][0] = _whole(free, "the free bytes"), _whole(total, "all bytes")
-
-
-def _properties(_: LiveHandles, result: Any, arguments: Sequence[Any]) -> None:
-    if not isinstance(result, DeviceProperties):
-        raise TypeError(f"{result!r} was returned; expected DeviceProperties")
-    fill(arguments[-1], result.to_c())
-
-
-def _pointer_info(_: LiveHandles, result: Any, arguments: Sequence[Any]) -> None:
-    if result is None:
-        result = PointerInfo(MemoryKind.UNKNOWN)
-    if not isinstance(result, PointerInfo):
-        raise TypeError(f"{result!r} was returned; expected PointerInfo or None")
-    info: tb_pointer_info = result.to_c()
-    fill(arguments[-1], info)
-
-
-def _exported(_: LiveHandles, result: Any, arguments: Sequence[Any]) -> None:
-    if not isinstance(result, bytes) or len(result) > IPC_HANDLE_BYTES:
-        raise TypeError(f"{result!r} was returned; expected a handle of at most {IPC_HANDLE_BYTES} bytes")
-    ctypes.memmove(arguments[-1], result.ljust(IPC_HANDLE_BYTES, b"\0"), IPC_HANDLE_BYTES)
-
-
-_COPY = (_number, _address, _number, _address, _number, _copy_kind, _stream)
-
-_SLOTS: dict[str, _Slot] = {
-    "device_count": _Slot((), _writes("the number of devices")),
-    "device_properties": _Slot((_number,), _properties),
-    "memory_allocate": _Slot((_number, _memory_kind, _number, _stream), _new_address),
-    "memory_free": _Slot((_number, _memory_kind, _address, _number, _stream), _nothing),
-    "memory_copy": _Slot(_COPY, _nothing),
-    "stream_create": _Slot((_number, _number), _new_stream),
-    "stream_destroy": _Slot((_number, _stream), _forgotten_stream),
-    "stream_synchronize": _Slot((_number, _stream), _nothing),
-    "stream_wait_event": _Slot((_number, _stream, _event), _nothing),
-    "event_create": _Slot((_number, _event_flags), _new_event),
-    "event_destroy": _Slot((_number, _event), _forgotten_event),
-    "event_record": _Slot((_number, _event, _stream), _nothing),
-    "event_query": _Slot((_number, _event), _readiness),
-    "initialize": _Slot((), _nothing),
-    "thread_bind": _Slot((_number,), _nothing),
-    "device_synchronize": _Slot((_number,), _nothing),
-    "memory_info": _Slot((_number,), _free_and_total),
-    "memory_copy_2d": _Slot(
-        (_number, _address, _number, _address, _number, _number, _number, _copy_kind, _stream), _nothing
-    ),
-    "memory_query": _Slot((_address,), _pointer_info),
-    "memory_map": _Slot((_number, _address, _number, _access), _nothing),
-    "memory_unmap": _Slot((_number, _address, _number, _access), _nothing),
-    "host_register": _Slot((_address, _number), _nothing),
-    "host_unregister": _Slot((_address,), _nothing),
-    "stream_query": _Slot((_number, _stream), _readiness),
-    "event_synchronize": _Slot((_number, _event), _nothing),
-    "event_elapsed": _Slot((_number, _event, _event), _writes("nanoseconds")),
-    "peer_can_access": _Slot((_number, _number), _writes("whether it can")),
-    "ipc_export": _Slot((_number, _address), _exported),
-    "ipc_import": _Slot((_number, _ipc_handle), _new_address),
-    "ipc_close": _Slot((_number, _address), _nothing),
-}
-
-
-def _simple(slot: _Slot, method: Callable[..., Any], handles: LiveHandles) -> Callable[..., int | None]:
-    takes, finish = slot.takes, slot.finish
-
-    def call(*arguments: Any) -> int | None:
-        # strict is off: what is past the inputs are outputs.
-        result = method(*[convert(handles, value) for convert, value in zip(takes, arguments, strict=False)])
-        return finish(handles, result, arguments)
+    def call(*given: Any) -> int | None:
+        result = method(*[convert(*given[of]) for convert, of in inputs])
+        if is_query:
+            return _answer(result)
+        if forgotten:
+            forgotten.remove(given[-1])
+        results = (result,) if len(outputs) == 1 else result if outputs else ()
+        for write, value, out in zip(outputs, results, given[len(given) - len(outputs) :], strict=True):
+            write(value, out)
+        return None
 
     return call
-
-
-def _memory_fill(method: Callable[..., Any], handles: LiveHandles) -> Callable[..., None]:
-    """The pattern is a pointer and a size."""
-
-    def call(device: int, dst: int, pattern: int, pattern_bytes: int, size_bytes: int, stream: int | None) -> None:
-        method(device, dst, ctypes.string_at(pattern, pattern_bytes), size_bytes, handles.streams.get(stream))
-
-    return call
-
-
-def _stream_host_function(method: Callable[..., Any], handles: LiveHandles) -> Callable[..., None]:
-    """The function is a pointer and its argument."""
-
-    def call(device: int, stream: int | None, function: Callable[[int | None], None], argument: int | None) -> None:
-        method(device, handles.streams.get(stream), lambda: function(argument))
-
-    return call
-
-
-_SPECIAL = {"memory_fill": _memory_fill, "stream_host_function": _stream_host_function}
 
 
 def core_table(device: PythonDevice, handles: LiveHandles, host: Host) -> tb_core_table:
     """The table with every slot that the device offers. It keeps the device."""
     table = tb_core_table(struct_size=ctypes.sizeof(tb_core_table))
-    for name in slots_of(tb_core_table):
-        if not device.offers(name):
-            continue
-        method = getattr(device, name)
-        if name in _SPECIAL:
-            call: Callable[..., int | None] = _SPECIAL[name](method, handles)
-        else:
-            call = _simple(_SLOTS[name], method, handles)
-        setattr(table, name, type_of(tb_core_table, name)(guarded(name, call, host)))
+    for slot in installed_declarations().slots("tb_core_table"):
+        if device.offers(slot.name):
+            call = guarded(slot.name, _call(slot, getattr(device, slot.name), handles), host)
+            setattr(table, slot.name, type_of(tb_core_table, slot.name)(call))
     return table

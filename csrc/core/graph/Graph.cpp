@@ -7,10 +7,10 @@
 #include <c10/util/StringUtil.h>
 
 #include "csrc/core/AsyncError.h"
+#include "csrc/core/CallSpan.h"
 #include "csrc/core/FailedWait.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/allocator/DeviceAllocator.h"
-#include "csrc/profiler/Recording.h"
 
 namespace torch_backend {
 namespace {
@@ -142,7 +142,7 @@ void Graph::replay() {
   const auto stream = current_stream(device_);
   graph::refuse_in_capture(stream, "Graph.replay");
   device_api().check_usable(device_, "graph_launch");
-  profiler::CallSpan span("graph_launch", device_);
+  CallSpan span("graph_launch", device_);
   span.kernel(stream.handle(), "graph");
   std::size_t begun = 0;
   try {

@@ -19,6 +19,7 @@
 #include "csrc/core/Runtime.h"
 #include "csrc/core/TableCheck.h"
 #include "csrc/core/Text.h"
+#include "slots.h"
 
 namespace torch_backend {
 namespace {
@@ -142,7 +143,7 @@ void load_plugin_kernels(const Plugin& plugin) {
   auto table = check.read<tb_kernel_table>(
       offered, offsetof(tb_kernel_table, num_kernels) + sizeof(tb_kernel_table::num_kernels));
   const auto& memory = check.memory();
-  check.are_code(&table.kernel_find, {"kernel_find", "module_load", "module_unload", "module_launch"});
+  check.are_code({TB_KERNELS_SLOTS(TB_LIST_SLOT)});
   check.all_or_none({TB_SLOT(table, module_load), TB_SLOT(table, module_unload), TB_SLOT(table, module_launch)},
                     "module_load, module_unload and module_launch belong together");
   if (!table.kernels && table.num_kernels > 0) {

@@ -2,7 +2,7 @@
 
 import struct
 
-from torch_backend.abi import REQUIRED_CCL_SLOTS, DeviceLibrary, DTypeCode, Reduction, Status, tb_dtype
+from torch_backend.abi import DeviceLibrary, DTypeCode, Reduction, Status, tb_dtype
 from torch_backend.testing import needs
 from torch_backend.testing.suite.abi._ranks import RANKS, Rank, need_slots, new_unique_id, on_every_rank
 from torch_backend.testing.suite.abi._support import expect_bytes, memory, pattern, run_child
@@ -18,7 +18,7 @@ _FLOAT = tb_dtype(DTypeCode.FLOAT, 32, 1)
 def test_required_slots_are_set(library: DeviceLibrary) -> None:
     """The slots that the table needs are set, groups begin and end, and a unique id has a size."""
     table = library.tables["ccl.1"]
-    unset = [slot for slot in REQUIRED_CCL_SLOTS if slot not in table]
+    unset = table.lacks
     assert not unset, f"the table ccl.1 is offered, but these slots are unset: {', '.join(unset)}"
     assert ("group_begin" in table) == ("group_end" in table), "only one of group_begin and group_end is set"
     assert table.unique_id_bytes > 0, "unique_id_bytes is 0"

@@ -9,6 +9,7 @@ import pytest
 
 from torch_backend.abi import (
     ABI_MINOR,
+    DTYPE_MASK_WORDS,
     ArgTag,
     Device,
     DeviceLibrary,
@@ -27,7 +28,6 @@ from torch_backend.abi import (
     tb_kernel_table,
     tb_tensor,
 )
-from torch_backend.abi.dtypes import DTYPE_MASK_WORDS
 from torch_backend.abi.table import end_of
 from torch_backend.testing import needs
 

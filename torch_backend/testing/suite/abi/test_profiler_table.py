@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch_backend.abi import (
-    REQUIRED_PROFILER_SLOTS,
     Device,
     DeviceError,
     DeviceLibrary,
@@ -82,7 +81,7 @@ def _trace_of_a_copy(device: Device, kinds: TraceKind) -> list[_Record]:
 def test_required_slots_are_set(library: DeviceLibrary) -> None:
     """Every slot but those of ranges is set, and those two are set together."""
     table = library.tables["prof.1"]
-    unset = [slot for slot in REQUIRED_PROFILER_SLOTS if slot not in table]
+    unset = table.lacks
     assert not unset, f"the table prof.1 is offered, but these slots are unset: {', '.join(unset)}"
     assert ("range_push" in table) == ("range_pop" in table), "only one of range_push and range_pop is set"
 
