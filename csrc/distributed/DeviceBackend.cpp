@@ -13,7 +13,6 @@
 #include "csrc/core/graph/Capture.h"
 #include "csrc/distributed/Arguments.h"
 #include "csrc/distributed/Reduction.h"
-#include "csrc/distributed/Staging.h"
 #include "csrc/distributed/StepTimer.h"
 #include "csrc/distributed/WorkGroup.h"
 #include "csrc/distributed/gloo/GlooCommunicator.h"
@@ -228,10 +227,8 @@ WorkPtr DeviceBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions&
   check_rank(kWhat, root, size_);
   const bool is_root = root == rank_;
   return run({OpType::BROADCAST, kWhat, {}, {tensor}, limit(options.timeout)},
-             [tensor, root, is_root](Collectives& collectives) {
-               Staging staging;
+             [tensor, root, is_root](Collectives& collectives, Staging& staging) {
                collectives.broadcast(is_root ? staging.read(tensor) : staging.write(tensor), root);
-               staging.deliver();
              });
 }
 
@@ -253,14 +250,13 @@ WorkPtr DeviceBackend::allreduce_coalesced(Tensors& tensors, const c10d::Allredu
 WorkPtr DeviceBackend::reduce_all(OpType type, const char* what, const Tensors& tensors,
                                   const c10d::AllreduceCoalescedOptions& options) {
   const Reduction reduction(what, options.reduceOp, tensors.front().scalar_type(), size_);
-  return run({type, what, {}, tensors, limit(options.timeout)}, [tensors, reduction](Collectives& collectives) {
-    for (const auto& tensor : tensors) {
-      Staging staging;
-      const auto values = staging.update(tensor);
-      collectives.all_reduce(as_reduced(values), reduction);
-      staging.deliver();
-    }
-  });
+  return run({type, what, {}, tensors, limit(options.timeout)},
+             [tensors, reduction](Collectives& collectives, Staging& staging) {
+               for (const auto& tensor : tensors) {
+                 const auto values = staging.update(tensor);
+                 collectives.all_reduce(as_reduced(values), reduction);
+               }
+             });
 }
 
 WorkPtr DeviceBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
@@ -271,14 +267,12 @@ WorkPtr DeviceBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& optio
   check_rank(kWhat, root, size_);
   const bool is_root = root == rank_;
   return run({OpType::REDUCE, kWhat, {}, {tensor}, limit(options.timeout)},
-             [tensor, reduction, root, is_root](Collectives& collectives) {
-               Staging staging;
+             [tensor, reduction, root, is_root](Collectives& collectives, Staging& staging) {
                auto values = is_root ? staging.update(tensor) : staging.read(tensor);
                if (!is_root && reduction.multiplies()) {
                  values = private_copy(values, tensor);
                }
                collectives.reduce(as_reduced(values), reduction, root);
-               staging.deliver();
              });
 }
 
@@ -293,10 +287,8 @@ WorkPtr DeviceBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
     check_numel(kWhat, output, input, 1);
   }
   return run({OpType::ALLGATHER, kWhat, {input}, list, limit(options.timeout)},
-             [input, list](Collectives& collectives) {
-               Staging staging;
+             [input, list](Collectives& collectives, Staging& staging) {
                collectives.all_gather(staging.read(input), staging.write_joined(list));
-               staging.deliver();
              });
 }
 
@@ -305,10 +297,8 @@ WorkPtr DeviceBackend::_allgather_base(at::Tensor& output, at::Tensor& input, co
   check_same_dtype(kWhat, {output}, input);
   check_numel(kWhat, output, input, size_);
   return run({OpType::_ALLGATHER_BASE, kWhat, {input}, {output}, limit(options.timeout)},
-             [input, output](Collectives& collectives) {
-               Staging staging;
+             [input, output](Collectives& collectives, Staging& staging) {
                collectives.all_gather(staging.read(input), staging.write(output));
-               staging.deliver();
              });
 }
 
@@ -328,11 +318,9 @@ WorkPtr DeviceBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tensor
     }
   }
   return run({OpType::ALLGATHER_COALESCED, kWhat, inputs, flatten(outputs), limit(options.timeout)},
-             [inputs, by_input](Collectives& collectives) {
+             [inputs, by_input](Collectives& collectives, Staging& staging) {
                for (std::size_t i = 0; i < inputs.size(); ++i) {
-                 Staging staging;
                  collectives.all_gather(staging.read(inputs[i]), staging.write_joined(by_input[i]));
-                 staging.deliver();
                }
              });
 }
@@ -351,10 +339,8 @@ WorkPtr DeviceBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs, co
     }
   }
   return run({OpType::GATHER, kWhat, {input}, list, limit(options.timeout)},
-             [input, list, root](Collectives& collectives) {
-               Staging staging;
+             [input, list, root](Collectives& collectives, Staging& staging) {
                collectives.gather(staging.read(input), staging.write(list), root);
-               staging.deliver();
              });
 }
 
@@ -372,10 +358,8 @@ WorkPtr DeviceBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs, c
     }
   }
   return run({OpType::SCATTER, kWhat, list, {output}, limit(options.timeout)},
-             [list, output, root](Collectives& collectives) {
-               Staging staging;
+             [list, output, root](Collectives& collectives, Staging& staging) {
                collectives.scatter(staging.read(list), staging.write(output), root);
-               staging.deliver();
              });
 }
 
@@ -383,14 +367,12 @@ WorkPtr DeviceBackend::scatter_reduced(OpType type, const char* what, const at::
                                        const c10d::ReduceScatterOptions& options) {
   const Reduction reduction(what, options.reduceOp, output.scalar_type(), size_);
   return run({type, what, inputs, {output}, limit(options.timeout)},
-             [output, inputs, reduction](Collectives& collectives) {
-               Staging staging;
+             [output, inputs, reduction](Collectives& collectives, Staging& staging) {
                auto values = staging.read_joined(inputs);
                if (reduction.multiplies()) {
                  values = private_copy(values, inputs.front());
                }
                collectives.reduce_scatter(as_reduced(values), as_reduced(staging.write(output)), reduction);
-               staging.deliver();
              });
 }
 
@@ -420,10 +402,8 @@ WorkPtr DeviceBackend::alltoall_base(at::Tensor& output, at::Tensor& input, std:
   const auto sent = counts_of(kWhat, input, input_splits, size_);
   const auto received = counts_of(kWhat, output, output_splits, size_);
   return run({OpType::ALLTOALL_BASE, kWhat, {input}, {output}, limit(options.timeout)},
-             [input, output, sent, received](Collectives& collectives) {
-               Staging staging;
+             [input, output, sent, received](Collectives& collectives, Staging& staging) {
                collectives.all_to_all(staging.read(input), sent, staging.write(output), received);
-               staging.deliver();
              });
 }
 
@@ -435,10 +415,8 @@ WorkPtr DeviceBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::A
   check_same_dtype(kWhat, outputs, inputs.front());
   // From where the tensors lie: a slot would want them joined.
   return run({OpType::ALLTOALL, kWhat, inputs, outputs, limit(options.timeout)},
-             [inputs, outputs](Collectives& collectives) {
-               Staging staging;
+             [inputs, outputs](Collectives& collectives, Staging& staging) {
                collectives.exchange(staging.read(inputs), staging.write(outputs));
-               staging.deliver();
              });
 }
 
@@ -461,7 +439,7 @@ WorkPtr DeviceBackend::barrier(const c10d::BarrierOptions& options) {
   const auto device = device_of(options);
   return run(
       {OpType::BARRIER, "barrier", {}, {}, limit(options.timeout)},
-      [device](Collectives& collectives) { collectives.barrier(at::TensorOptions(device)); }, device);
+      [device](Collectives& collectives, Staging&) { collectives.barrier(at::TensorOptions(device)); }, device);
 }
 
 void DeviceBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool /*wait_all_ranks*/) {

@@ -11,7 +11,6 @@
 #include "csrc/core/Runtime.h"
 #include "csrc/distributed/Failure.h"
 #include "csrc/distributed/Rendezvous.h"
-#include "csrc/distributed/Staging.h"
 #include "csrc/distributed/Watchdog.h"
 
 namespace torch_backend {
@@ -123,16 +122,11 @@ void Group::start_peer(const c10::intrusive_ptr<DeviceWork>& work, const at::Ten
   const int other = over_gloo_ ? peer : sends ? 1 : 0; // in the numbers of the queue
   Body body;
   if (sends) {
-    body = [=](Collectives& collectives) {
-      Staging staging;
-      collectives.send(staging.read(tensor), other, tag);
-    };
+    body = [=](Collectives& collectives, Staging& staging) { collectives.send(staging.read(tensor), other, tag); };
   } else {
-    body = [=](Collectives& collectives) {
-      Staging staging;
+    body = [=](Collectives& collectives, Staging& staging) {
       const int source = collectives.recv(staging.write(tensor), other, tag);
       work->set_source(peer == kAnyRank ? source : peer);
-      staging.deliver();
     };
   }
   start_on(queue(work->what(), device, route, timeout), work, std::move(body));
@@ -157,7 +151,9 @@ void Group::start_on(const QueuePtr& queue, const c10::intrusive_ptr<DeviceWork>
       [work, body = std::move(body)](Communicator& comm, const Stream& stream) {
         work->ready().block(stream);
         Collectives collectives(comm);
-        body(collectives);
+        Staging staging;
+        body(collectives, staging);
+        staging.deliver();
         if (work->completes_on_host()) {
           stream.synchronize();
         }

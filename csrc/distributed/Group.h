@@ -15,6 +15,7 @@
 #include "csrc/distributed/Collectives.h"
 #include "csrc/distributed/CommunicatorQueue.h"
 #include "csrc/distributed/DeviceWork.h"
+#include "csrc/distributed/Staging.h"
 
 namespace torch_backend {
 
@@ -31,8 +32,9 @@ class Group final : public std::enable_shared_from_this<Group> {
   /// Over `gloo`, a backend of the same ranks for CPU tensors, or over the device library if that is NULL.
   Group(c10::intrusive_ptr<c10d::Store> store, int rank, int size, c10::intrusive_ptr<c10d::Backend> gloo);
 
-  /// Enqueues a collective on the current stream, which is the communicator's. The tensors of the work are there.
-  using Body = std::function<void(Collectives&)>;
+  /// Enqueues a collective on the current stream, which is the communicator's. The tensors of the work are there; what is
+  /// staged is delivered afterwards.
+  using Body = std::function<void(Collectives&, Staging&)>;
   /// Start `work` on the queue of collectives. Throws what fails at once.
   void start(const c10::intrusive_ptr<DeviceWork>& work, c10::DeviceIndex device, std::chrono::milliseconds timeout,
              Body body);

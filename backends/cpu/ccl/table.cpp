@@ -25,19 +25,16 @@ result check_rank(const char* call, const char* what, int32_t rank, const commun
                  comm.num_ranks());
 }
 
-result check_reduction(const char* call, tb_dtype dtype, int32_t which, reduction* out_reduction) {
-  *out_reduction = find_reduction(dtype, which);
-  if (out_reduction->function) return {};
-  return failure(TB_STATUS_UNSUPPORTED, "%s: no reduction %d (TB_REDUCE_*) of elements of %s", call, which,
-                 dtype_name(dtype).c_str());
-}
-
 // `in` and `out` may be the same memory; of all_gather and reduce_scatter also where one is the rank's part of the other.
 struct buffers {
   const void* in;
   void* out;
   uint64_t element_bytes;
 };
+
+uint64_t size_of(const signature& call, const buffers& b) {
+  return call.count * b.element_bytes;
+}
 
 // Up to here every rank sends all it has to every other and adds up alone: one message instead of two, one after the other.
 constexpr uint64_t kSmallBytes = 16 << 10;
@@ -135,7 +132,7 @@ void all_reduce_large(plan& p, const signature& call, const buffers& b, uint64_t
 }
 
 void plan_all_reduce(plan& p, const signature& call, const buffers& b, const reduction& with) {
-  const uint64_t size = call.count * b.element_bytes;
+  const uint64_t size = size_of(call, b);
   if (p.comm().num_ranks() == 1)
     p.copy(b.out, b.in, size);
   else if (size <= kSmallBytes)
@@ -145,7 +142,7 @@ void plan_all_reduce(plan& p, const signature& call, const buffers& b, const red
 }
 
 void plan_reduce(plan& p, const signature& call, const buffers& b, const reduction& with) {
-  const uint64_t size = call.count * b.element_bytes;
+  const uint64_t size = size_of(call, b);
   if (p.comm().num_ranks() == 1)
     p.copy(b.out, b.in, size);
   else if (p.comm().rank() == call.root)
@@ -155,7 +152,7 @@ void plan_reduce(plan& p, const signature& call, const buffers& b, const reducti
 }
 
 void plan_broadcast(plan& p, const signature& call, const buffers& b) {
-  const uint64_t size = call.count * b.element_bytes;
+  const uint64_t size = size_of(call, b);
   if (p.comm().rank() != call.root) {
     p.receive(call.root, call, b.out, size);
     return;
@@ -165,7 +162,7 @@ void plan_broadcast(plan& p, const signature& call, const buffers& b) {
 }
 
 void plan_all_gather(plan& p, const signature& call, const buffers& b) {
-  const uint64_t size = call.count * b.element_bytes;
+  const uint64_t size = size_of(call, b);
   p.copy(at(b.out, unsigned_rank(p.comm().rank()) * size), b.in, size);
   for_others(p, [&](int32_t peer) {
     p.send(peer, call, b.in, size);
@@ -174,7 +171,7 @@ void plan_all_gather(plan& p, const signature& call, const buffers& b) {
 }
 
 void plan_reduce_scatter(plan& p, const signature& call, const buffers& b, const reduction& with) {
-  const uint64_t size = call.count * b.element_bytes;
+  const uint64_t size = size_of(call, b);
   const void* own = at(b.in, unsigned_rank(p.comm().rank()) * size);
   if (p.comm().num_ranks() == 1) {
     p.copy(b.out, own, size);
@@ -202,6 +199,18 @@ result submit_collective(slot which, const signature& what, const void* in, void
                    target.needs({shared->device(), out, bytes * size.out, TB_MAP_READ | TB_MAP_WRITE});
                    add(target.plan_of(shared), what, b);
                  }});
+}
+
+// `add` takes the reduction as well.
+template <typename Add>
+result submit_reduction(slot which, const char* name, const signature& what, const void* in, void* out, extent size,
+                        tb_comm* comm, tb_stream* stream, Add add) {
+  const reduction with = find_reduction(what.dtype, what.reduction);
+  if (!with.function)
+    return failure(TB_STATUS_UNSUPPORTED, "%s: no reduction %d (TB_REDUCE_*) of elements of %s", name, what.reduction,
+                   dtype_name(what.dtype).c_str());
+  return submit_collective(which, what, in, out, size, comm, stream,
+                           [=](plan& p, const signature& call, const buffers& b) { add(p, call, b, with); });
 }
 
 uint64_t num_ranks(const tb_comm* comm) {
@@ -252,41 +261,33 @@ result comm_query_error(tb_comm* comm) {
 
 result send(const void* buffer, uint64_t count, tb_dtype dtype, int32_t peer, tb_comm* comm, tb_stream* stream) {
   if (result r = check_rank("send", "to rank", peer, *comm->shared); !r.ok()) return r;
-  const signature what{operation::point_to_point, dtype, kNoReduction, kNoRoot, count};
-  return submit_collective(slot::send, what, buffer, nullptr, {1, 0}, comm, stream,
-                           [peer](plan& p, const signature& call, const buffers& b) {
-                             p.send(peer, call, b.in, call.count * b.element_bytes);
-                           });
+  const auto add = [peer](plan& p, const signature& call, const buffers& b) {
+    p.send(peer, call, b.in, size_of(call, b));
+  };
+  return submit_collective(slot::send, {operation::point_to_point, dtype, kNoReduction, kNoRoot, count}, buffer,
+                           nullptr, {1, 0}, comm, stream, add);
 }
 
 result recv(void* buffer, uint64_t count, tb_dtype dtype, int32_t peer, tb_comm* comm, tb_stream* stream) {
   if (result r = check_rank("recv", "from rank", peer, *comm->shared); !r.ok()) return r;
-  const signature what{operation::point_to_point, dtype, kNoReduction, kNoRoot, count};
-  return submit_collective(slot::recv, what, nullptr, buffer, {0, 1}, comm, stream,
-                           [peer](plan& p, const signature& call, const buffers& b) {
-                             p.receive(peer, call, b.out, call.count * b.element_bytes);
-                           });
+  const auto add = [peer](plan& p, const signature& call, const buffers& b) {
+    p.receive(peer, call, b.out, size_of(call, b));
+  };
+  return submit_collective(slot::recv, {operation::point_to_point, dtype, kNoReduction, kNoRoot, count}, nullptr,
+                           buffer, {0, 1}, comm, stream, add);
 }
 
 result all_reduce(const void* in, void* out, uint64_t count, tb_dtype dtype, int32_t reduction, tb_comm* comm,
                   tb_stream* stream) {
-  ccl::reduction with;
-  if (result r = check_reduction("all_reduce", dtype, reduction, &with); !r.ok()) return r;
-  const signature what{operation::all_reduce, dtype, reduction, kNoRoot, count};
-  return submit_collective(
-      slot::all_reduce, what, in, out, {1, 1}, comm, stream,
-      [with](plan& p, const signature& call, const buffers& b) { plan_all_reduce(p, call, b, with); });
+  return submit_reduction(slot::all_reduce, "all_reduce", {operation::all_reduce, dtype, reduction, kNoRoot, count}, in,
+                          out, {1, 1}, comm, stream, plan_all_reduce);
 }
 
 result reduce(const void* in, void* out, uint64_t count, tb_dtype dtype, int32_t reduction, int32_t root, tb_comm* comm,
               tb_stream* stream) {
-  ccl::reduction with;
-  result r = check_rank("reduce", "root", root, *comm->shared);
-  if (r.ok()) r = check_reduction("reduce", dtype, reduction, &with);
-  if (!r.ok()) return r;
-  const signature what{operation::reduce, dtype, reduction, root, count};
-  return submit_collective(slot::reduce, what, in, out, {1, only_at(root, comm)}, comm, stream,
-                           [with](plan& p, const signature& call, const buffers& b) { plan_reduce(p, call, b, with); });
+  if (result r = check_rank("reduce", "root", root, *comm->shared); !r.ok()) return r;
+  return submit_reduction(slot::reduce, "reduce", {operation::reduce, dtype, reduction, root, count}, in, out,
+                          {1, only_at(root, comm)}, comm, stream, plan_reduce);
 }
 
 result broadcast(const void* in, void* out, uint64_t count, tb_dtype dtype, int32_t root, tb_comm* comm,
@@ -303,12 +304,9 @@ result all_gather(const void* in, void* out, uint64_t count, tb_dtype dtype, tb_
 
 result reduce_scatter(const void* in, void* out, uint64_t count, tb_dtype dtype, int32_t reduction, tb_comm* comm,
                       tb_stream* stream) {
-  ccl::reduction with;
-  if (result r = check_reduction("reduce_scatter", dtype, reduction, &with); !r.ok()) return r;
-  const signature what{operation::reduce_scatter, dtype, reduction, kNoRoot, count};
-  return submit_collective(
-      slot::reduce_scatter, what, in, out, {num_ranks(comm), 1}, comm, stream,
-      [with](plan& p, const signature& call, const buffers& b) { plan_reduce_scatter(p, call, b, with); });
+  return submit_reduction(slot::reduce_scatter, "reduce_scatter",
+                          {operation::reduce_scatter, dtype, reduction, kNoRoot, count}, in, out, {num_ranks(comm), 1},
+                          comm, stream, plan_reduce_scatter);
 }
 
 result all_to_all(const void* in, const uint64_t* send_counts, const uint64_t* send_offsets, void* out,
