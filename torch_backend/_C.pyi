@@ -238,26 +238,20 @@ class DeviceBackendOptions(Backend.Options):
 class DeviceBackend(Backend):
     """A process group's backend for the device's tensors."""
 
+    def __init__(
+        self,
+        name: str,
+        store: Store,
+        rank: int,
+        size: int,
+        timeout: timedelta,
+        make_gloo: Callable[[Store, int, int, timedelta], Backend] | None = None,
+    ) -> None:
+        """Over the device library's own collectives, or over the backends for CPU tensors that ``make_gloo`` makes."""
     @property
     def options(self) -> DeviceBackendOptions: ...
     @property
     def path(self) -> str:
         """Who moves the data: "ccl.1", the device library, or "host", a backend for CPU tensors."""
-
-class CclBackend(DeviceBackend):
-    """Through the device library's own collectives."""
-
-    def __init__(self, name: str, store: Store, rank: int, size: int, timeout: timedelta) -> None: ...
     def slot_calls(self) -> dict[str, int]:
-        """How often each slot of the library did what this group asked of it."""
-
-class HostBackend(DeviceBackend):
-    """Over a backend for CPU tensors."""
-
-    def __init__(
-        self,
-        name: str,
-        transport: Backend,
-        timeout: timedelta,
-        make_transport: Callable[[Store, int, int, timedelta], Backend],
-    ) -> None: ...
+        """How often each function of either did what this group asked of it."""

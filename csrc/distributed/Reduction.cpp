@@ -144,7 +144,7 @@ void Reduction::combine(const at::Tensor& parts, const at::Tensor& out) const {
         result.bitwise_xor_(part);
         break;
       default:
-        TORCH_INTERNAL_ASSERT(false, "not an operator of the transport");
+        TORCH_INTERNAL_ASSERT(false, "not an operator of communicators");
     }
   }
 }

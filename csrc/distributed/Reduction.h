@@ -1,4 +1,4 @@
-// Reduction operators that a transport does not know, from those it does.
+// Reduction operators that a communicator does not know, from those it does.
 #pragma once
 
 #include <optional>
@@ -20,11 +20,11 @@ class Reduction {
   /// Throws ValueError, naming both, if the operator has no meaning for the dtype. Reads a factor that is a tensor.
   Reduction(const char* what, const c10d::ReduceOp& op, c10::ScalarType type, int num_ranks);
 
-  /// What the transport does.
+  /// What the communicator does.
   const c10d::ReduceOp& op() const {
     return op_;
   }
-  /// Whether the inputs' stand-ins are changed first.
+  /// Whether the inputs are changed first.
   bool multiplies() const {
     return factor_.has_value();
   }

@@ -20,7 +20,7 @@ class WorkGroup final : public c10d::Work {
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   void blockCurrentStream() override;
   void abort() override;
-  /// Of all parts; sends and receives have none.
+  /// Of all parts.
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
 
  private:

@@ -116,7 +116,7 @@ def test_threads_as_ranks(run_python: RunPython) -> None:
 
         def rank(number):
             torch.accelerator.set_device_index(number)
-            backend = _C.CclBackend("xcpuccl", store, number, 2, timedelta(seconds=60))
+            backend = _C.DeviceBackend("xcpuccl", store, number, 2, timedelta(seconds=60))
             x = torch.full((1000,), number + 1.0, device="xcpu")
             backend.allreduce([x]).wait()
             sums[number] = x.sum().item()
@@ -148,7 +148,7 @@ def test_callbacks_of_a_failure_hold_nobody_up(run_python: RunPython) -> None:
 
         def rank(number):
             torch.accelerator.set_device_index(number)
-            backend = _C.CclBackend("xcpuccl", store, number, 2, timedelta(seconds=60))
+            backend = _C.DeviceBackend("xcpuccl", store, number, 2, timedelta(seconds=60))
             x = torch.ones(1000, device="xcpu")
             backend.allreduce([x]).wait()
             both.wait()

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 MODES = {"sync": {}, "async": ASYNC, "ccl": DEVICE_COLLECTIVES, "ccl-async": ASYNC | DEVICE_COLLECTIVES}
 SYNC_PAIR = ("names", "bad_arguments", "rare_dtypes", "split", "unawaited", "detail", "time_out", "abort", "killed")
 ASYNC_PAIR = ("names", "rare_dtypes", "unawaited", "issued_at_once", "time_out", "abort", "killed")
-PAIR = {"sync": SYNC_PAIR, "async": ASYNC_PAIR, "ccl": SYNC_PAIR, "ccl-async": ASYNC_PAIR}
+PAIR = {"sync": ("tags", *SYNC_PAIR), "async": ("tags", *ASYNC_PAIR), "ccl": SYNC_PAIR, "ccl-async": ASYNC_PAIR}
 
 _results: dict[str, list[dict[str, str]]] = {}
 

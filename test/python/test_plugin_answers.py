@@ -121,7 +121,7 @@ def test_collectives_of_a_device_that_has_to_be_bound(run_python: RunPython, bui
 
         def rank(number):
             torch.accelerator.set_device_index(number)
-            backends[number] = _C.CclBackend("xcpuccl", store, number, 2, timedelta(seconds=60))
+            backends[number] = _C.DeviceBackend("xcpuccl", store, number, 2, timedelta(seconds=60))
             x = torch.full((1000,), number + 1.0, device="xcpu")
             torch.ones(1, device=f"xcpu:{1 - number}")  # the thread's device is another one now
             backends[number].allreduce([x]).wait()

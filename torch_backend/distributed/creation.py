@@ -27,9 +27,8 @@ def create(name: str, store: "Store", rank: int, size: int, timeout: timedelta) 
 
     Raises RuntimeError if what is picked is not there, and DistBackendError if the ranks do not find each other.
     """
-    if _uses_device_collectives():
-        return _C.CclBackend(name, store, rank, size, timeout)
-    return _C.HostBackend(name, _gloo(store, rank, size, timeout), timeout, _gloo)
+    make_gloo = None if _uses_device_collectives() else _gloo
+    return _C.DeviceBackend(name, store, rank, size, timeout, make_gloo)
 
 
 def _uses_device_collectives() -> bool:

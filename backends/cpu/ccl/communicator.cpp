@@ -1,9 +1,11 @@
 #include "communicator.h"
 
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdio>
-
-#include "at_exit.h"
+#include <cstdlib>
+#include <set>
 
 namespace xcpu::ccl {
 namespace {
@@ -16,14 +18,35 @@ constexpr auto kLookAgain = std::chrono::milliseconds(100);
 
 } // namespace
 
-result communicator::join(int32_t device, int32_t num_ranks, int32_t rank, const std::string& name,
+// Those that leave when the process ends in order, so that others can tell that from a crash. Not in a process that was
+// forked off. Never destroyed: worker threads may outlast static destruction.
+struct communicator::registry {
+  const pid_t process = getpid();
+  std::mutex mutex; // guards all
+  std::set<communicator*> all;
+
+  static registry& get() {
+    static registry& r = *[] {
+      std::atexit([] {
+        if (getpid() != get().process) return;
+        const std::lock_guard<std::mutex> lock(get().mutex);
+        for (communicator* c : get().all) c->leave();
+      });
+      return new registry;
+    }();
+    return r;
+  }
+};
+
+result communicator::join(int32_t device, int32_t num_ranks, int32_t rank, const void* unique_id,
                           std::shared_ptr<communicator>* out_communicator) {
   std::unique_ptr<segment> memory;
-  result r = segment::open(name, num_ranks, &memory);
+  result r = segment::open(unique_id, num_ranks, &memory);
   if (r.ok()) r = memory->join(rank);
   if (!r.ok()) return r;
   out_communicator->reset(new communicator(device, num_ranks, rank, std::move(memory)));
-  at_exit_add(out_communicator->get(), [](void* self) { static_cast<communicator*>(self)->leave(); });
+  const std::lock_guard<std::mutex> lock(registry::get().mutex);
+  registry::get().all.insert(out_communicator->get());
   return {};
 }
 
@@ -37,7 +60,10 @@ communicator::communicator(int32_t device, int32_t num_ranks, int32_t rank, std:
 }
 
 communicator::~communicator() {
-  at_exit_remove(this);
+  {
+    const std::lock_guard<std::mutex> lock(registry::get().mutex);
+    registry::get().all.erase(this);
+  }
   leave();
 }
 

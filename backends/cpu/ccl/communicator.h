@@ -20,7 +20,7 @@ namespace xcpu::ccl {
 class communicator {
  public:
   // Joins the others, who may come later: see wait_for_all.
-  static result join(int32_t device, int32_t num_ranks, int32_t rank, const std::string& name,
+  static result join(int32_t device, int32_t num_ranks, int32_t rank, const void* unique_id,
                      std::shared_ptr<communicator>* out_communicator);
   // Tells the others that nothing more will come.
   ~communicator();
@@ -78,6 +78,7 @@ class communicator {
   void abort();
 
  private:
+  struct registry;
   communicator(int32_t device, int32_t num_ranks, int32_t rank, std::unique_ptr<segment> memory);
   size_t index_of(int32_t peer) const {
     return static_cast<size_t>(peer > rank_ ? peer - 1 : peer);

@@ -18,19 +18,6 @@ inline To bits_of(From value) {
   return bits;
 }
 
-// Stored as what it is computed in.
-template <typename T>
-struct plain {
-  using stored = T;
-  using accumulator = T;
-  static T load(T value) {
-    return value;
-  }
-  static T store(T value) {
-    return value;
-  }
-};
-
 // Integers in a wider type, for what does not fit into their own on the way.
 template <typename T, typename Wide>
 struct widened {
@@ -43,6 +30,10 @@ struct widened {
     return static_cast<T>(value);
   }
 };
+
+// Stored as what it is computed in.
+template <typename T>
+using plain = widened<T, T>;
 
 struct boolean {
   using stored = uint8_t;

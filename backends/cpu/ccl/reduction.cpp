@@ -14,19 +14,18 @@ constexpr uint64_t kBlock = 1024;
 template <typename T>
 using wrapping = std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::enable_if<true, T>>;
 
-struct sum {
-  template <typename T>
-  static T apply(T a, T b) {
-    if constexpr (std::is_class_v<T>) {
-      return {a.real + b.real, a.imaginary + b.imaginary};
-    } else {
-      using U = typename wrapping<T>::type;
-      return static_cast<T>(static_cast<U>(a) + static_cast<U>(b));
-    }
-  }
+struct unfinished {
   template <typename T>
   static T finish(T value, int) {
     return value;
+  }
+};
+
+struct sum : unfinished {
+  template <typename T>
+  static T apply(T a, T b) {
+    using U = typename wrapping<T>::type;
+    return static_cast<T>(static_cast<U>(a) + static_cast<U>(b));
   }
 };
 
@@ -37,7 +36,7 @@ struct average : sum {
   }
 };
 
-struct product {
+struct product : unfinished {
   template <typename T>
   static T apply(T a, T b) {
     if constexpr (std::is_class_v<T>) {
@@ -48,49 +47,19 @@ struct product {
       return a * b;
     }
   }
-  template <typename T>
-  static T finish(T value, int) {
-    return value;
-  }
 };
 
-struct smallest {
+struct smallest : unfinished {
   template <typename T>
   static T apply(T a, T b) {
     return a < b || a != a ? a : b;
   }
-  template <typename T>
-  static T finish(T value, int) {
-    return value;
-  }
 };
 
-struct largest {
+struct largest : unfinished {
   template <typename T>
   static T apply(T a, T b) {
     return a > b || a != a ? a : b;
-  }
-  template <typename T>
-  static T finish(T value, int) {
-    return value;
-  }
-};
-
-struct logical_or {
-  static uint8_t apply(uint8_t a, uint8_t b) {
-    return a | b;
-  }
-  static uint8_t finish(uint8_t value, int) {
-    return value;
-  }
-};
-
-struct logical_and {
-  static uint8_t apply(uint8_t a, uint8_t b) {
-    return a & b;
-  }
-  static uint8_t finish(uint8_t value, int) {
-    return value;
   }
 };
 
@@ -139,18 +108,6 @@ reduction of_numbers(int32_t which) {
   return {};
 }
 
-reduction of_bools(int32_t which) {
-  switch (which) {
-    case TB_REDUCE_SUM:
-    case TB_REDUCE_MAX:
-      return make<boolean, logical_or>();
-    case TB_REDUCE_PRODUCT:
-    case TB_REDUCE_MIN:
-      return make<boolean, logical_and>();
-  }
-  return {};
-}
-
 // Complex numbers have no order. Sums and averages are those of their parts.
 template <typename Real>
 reduction of_complex(int32_t which) {
@@ -158,82 +115,61 @@ reduction of_complex(int32_t which) {
   return which == TB_REDUCE_PRODUCT ? make<complex_number<Real>, product>() : reduction{};
 }
 
-reduction of_integers(uint8_t bits, int32_t which) {
-  switch (bits) {
-    case 8:
-      return of_numbers<plain<int8_t>, widened<int8_t, int64_t>>(which);
-    case 16:
-      return of_numbers<plain<int16_t>, widened<int16_t, int64_t>>(which);
-    case 32:
-      return of_numbers<plain<int32_t>, widened<int32_t, int64_t>>(which);
-    case 64:
-      return of_numbers<plain<int64_t>>(which);
-  }
-  return {};
+// Averages of integers that do not fit into their own type on the way are computed in `Wide`.
+template <typename T, typename Wide>
+reduction of_integers(int32_t which) {
+  return of_numbers<plain<T>, widened<T, Wide>>(which);
 }
 
-reduction of_unsigned(uint8_t bits, int32_t which) {
-  switch (bits) {
-    case 8:
-      return of_numbers<plain<uint8_t>, widened<uint8_t, uint64_t>>(which);
-    case 16:
-      return of_numbers<plain<uint16_t>, widened<uint16_t, uint64_t>>(which);
-    case 32:
-      return of_numbers<plain<uint32_t>, widened<uint32_t, uint64_t>>(which);
-    case 64:
-      return of_numbers<plain<uint64_t>>(which);
-  }
-  return {};
-}
-
-reduction of_floats(uint8_t bits, int32_t which) {
-  switch (bits) {
-    case 16:
-      return of_numbers<half>(which);
-    case 32:
-      return of_numbers<plain<float>>(which);
-    case 64:
-      return of_numbers<plain<double>>(which);
-  }
-  return {};
-}
-
-reduction of_complex(uint8_t bits, int32_t which) {
-  switch (bits) {
-    case 32:
-      return of_complex<half>(which);
-    case 64:
-      return of_complex<plain<float>>(which);
-    case 128:
-      return of_complex<plain<double>>(which);
-  }
-  return {};
+constexpr int key(uint8_t code, uint8_t bits) {
+  return code * 256 + bits;
 }
 
 } // namespace
 
 reduction find_reduction(tb_dtype dtype, int32_t which) {
   if (dtype.lanes != 1) return {};
-  switch (dtype.code) {
-    case TB_DTYPE_INT:
-      return of_integers(dtype.bits, which);
-    case TB_DTYPE_UINT:
-      return of_unsigned(dtype.bits, which);
-    case TB_DTYPE_FLOAT:
-      return of_floats(dtype.bits, which);
-    case TB_DTYPE_COMPLEX:
-      return of_complex(dtype.bits, which);
-    case TB_DTYPE_BFLOAT:
-      return dtype.bits == 16 ? of_numbers<bfloat16>(which) : reduction{};
-    case TB_DTYPE_BOOL:
-      return dtype.bits == 8 ? of_bools(which) : reduction{};
-    case TB_DTYPE_FLOAT8_E4M3FN:
+  switch (key(dtype.code, dtype.bits)) {
+    case key(TB_DTYPE_INT, 8):
+      return of_integers<int8_t, int64_t>(which);
+    case key(TB_DTYPE_INT, 16):
+      return of_integers<int16_t, int64_t>(which);
+    case key(TB_DTYPE_INT, 32):
+      return of_integers<int32_t, int64_t>(which);
+    case key(TB_DTYPE_INT, 64):
+      return of_numbers<plain<int64_t>>(which);
+    case key(TB_DTYPE_UINT, 8):
+      return of_integers<uint8_t, uint64_t>(which);
+    case key(TB_DTYPE_UINT, 16):
+      return of_integers<uint16_t, uint64_t>(which);
+    case key(TB_DTYPE_UINT, 32):
+      return of_integers<uint32_t, uint64_t>(which);
+    case key(TB_DTYPE_UINT, 64):
+      return of_numbers<plain<uint64_t>>(which);
+    case key(TB_DTYPE_FLOAT, 16):
+      return of_numbers<half>(which);
+    case key(TB_DTYPE_FLOAT, 32):
+      return of_numbers<plain<float>>(which);
+    case key(TB_DTYPE_FLOAT, 64):
+      return of_numbers<plain<double>>(which);
+    case key(TB_DTYPE_COMPLEX, 32):
+      return of_complex<half>(which);
+    case key(TB_DTYPE_COMPLEX, 64):
+      return of_complex<plain<float>>(which);
+    case key(TB_DTYPE_COMPLEX, 128):
+      return of_complex<plain<double>>(which);
+    case key(TB_DTYPE_BFLOAT, 16):
+      return of_numbers<bfloat16>(which);
+    case key(TB_DTYPE_BOOL, 8): // 0 or 1: "or" is the largest, "and" the smallest
+      if (which == TB_REDUCE_SUM || which == TB_REDUCE_MAX) return make<boolean, largest>();
+      return which == TB_REDUCE_PRODUCT || which == TB_REDUCE_MIN ? make<boolean, smallest>() : reduction{};
+    case key(TB_DTYPE_FLOAT8_E4M3FN, 8):
       return of_numbers<float8_e4m3fn>(which);
-    case TB_DTYPE_FLOAT8_E4M3FNUZ:
+    case key(TB_DTYPE_FLOAT8_E4M3FNUZ, 8):
       return of_numbers<float8_e4m3fnuz>(which);
-    case TB_DTYPE_FLOAT8_E5M2:
+    case key(TB_DTYPE_FLOAT8_E5M2, 8):
       return of_numbers<float8_e5m2>(which);
-    case TB_DTYPE_FLOAT8_E5M2FNUZ:
+    case key(TB_DTYPE_FLOAT8_E5M2FNUZ, 8):
       return of_numbers<float8_e5m2fnuz>(which);
   }
   return {}; // powers of two (e8m0fnu) have no sum

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +17,16 @@ namespace {
 
 // Processes with different builds of this plugin have to agree on what lies where.
 constexpr uint64_t kLayoutVersion = 1;
+
+constexpr char kPrefix[] = "/torch_backend_xcpu_", kHexDigits[] = "0123456789abcdef";
+constexpr size_t kPrefixLength = sizeof kPrefix - 1, kRandomBytes = 16;
+constexpr size_t kNameLength = kPrefixLength + 2 * kRandomBytes;
+static_assert(kNameLength < kUniqueIdBytes);
+
+bool is_unique_id(const std::string& name) {
+  return name.size() == kNameLength && name.compare(0, kPrefixLength, kPrefix) == 0 &&
+         name.find_first_not_of(kHexDigits, kPrefixLength) == std::string::npos;
+}
 
 struct shared_header {
   std::atomic<uint64_t> shape; // layout version and number of ranks
@@ -62,7 +73,28 @@ shared_header& header(unsigned char* memory) {
 
 } // namespace
 
-result segment::open(const std::string& name, int32_t num_ranks, std::unique_ptr<segment>* out_segment) {
+result unique_id_create(void* out_unique_id) {
+  unsigned char random[kRandomBytes];
+  if (getrandom(random, sizeof random, 0) != static_cast<ssize_t>(sizeof random))
+    return failure(TB_STATUS_INTERNAL, "unique_id_create: getrandom: %s", std::strerror(errno));
+  char name[kUniqueIdBytes] = {};
+  std::memcpy(name, kPrefix, kPrefixLength);
+  for (size_t i = 0; i < kRandomBytes; ++i) {
+    name[kPrefixLength + 2 * i] = kHexDigits[random[i] >> 4];
+    name[kPrefixLength + 2 * i + 1] = kHexDigits[random[i] & 15];
+  }
+  std::memcpy(out_unique_id, name, sizeof name);
+  return {};
+}
+
+result segment::open(const void* unique_id, int32_t num_ranks, std::unique_ptr<segment>* out_segment) {
+  const auto* id = static_cast<const char*>(unique_id);
+  const std::string name(id, strnlen(id, kUniqueIdBytes));
+  if (!is_unique_id(name))
+    return failure(TB_STATUS_INVALID_ARGUMENT,
+                   "comm_create: the unique id is not one of unique_id_create of this device; all %zu bytes of it have "
+                   "to reach every rank",
+                   kUniqueIdBytes);
   std::unique_ptr<segment> opened(new segment(name, num_ranks));
   const int descriptor = shm_open(name.c_str(), O_RDWR | O_CREAT, S_IRUSR | S_IWUSR);
   if (descriptor < 0)

@@ -15,6 +15,12 @@
 
 namespace xcpu::ccl {
 
+constexpr size_t kUniqueIdBytes = 64;
+
+// What the ranks of a communicator are told so that they find each other: the name of their memory. Random, so that it is
+// not guessed and not given twice.
+result unique_id_create(void* out_unique_id);
+
 enum class rank_state : int32_t {
   absent,
   joining,
@@ -36,8 +42,9 @@ struct shared_rank {
 
 class segment {
  public:
-  // Opens or makes the memory called `name`. INVALID_ARGUMENT if other ranks opened it for another number of ranks.
-  static result open(const std::string& name, int32_t num_ranks, std::unique_ptr<segment>* out_segment);
+  // Opens or makes the memory that `unique_id` names. INVALID_ARGUMENT if unique_id_create did not write it, or if other
+  // ranks opened it for another number of ranks.
+  static result open(const void* unique_id, int32_t num_ranks, std::unique_ptr<segment>* out_segment);
   ~segment();
   segment(const segment&) = delete;
   segment& operator=(const segment&) = delete;

@@ -4,23 +4,10 @@ namespace xcpu::ccl {
 namespace {
 
 const char* operation_name(operation what, side which) {
-  switch (what) {
-    case operation::point_to_point:
-      return which == side::sends ? "send" : "recv";
-    case operation::all_reduce:
-      return "all_reduce";
-    case operation::reduce:
-      return "reduce";
-    case operation::broadcast:
-      return "broadcast";
-    case operation::all_gather:
-      return "all_gather";
-    case operation::reduce_scatter:
-      return "reduce_scatter";
-    case operation::all_to_all:
-      return "all_to_all";
-  }
-  return "an unknown call";
+  constexpr const char* names[] = {"recv",       "all_reduce",     "reduce",    "broadcast",
+                                   "all_gather", "reduce_scatter", "all_to_all"};
+  if (what == operation::point_to_point && which == side::sends) return "send";
+  return what <= operation::all_to_all ? names[static_cast<uint32_t>(what)] : "an unknown call";
 }
 
 const char* reduction_name(int32_t reduction) {
@@ -45,34 +32,27 @@ std::string describe(const signature& call, side which) {
 }
 
 std::string dtype_name(tb_dtype dtype) {
-  const auto base = [&]() -> std::string {
-    switch (dtype.code) {
-      case TB_DTYPE_INT:
-        return "int" + std::to_string(dtype.bits);
-      case TB_DTYPE_UINT:
-        return "uint" + std::to_string(dtype.bits);
-      case TB_DTYPE_FLOAT:
-        return "float" + std::to_string(dtype.bits);
-      case TB_DTYPE_BFLOAT:
-        return "bfloat" + std::to_string(dtype.bits);
-      case TB_DTYPE_COMPLEX:
-        return "complex" + std::to_string(dtype.bits);
-      case TB_DTYPE_BOOL:
-        return "bool";
-      case TB_DTYPE_FLOAT8_E4M3FN:
-        return "float8_e4m3fn";
-      case TB_DTYPE_FLOAT8_E4M3FNUZ:
-        return "float8_e4m3fnuz";
-      case TB_DTYPE_FLOAT8_E5M2:
-        return "float8_e5m2";
-      case TB_DTYPE_FLOAT8_E5M2FNUZ:
-        return "float8_e5m2fnuz";
-      case TB_DTYPE_FLOAT8_E8M0FNU:
-        return "float8_e8m0fnu";
-    }
-    return "dtype(" + std::to_string(dtype.code) + ", " + std::to_string(dtype.bits) + ")";
-  }();
-  return dtype.lanes == 1 ? base : base + "x" + std::to_string(dtype.lanes);
+  struct kind {
+    uint8_t code;
+    const char* name;
+    bool has_bits; // in its name
+  };
+  constexpr kind kinds[] = {{TB_DTYPE_INT, "int", true},
+                            {TB_DTYPE_UINT, "uint", true},
+                            {TB_DTYPE_FLOAT, "float", true},
+                            {TB_DTYPE_BFLOAT, "bfloat", true},
+                            {TB_DTYPE_COMPLEX, "complex", true},
+                            {TB_DTYPE_BOOL, "bool", false},
+                            {TB_DTYPE_FLOAT8_E4M3FN, "float8_e4m3fn", false},
+                            {TB_DTYPE_FLOAT8_E4M3FNUZ, "float8_e4m3fnuz", false},
+                            {TB_DTYPE_FLOAT8_E5M2, "float8_e5m2", false},
+                            {TB_DTYPE_FLOAT8_E5M2FNUZ, "float8_e5m2fnuz", false},
+                            {TB_DTYPE_FLOAT8_E8M0FNU, "float8_e8m0fnu", false}};
+  const std::string bits = std::to_string(dtype.bits);
+  std::string name = "dtype(" + std::to_string(dtype.code) + ", " + bits + ")";
+  for (const kind& k : kinds)
+    if (k.code == dtype.code) name = k.has_bits ? k.name + bits : k.name;
+  return dtype.lanes == 1 ? name : name + "x" + std::to_string(dtype.lanes);
 }
 
 } // namespace xcpu::ccl

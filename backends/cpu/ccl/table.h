@@ -2,7 +2,7 @@
 #pragma once
 
 #include "../result.h"
-#include "unique_id.h"
+#include "segment.h"
 
 namespace xcpu::ccl {
 

@@ -258,7 +258,7 @@ tb_status KernelCall::run(const tb_kernel_context& context) {
     graph::refuse_in_capture(device_, context.stream, kernel_.op().c_str());
   }
   const RunningKernel running(context);
-  profiler::CallSpan span("kernel_launch", device_);
+  CallSpan span("kernel_launch", device_);
   span.kernel(context.stream, kernel_.op());
   const auto status =
       device_api().call(device_, kernel_.op().c_str(), kernel_.function(), &context, arguments_, num_arguments_);

@@ -1,4 +1,4 @@
-#include "csrc/distributed/ccl/Watchdog.h"
+#include "csrc/distributed/Watchdog.h"
 
 #include <algorithm>
 #include <chrono>
@@ -11,13 +11,13 @@
 
 #include <c10/util/thread_name.h>
 
-namespace torch_backend::ccl {
+namespace torch_backend {
 namespace {
 
 struct Watchdog {
   std::mutex mutex; // guards what follows
   std::condition_variable changed;
-  std::vector<std::weak_ptr<Watched>> all;
+  std::vector<std::function<bool()>> all;
   bool is_looking = false;
   bool is_running = false;
   bool ending = false;
@@ -26,15 +26,6 @@ struct Watchdog {
 Watchdog& watchdog() {
   static auto* only = new Watchdog; // its thread outlives static objects
   return *only;
-}
-
-std::vector<std::weak_ptr<Watched>> look_at(std::vector<std::weak_ptr<Watched>> all) {
-  const auto is_done = [](const std::weak_ptr<Watched>& weak) {
-    const auto watched = weak.lock();
-    return !watched || !watched->look();
-  };
-  all.erase(std::remove_if(all.begin(), all.end(), is_done), all.end());
-  return all;
 }
 
 void run() {
@@ -49,7 +40,7 @@ void run() {
     auto all = std::exchange(self.all, {});
     self.is_looking = true;
     lock.unlock();
-    all = look_at(std::move(all));
+    all.erase(std::remove_if(all.begin(), all.end(), [](const auto& poll) { return !poll(); }), all.end());
     lock.lock();
     self.is_looking = false;
     self.all.insert(self.all.end(), all.begin(), all.end());
@@ -69,10 +60,10 @@ void end() {
 
 } // namespace
 
-void watch(const std::shared_ptr<Watched>& watched) {
+void watch(std::function<bool()> poll) {
   auto& self = watchdog();
   const std::lock_guard<std::mutex> lock(self.mutex);
-  self.all.emplace_back(watched);
+  self.all.push_back(std::move(poll));
   if (!std::exchange(self.is_running, true)) {
     std::thread(run).detach();
     std::atexit(end);
@@ -80,4 +71,4 @@ void watch(const std::shared_ptr<Watched>& watched) {
   self.changed.notify_all();
 }
 
-} // namespace torch_backend::ccl
+} // namespace torch_backend

@@ -1,21 +1,20 @@
-// Collectives of one communicator: those of the device library, and what it leaves out.
+// Collectives of one communicator: those that it offers, and what it leaves out.
 #pragma once
 
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
+#include "csrc/distributed/Communicator.h"
 #include "csrc/distributed/Reduction.h"
-#include "csrc/distributed/ccl/Communicator.h"
 
-namespace torch_backend::ccl {
+namespace torch_backend {
 
 /// Note [Collectives from sends and receives]
-/// Where the library has no slot for a collective, or answers UNSUPPORTED for a dtype or operator, it is built from sends
-/// and receives, and reduced by the device's own operators. A send may block its stream until it is matched. So ranks
+/// Where the communicator has no collective, or not for a dtype or operator, it is built from sends and receives, and reduced by the device's own operators. A send may block its stream until it is matched. So ranks
 /// exchange data in rounds: in each one, every rank has one partner at most, and of two partners the lower one sends
 /// first. All ranks go through the rounds in the same order, so that the earliest open exchange can always take place.
-/// Where the library groups calls, an exchange is one group, and the rounds only its order.
+/// Where the communicator groups calls, an exchange is one group, and the rounds only its order.
 ///
 /// Takes one-dimensional contiguous tensors of one dtype (as_reduced for reductions). Enqueues on the communicator's
 /// stream, which is the current one. Results are the same on all ranks, bit by bit: parts are combined in the order of
@@ -24,8 +23,9 @@ class Collectives {
  public:
   explicit Collectives(Communicator& comm) : comm_(comm) {}
 
-  void send(const at::Tensor& tensor, int peer);
-  void recv(const at::Tensor& tensor, int peer);
+  void send(const at::Tensor& tensor, int peer, int tag = kCollectiveTag);
+  /// Returns who has sent it.
+  int recv(const at::Tensor& tensor, int peer, int tag = kCollectiveTag);
   void broadcast(const at::Tensor& tensor, int root);
   /// `out` has the parts of all ranks, one after the other.
   void all_gather(const at::Tensor& in, const at::Tensor& out);
@@ -49,11 +49,11 @@ class Collectives {
   std::vector<int64_t> slices_of(int64_t numel) const;
   at::Tensor combined_slice(const at::Tensor& values, const std::vector<int64_t>& slices, const Reduction& reduction);
   at::Tensor combine(const at::Tensor& parts, const Reduction& reduction) const;
-  template <typename Slot>
-  bool by_library(const at::Tensor& values, const Reduction& reduction, const std::vector<at::Tensor>& results,
-                  Slot slot);
+  template <typename Call>
+  bool by_communicator(const at::Tensor& values, const Reduction& reduction, const std::vector<at::Tensor>& results,
+                       Call call);
 
   Communicator& comm_;
 };
 
-} // namespace torch_backend::ccl
+} // namespace torch_backend

@@ -1,6 +1,6 @@
-#include "csrc/distributed/ccl/Communicator.h"
+#include "csrc/distributed/ccl/CclCommunicator.h"
 
-#include <utility>
+#include <optional>
 
 #include <c10/util/Exception.h>
 #include <c10/util/Logging.h>
@@ -9,10 +9,11 @@
 #include "csrc/core/Runtime.h"
 #include "csrc/core/Status.h"
 #include "csrc/distributed/Failure.h"
-#include "csrc/distributed/ccl/Table.h"
 
 namespace torch_backend::ccl {
 namespace {
+
+using c10d::ReduceOp;
 
 constexpr tb_dtype kByte = {TB_DTYPE_UINT, 8, 1};
 
@@ -42,7 +43,29 @@ std::vector<uint64_t> offsets_of(const std::vector<uint64_t>& counts) {
   return offsets;
 }
 
+std::optional<int32_t> slot_reduction(ReduceOp::RedOpType op) {
+  switch (op) {
+    case ReduceOp::SUM:
+      return TB_REDUCE_SUM;
+    case ReduceOp::AVG:
+      return TB_REDUCE_AVERAGE;
+    case ReduceOp::PRODUCT:
+      return TB_REDUCE_PRODUCT;
+    case ReduceOp::MIN:
+      return TB_REDUCE_MIN;
+    case ReduceOp::MAX:
+      return TB_REDUCE_MAX;
+    default:
+      return std::nullopt;
+  }
+}
+
 } // namespace
+
+const tb_ccl_table* table() {
+  auto* plugin = active_plugin();
+  return plugin && plugin->tables().ccl ? &*plugin->tables().ccl : nullptr;
+}
 
 std::vector<uint8_t> create_unique_id() {
   const auto* slots = table();
@@ -54,9 +77,9 @@ std::vector<uint8_t> create_unique_id() {
   return id;
 }
 
-Communicator::Communicator(Stream stream, int size, int rank, const std::vector<uint8_t>& unique_id,
-                           std::shared_ptr<SlotCalls> calls)
-    : stream_(stream), size_(size), rank_(rank), calls_(std::move(calls)) {
+CclCommunicator::CclCommunicator(Stream stream, int rank, int size, const std::vector<uint8_t>& unique_id,
+                                 std::shared_ptr<CallCounts> counts)
+    : Communicator(rank, size, std::move(counts)), stream_(stream) {
   const auto* slots = table();
   TORCH_CHECK(unique_id.size() == slots->unique_id_bytes, "Rank 0 has made a unique id of ", unique_id.size(),
               " bytes, and the device library of rank ", rank, " has ids of ", slots->unique_id_bytes,
@@ -65,17 +88,17 @@ Communicator::Communicator(Stream stream, int size, int rank, const std::vector<
   auto& api = device_api();
   api.check_call(device, "comm_create", slots->comm_create, device, size, rank, unique_id.data(), &comm_);
   api.check_given(comm_, "comm_create", "*out_comm", device);
-  calls_->count("comm_create");
+  count("comm_create");
 }
 
-Communicator::~Communicator() {
+CclCommunicator::~CclCommunicator() {
   if (comm_) {
     device_api().clean_up(stream_.device_index(), "comm_destroy", table()->comm_destroy, comm_);
   }
 }
 
 template <typename Slot, typename... Arguments>
-bool Communicator::call(const char* name, Slot slot, Arguments... arguments) {
+bool CclCommunicator::call(const char* name, Slot slot, Arguments... arguments) {
   if (!slot) {
     return false;
   }
@@ -88,64 +111,75 @@ bool Communicator::call(const char* name, Slot slot, Arguments... arguments) {
   if (status != TB_STATUS_OK) {
     throw_status(status, device_api().name(), name, device);
   }
-  calls_->count(name);
+  count(name);
   return true;
 }
 
 template <typename Call>
-bool Communicator::move(const at::Tensor& tensor, Call call) {
+bool CclCommunicator::move(const at::Tensor& tensor, Call call) {
   const auto dtype = to_tb_dtype(tensor.scalar_type());
   return (dtype && call(*dtype, uint64_t{1})) || call(kByte, static_cast<uint64_t>(tensor.element_size()));
 }
 
-void Communicator::send(const at::Tensor& tensor, int peer) {
+void CclCommunicator::send(const at::Tensor& tensor, int peer, int /*tag*/) {
   const bool sent = move(tensor, [&](tb_dtype dtype, uint64_t factor) {
     return call("send", table()->send, data(tensor), numel(tensor) * factor, dtype, peer, comm_, stream_.handle());
   });
   TORCH_CHECK_NOT_IMPLEMENTED(sent, device_api().name(), " sends neither ", tensor.scalar_type(), " nor bytes.");
 }
 
-void Communicator::recv(const at::Tensor& tensor, int peer) {
+int CclCommunicator::recv(const at::Tensor& tensor, int peer, int /*tag*/) {
   const bool received = move(tensor, [&](tb_dtype dtype, uint64_t factor) {
     return call("recv", table()->recv, data(tensor), numel(tensor) * factor, dtype, peer, comm_, stream_.handle());
   });
   TORCH_CHECK_NOT_IMPLEMENTED(received, device_api().name(), " receives neither ", tensor.scalar_type(), " nor bytes.");
+  return peer;
 }
 
-bool Communicator::broadcast(const at::Tensor& tensor, int root) {
+bool CclCommunicator::broadcast(const at::Tensor& tensor, int root) {
   return move(tensor, [&](tb_dtype dtype, uint64_t factor) {
     return call("broadcast", table()->broadcast, data(tensor), data(tensor), numel(tensor) * factor, dtype, root, comm_,
                 stream_.handle());
   });
 }
 
-bool Communicator::all_gather(const at::Tensor& in, const at::Tensor& out) {
+bool CclCommunicator::all_gather(const at::Tensor& in, const at::Tensor& out) {
   return move(in, [&](tb_dtype dtype, uint64_t factor) {
     return call("all_gather", table()->all_gather, data(in), data(out), numel(in) * factor, dtype, comm_,
                 stream_.handle());
   });
 }
 
-bool Communicator::all_reduce(const at::Tensor& tensor, int32_t reduction) {
+template <typename Call>
+bool CclCommunicator::reduce_with(const at::Tensor& tensor, ReduceOp::RedOpType op, Call call) {
   const auto dtype = to_tb_dtype(tensor.scalar_type());
-  return dtype && call("all_reduce", table()->all_reduce, data(tensor), data(tensor), numel(tensor), *dtype, reduction,
-                       comm_, stream_.handle());
+  const auto reduction = slot_reduction(op);
+  return dtype && reduction && call(*dtype, *reduction);
 }
 
-bool Communicator::reduce(const at::Tensor& tensor, int32_t reduction, int root) {
-  const auto dtype = to_tb_dtype(tensor.scalar_type());
-  return dtype && call("reduce", table()->reduce, data(tensor), data(tensor), numel(tensor), *dtype, reduction, root,
-                       comm_, stream_.handle());
+bool CclCommunicator::all_reduce(const at::Tensor& tensor, ReduceOp::RedOpType op) {
+  return reduce_with(tensor, op, [&](tb_dtype dtype, int32_t reduction) {
+    return call("all_reduce", table()->all_reduce, data(tensor), data(tensor), numel(tensor), dtype, reduction, comm_,
+                stream_.handle());
+  });
 }
 
-bool Communicator::reduce_scatter(const at::Tensor& in, const at::Tensor& out, int32_t reduction) {
-  const auto dtype = to_tb_dtype(in.scalar_type());
-  return dtype && call("reduce_scatter", table()->reduce_scatter, data(in), data(out), numel(out), *dtype, reduction,
-                       comm_, stream_.handle());
+bool CclCommunicator::reduce(const at::Tensor& tensor, ReduceOp::RedOpType op, int root) {
+  return reduce_with(tensor, op, [&](tb_dtype dtype, int32_t reduction) {
+    return call("reduce", table()->reduce, data(tensor), data(tensor), numel(tensor), dtype, reduction, root, comm_,
+                stream_.handle());
+  });
 }
 
-bool Communicator::all_to_all(const at::Tensor& in, const std::vector<int64_t>& in_counts, const at::Tensor& out,
-                              const std::vector<int64_t>& out_counts) {
+bool CclCommunicator::reduce_scatter(const at::Tensor& in, const at::Tensor& out, ReduceOp::RedOpType op) {
+  return reduce_with(in, op, [&](tb_dtype dtype, int32_t reduction) {
+    return call("reduce_scatter", table()->reduce_scatter, data(in), data(out), numel(out), dtype, reduction, comm_,
+                stream_.handle());
+  });
+}
+
+bool CclCommunicator::all_to_all(const at::Tensor& in, const std::vector<int64_t>& in_counts, const at::Tensor& out,
+                                 const std::vector<int64_t>& out_counts) {
   return move(in, [&](tb_dtype dtype, uint64_t factor) {
     const auto sent = times(in_counts, factor);
     const auto received = times(out_counts, factor);
@@ -154,23 +188,15 @@ bool Communicator::all_to_all(const at::Tensor& in, const std::vector<int64_t>& 
   });
 }
 
-Communicator::Group::Group(Communicator& comm) : comm_(comm) {
-  open_ = comm_.call("group_begin", table()->group_begin);
+bool CclCommunicator::group_begin() {
+  return call("group_begin", table()->group_begin);
 }
 
-Communicator::Group::~Group() {
-  if (open_) {
-    device_api().clean_up(comm_.stream_.device_index(), "group_end", table()->group_end);
-  }
+void CclCommunicator::group_end() {
+  call("group_end", table()->group_end);
 }
 
-void Communicator::Group::end() {
-  if (std::exchange(open_, false)) {
-    comm_.call("group_end", table()->group_end);
-  }
-}
-
-bool Communicator::abort() noexcept {
+bool CclCommunicator::abort() noexcept {
   if (!table()->comm_abort) {
     return false;
   }
@@ -183,7 +209,7 @@ bool Communicator::abort() noexcept {
   }
 }
 
-std::exception_ptr Communicator::error() noexcept {
+std::exception_ptr CclCommunicator::error() noexcept {
   const auto device = stream_.device_index();
   if (!table()->comm_query_error || device_api().is_lost(device)) {
     return nullptr;

@@ -1,10 +1,10 @@
-#include "csrc/distributed/ccl/Staging.h"
+#include "csrc/distributed/Staging.h"
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/view_as_real.h>
 
-namespace torch_backend::ccl {
+namespace torch_backend {
 namespace {
 
 bool is_plain(const at::Tensor& tensor) {
@@ -21,9 +21,9 @@ at::Tensor Staging::write(const at::Tensor& tensor) {
   if (is_plain(tensor)) {
     return tensor.view({-1});
   }
-  auto stand_in = at::empty({tensor.numel()}, tensor.options());
-  copies_.emplace_back(tensor, stand_in.view(tensor.sizes()));
-  return stand_in;
+  auto staged = at::empty({tensor.numel()}, tensor.options());
+  copies_.emplace_back(tensor, staged.view(tensor.sizes()));
+  return staged;
 }
 
 at::Tensor Staging::update(const at::Tensor& tensor) {
@@ -72,19 +72,19 @@ at::Tensor Staging::write_joined(const std::vector<at::Tensor>& tensors) {
 }
 
 void Staging::deliver() {
-  for (const auto& [tensor, stand_in] : copies_) {
+  for (const auto& [tensor, staged] : copies_) {
     if (tensor.numel() > 0) {
-      tensor.copy_(stand_in);
+      tensor.copy_(staged);
     }
   }
   copies_.clear();
 }
 
-at::Tensor as_reduced(const at::Tensor& stand_in) {
-  if (stand_in.is_complex()) {
-    return at::view_as_real(stand_in).view({-1});
+at::Tensor as_reduced(const at::Tensor& staged) {
+  if (staged.is_complex()) {
+    return at::view_as_real(staged).view({-1});
   }
-  return stand_in.scalar_type() == c10::kBool ? stand_in.view(c10::kByte) : stand_in;
+  return staged.scalar_type() == c10::kBool ? staged.view(c10::kByte) : staged;
 }
 
-} // namespace torch_backend::ccl
+} // namespace torch_backend

@@ -6,9 +6,9 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace torch_backend::ccl {
+namespace torch_backend {
 
-/// A stand-in is one-dimensional, and an alias where the tensor's memory will do. All work is enqueued on the current
+/// A staged tensor is one-dimensional, and an alias where the tensor's memory will do. All work is enqueued on the current
 /// stream.
 class Staging {
  public:
@@ -19,7 +19,7 @@ class Staging {
   at::Tensor update(const at::Tensor& tensor);
   std::vector<at::Tensor> read(const std::vector<at::Tensor>& tensors);
   std::vector<at::Tensor> write(const std::vector<at::Tensor>& tensors);
-  /// One stand-in for all of a list, part after part.
+  /// One tensor for all of a list, part after part.
   at::Tensor read_joined(const std::vector<at::Tensor>& tensors);
   at::Tensor write_joined(const std::vector<at::Tensor>& tensors);
 
@@ -27,10 +27,10 @@ class Staging {
   void deliver();
 
  private:
-  std::vector<std::pair<at::Tensor, at::Tensor>> copies_; // destination, and its stand-in
+  std::vector<std::pair<at::Tensor, at::Tensor>> copies_; // destination, and what is staged for it
 };
 
 /// How values are reduced: complex numbers as pairs, a bool as a byte. An alias.
-at::Tensor as_reduced(const at::Tensor& stand_in);
+at::Tensor as_reduced(const at::Tensor& staged);
 
-} // namespace torch_backend::ccl
+} // namespace torch_backend

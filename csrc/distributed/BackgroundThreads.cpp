@@ -1,4 +1,4 @@
-#include "csrc/distributed/CallbackThreads.h"
+#include "csrc/distributed/BackgroundThreads.h"
 
 #include <condition_variable>
 #include <deque>
@@ -14,33 +14,33 @@ namespace {
 struct Threads {
   std::mutex mutex; // guards what follows
   std::condition_variable changed;
-  std::deque<std::function<void()>> callbacks;
+  std::deque<std::function<void()>> tasks;
   std::size_t num_idle = 0;
 };
 
 void serve(Threads& threads) {
-  c10::setThreadName("tb_callbacks");
+  c10::setThreadName("tb_collectives");
   std::unique_lock<std::mutex> lock(threads.mutex);
   for (;;) {
     ++threads.num_idle;
-    threads.changed.wait(lock, [&] { return !threads.callbacks.empty(); });
+    threads.changed.wait(lock, [&] { return !threads.tasks.empty(); });
     --threads.num_idle;
-    auto callback = std::move(threads.callbacks.front());
-    threads.callbacks.pop_front();
+    auto task = std::move(threads.tasks.front());
+    threads.tasks.pop_front();
     lock.unlock();
-    callback();
-    callback = nullptr; // it holds tensors, whose end may need locks
+    task();
+    task = nullptr; // it holds tensors, whose end may need locks
     lock.lock();
   }
 }
 
 } // namespace
 
-void run_callback(std::function<void()> callback) {
+void run_in_background(std::function<void()> task) {
   static auto* threads = new Threads; // its threads never end
   const std::lock_guard<std::mutex> lock(threads->mutex);
-  threads->callbacks.push_back(std::move(callback));
-  if (threads->callbacks.size() > threads->num_idle) {
+  threads->tasks.push_back(std::move(task));
+  if (threads->tasks.size() > threads->num_idle) {
     std::thread([] { serve(*threads); }).detach();
   } else {
     threads->changed.notify_one();

@@ -1,4 +1,4 @@
-#include "csrc/distributed/ccl/CommStream.h"
+#include "csrc/distributed/CommStream.h"
 
 #include <mutex>
 #include <vector>
@@ -6,7 +6,7 @@
 #include "csrc/core/InterpreterLock.h"
 #include "csrc/core/Runtime.h"
 
-namespace torch_backend::ccl {
+namespace torch_backend {
 namespace {
 
 struct Spare {
@@ -51,4 +51,4 @@ CommStream::~CommStream() {
   }
 }
 
-} // namespace torch_backend::ccl
+} // namespace torch_backend

@@ -1,13 +1,12 @@
-#include "csrc/distributed/ccl/Collectives.h"
+#include "csrc/distributed/Collectives.h"
 
-#include <algorithm>
-#include <optional>
 #include <utility>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
+#include <c10/util/Logging.h>
 
-namespace torch_backend::ccl {
+namespace torch_backend {
 namespace {
 
 using c10d::ReduceOp;
@@ -15,20 +14,30 @@ using c10d::ReduceOp;
 /// Below this many bytes of all ranks together, one round of whole tensors is faster than two of slices.
 constexpr int64_t kSmallBytes = 64 << 10;
 
-std::optional<int32_t> slot_reduction(ReduceOp::RedOpType op) {
-  switch (op) {
-    case ReduceOp::SUM:
-      return TB_REDUCE_SUM;
-    case ReduceOp::PRODUCT:
-      return TB_REDUCE_PRODUCT;
-    case ReduceOp::MIN:
-      return TB_REDUCE_MIN;
-    case ReduceOp::MAX:
-      return TB_REDUCE_MAX;
-    default:
-      return std::nullopt;
+/// Sends and receives that run together, where the communicator groups calls.
+class CallGroup {
+ public:
+  explicit CallGroup(Communicator& comm) : comm_(comm), open_(comm.group_begin()) {}
+  /// Without end(): an error is on its way, and the group ends whatever it answers.
+  ~CallGroup() {
+    try {
+      end();
+    } catch (const std::exception& error) {
+      LOG(WARNING) << "After a failure: " << error.what();
+    }
   }
-}
+  CallGroup(const CallGroup&) = delete;
+  CallGroup& operator=(const CallGroup&) = delete;
+  void end() {
+    if (std::exchange(open_, false)) {
+      comm_.group_end();
+    }
+  }
+
+ private:
+  Communicator& comm_;
+  bool open_;
+};
 
 std::vector<at::Tensor> split(const at::Tensor& tensor, const std::vector<int64_t>& counts) {
   return tensor.split_with_sizes(counts);
@@ -38,16 +47,14 @@ std::vector<at::Tensor> split(const at::Tensor& tensor, const std::vector<int64_
 
 // ---- data that is moved ----
 
-void Collectives::send(const at::Tensor& tensor, int peer) {
+void Collectives::send(const at::Tensor& tensor, int peer, int tag) {
   if (tensor.numel() > 0) {
-    comm_.send(tensor, peer);
+    comm_.send(tensor, peer, tag);
   }
 }
 
-void Collectives::recv(const at::Tensor& tensor, int peer) {
-  if (tensor.numel() > 0) {
-    comm_.recv(tensor, peer);
-  }
+int Collectives::recv(const at::Tensor& tensor, int peer, int tag) {
+  return tensor.numel() > 0 ? comm_.recv(tensor, peer, tag) : peer;
 }
 
 void Collectives::exchange(const std::vector<at::Tensor>& sent, const std::vector<at::Tensor>& received) {
@@ -57,7 +64,7 @@ void Collectives::exchange(const std::vector<at::Tensor>& sent, const std::vecto
   if (received[own].numel() > 0 && !received[own].is_same(sent[own])) {
     received[own].copy_(sent[own]);
   }
-  Communicator::Group group(comm_);
+  CallGroup group(comm_);
   for (int round = 0; round < size; ++round) {
     const int peer = (round - rank + size) % size; // whose partner in this round is this rank
     const auto other = static_cast<std::size_t>(peer);
@@ -106,7 +113,7 @@ void Collectives::gather(const at::Tensor& in, const std::vector<at::Tensor>& ou
     send(in, root);
     return;
   }
-  Communicator::Group group(comm_);
+  CallGroup group(comm_);
   for (int rank = 0; rank < comm_.size(); ++rank) {
     if (rank != root) {
       recv(out[static_cast<std::size_t>(rank)], rank);
@@ -121,7 +128,7 @@ void Collectives::scatter(const std::vector<at::Tensor>& in, const at::Tensor& o
     recv(out, root);
     return;
   }
-  Communicator::Group group(comm_);
+  CallGroup group(comm_);
   for (int rank = 0; rank < comm_.size(); ++rank) {
     if (rank != root) {
       send(in[static_cast<std::size_t>(rank)], rank);
@@ -145,14 +152,13 @@ void Collectives::barrier(const at::TensorOptions& device) {
 
 // ---- reductions ----
 
-template <typename Slot>
-bool Collectives::by_library(const at::Tensor& values, const Reduction& reduction,
-                             const std::vector<at::Tensor>& results, Slot slot) {
-  if (reduction.divides() && values.is_floating_point() && slot(TB_REDUCE_AVERAGE)) {
+template <typename Call>
+bool Collectives::by_communicator(const at::Tensor& values, const Reduction& reduction,
+                                  const std::vector<at::Tensor>& results, Call call) {
+  if (reduction.divides() && values.is_floating_point() && call(ReduceOp::AVG)) {
     return true;
   }
-  const auto op = slot_reduction(reduction.op().op_);
-  if (!op || !slot(*op)) {
+  if (!call(reduction.op().op_)) {
     return false;
   }
   if (reduction.divides()) {
@@ -201,7 +207,8 @@ void Collectives::all_reduce(const at::Tensor& tensor, const Reduction& reductio
   if (reduction.multiplies()) {
     reduction.multiply({tensor});
   }
-  if (by_library(tensor, reduction, {tensor}, [&](int32_t op) { return comm_.all_reduce(tensor, op); })) {
+  if (by_communicator(tensor, reduction, {tensor},
+                      [&](ReduceOp::RedOpType op) { return comm_.all_reduce(tensor, op); })) {
     return;
   }
   if (static_cast<int64_t>(tensor.nbytes()) * comm_.size() <= kSmallBytes) {
@@ -223,8 +230,8 @@ void Collectives::reduce(const at::Tensor& tensor, const Reduction& reduction, i
     reduction.multiply({tensor});
   }
   const bool is_root = comm_.rank() == root;
-  if (by_library(tensor, reduction, is_root ? std::vector<at::Tensor>{tensor} : std::vector<at::Tensor>{},
-                 [&](int32_t op) { return comm_.reduce(tensor, op, root); })) {
+  if (by_communicator(tensor, reduction, is_root ? std::vector<at::Tensor>{tensor} : std::vector<at::Tensor>{},
+                      [&](ReduceOp::RedOpType op) { return comm_.reduce(tensor, op, root); })) {
     return;
   }
   const auto slices = slices_of(tensor.numel());
@@ -238,10 +245,11 @@ void Collectives::reduce_scatter(const at::Tensor& in, const at::Tensor& out, co
   if (reduction.multiplies()) {
     reduction.multiply({in});
   }
-  if (by_library(in, reduction, {out}, [&](int32_t op) { return comm_.reduce_scatter(in, out, op); })) {
+  if (by_communicator(in, reduction, {out},
+                      [&](ReduceOp::RedOpType op) { return comm_.reduce_scatter(in, out, op); })) {
     return;
   }
   out.copy_(combined_slice(in, std::vector<int64_t>(static_cast<std::size_t>(comm_.size()), out.numel()), reduction));
 }
 
-} // namespace torch_backend::ccl
+} // namespace torch_backend

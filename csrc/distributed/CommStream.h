@@ -3,7 +3,7 @@
 
 #include "csrc/core/Stream.h"
 
-namespace torch_backend::ccl {
+namespace torch_backend {
 
 /// A stream of the device that nobody else has while this lives. PyTorch's pool hands its streams out in turn: two
 /// communicators on one stream would wait for each other's peers, and a user's work for both.
@@ -25,4 +25,4 @@ class CommStream {
   Stream stream_;
 };
 
-} // namespace torch_backend::ccl
+} // namespace torch_backend
