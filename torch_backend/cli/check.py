@@ -82,26 +82,7 @@ def check(
         _output.fail(str(error), code=2)
     _write(report, json_file, junit_file, html_file)
     _show(report, console, verbose)
-    if not report.ok:
-        _name_mistakes(report, device, timeout, console)
     raise typer.Exit(0 if report.ok else 1)
-
-
-def _name_mistakes(report: "Report | UpstreamReport", device: str, timeout: float, console: Console) -> None:
-    """Where hardly anything works, print what `torch-backend doctor` finds: one mistake fails many tests."""
-    from torch_backend.cli import doctor
-    from torch_backend.diagnosis import Severity, diagnose
-    from torch_backend.diagnosis.diagnosis import STEP_SECONDS
-    from torch_backend.testing import UpstreamReport
-
-    if isinstance(report, UpstreamReport) or report.reached is not None:
-        return
-    seconds = min(timeout, STEP_SECONDS)
-    problems = [finding for finding in diagnose(device, step_seconds=seconds) if finding.severity is Severity.PROBLEM]
-    if problems:
-        console.print("\nWhat `torch-backend doctor` finds:", highlight=False)
-    for finding in problems:
-        doctor.show(console, finding)
 
 
 def _refuse_levels(level: str, quick: bool, html_file: Path | None) -> None:

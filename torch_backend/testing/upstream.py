@@ -118,7 +118,7 @@ def check_upstream(
     environment["PYTORCH_TESTING_DEVICE_ONLY_FOR"] = "privateuse1"
     # Test files import their neighbours.
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(root), environment.get("PYTHONPATH"))))
-    description = describe(device, environment)
+    description = describe(device, environment, test_timeout)
     known = expectations.of_device(description, expected)
     problems: tuple[str, ...] = ()
     results: list[Result] = []

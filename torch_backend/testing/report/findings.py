@@ -36,7 +36,7 @@ class DeviceDescription:
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> "DeviceDescription":
-        """From what :mod:`torch_backend.testing.describe` prints of a device that works."""
+        """From what :func:`torch_backend.diagnosis.steps.use_in_torch` tells of a device that works."""
         return cls(
             name=answer["name"],
             vendor=answer["vendor"],
