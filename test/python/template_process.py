@@ -14,18 +14,21 @@ _TEMPLATE = """
 import gc, importlib.abc, importlib.machinery, json, os, signal, sys, warnings
 
 class _Imported(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    def __init__(self, module):
-        self.module, self.spec, self.loader = module, module.__spec__, module.__loader__
-        del sys.modules[module.__name__]
+    def __init__(self):
+        self.hidden = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "torch"}
+        self.spec, self.loader = self.hidden["torch"].__spec__, self.hidden["torch"].__loader__
+        for name in self.hidden:
+            del sys.modules[name]
 
     def find_spec(self, name, path, target=None):
-        return importlib.machinery.ModuleSpec(name, self) if name == self.module.__name__ else None
+        return importlib.machinery.ModuleSpec(name, self) if name == "torch" else None
 
     def create_module(self, spec):
-        return self.module
+        return self.hidden["torch"]
 
     def exec_module(self, module):
         sys.meta_path.remove(self)
+        sys.modules.update(self.hidden)
         module.__spec__, module.__loader__ = self.spec, self.loader
         if module._is_device_backend_autoload_enabled():
             module._import_device_backends()
@@ -50,7 +53,7 @@ warnings._processoptions(_request["warnings"])
 for _descriptor, _path in enumerate((os.devnull, *_request["output"])):
     os.dup2(os.open(_path, os.O_RDWR | os.O_CREAT), _descriptor)
 if "torch" in sys.modules:
-    sys.meta_path.insert(0, _Imported(sys.modules["torch"]))
+    sys.meta_path.insert(0, _Imported())
 exec(_request["code"])
 """
 
