@@ -3,14 +3,14 @@
 import os
 import shutil
 import subprocess
-import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
+from template_process import Template
 
 import torch_backend
 from torch_backend.files import installed
@@ -33,10 +33,18 @@ def clean_environment() -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def run_python() -> RunPython:
-    """Run code in a fresh interpreter: ``run_python(code, env={...}, packages=[directories], flags=[...])``.
+def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Template]:
+    """A process that has imported torch."""
+    process = Template(tmp_path_factory.mktemp("processes"), clean_environment())
+    yield process
+    process.close()
 
-    The environment names no device unless ``env`` does. Fails the test if the exit code is not ``code_expected``.
+
+@pytest.fixture(scope="session")
+def run_python(template: Template) -> RunPython:
+    """Run code in a fresh interpreter: ``run_python(code, env={...}, packages=[directories], warnings=["error"])``.
+
+    The environment names no device unless ``env`` does. Fails the test if the exit code is not ``expect``.
     """
 
     def run(
@@ -44,21 +52,14 @@ def run_python() -> RunPython:
         *,
         env: Mapping[str, str | os.PathLike[str]] | None = None,
         packages: Sequence[Path] = (),
-        flags: Sequence[str] = (),
+        warnings: Sequence[str] = (),
         expect: int = 0,
     ) -> subprocess.CompletedProcess[str]:
         environment = clean_environment() | {key: os.fspath(value) for key, value in (env or {}).items()}
-        if packages:
-            known = environment.get("PYTHONPATH")
-            environment["PYTHONPATH"] = os.pathsep.join([*map(str, packages), *([known] if known else [])])
-        process = subprocess.run(
-            [sys.executable, *flags, "-c", textwrap.dedent(code)],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-        )
+        folders = [*map(str, packages), *filter(None, [environment.get("PYTHONPATH")])]
+        if folders:
+            environment["PYTHONPATH"] = os.pathsep.join(folders)
+        process = template.run(textwrap.dedent(code), environment, warnings=warnings)
         assert process.returncode == expect, f"exit code {process.returncode}\n{process.stdout}\n{process.stderr}"
         return process
 

@@ -30,7 +30,7 @@ def warnings_in(stderr: str) -> list[str]:
 
 
 def test_environment_picks_a_reference_device(run_python: RunPython) -> None:
-    process = run_python(USE_XCPU, env={"TORCH_BACKEND": "xcpu"}, flags=["-W", "error"])
+    process = run_python(USE_XCPU, env={"TORCH_BACKEND": "xcpu"}, warnings=["error"])
     assert process.stderr == ""
 
 
@@ -57,7 +57,7 @@ def test_sole_vendor_package_is_activated(
     process = run_python(
         "import torch; print(torch.ones(3, device='acme').sum().item(), torch.acme.get_device_name())",
         packages=[package],
-        flags=["-W", "error"],
+        warnings=["error"],
     )
     assert (process.stdout, process.stderr) == ("3.0 Acme acme\n", "")
 
@@ -89,9 +89,9 @@ def test_named_device_without_hardware_warns(run_python: RunPython, build_plugin
     assert process.stdout == "None\n"
 
 
-@pytest.mark.parametrize("flags", [[], ["-W", "error"]], ids=["", "warnings-are-errors"])
-def test_unknown_device_warns(run_python: RunPython, flags: list[str]) -> None:
-    process = run_python(SHOW_ACTIVE, env={"TORCH_BACKEND": "nope"}, flags=flags)
+@pytest.mark.parametrize("warnings", [[], ["error"]], ids=["", "warnings-are-errors"])
+def test_unknown_device_warns(run_python: RunPython, warnings: list[str]) -> None:
+    process = run_python(SHOW_ACTIVE, env={"TORCH_BACKEND": "nope"}, warnings=warnings)
     assert process.stdout == "None\n"
     assert "TORCH_BACKEND=nope: There is no device 'nope'" in process.stderr
     assert "'fake' (reference device" in process.stderr
@@ -185,7 +185,7 @@ def test_importing_the_package_imports_nothing_heavy(run_python: RunPython) -> N
     ],
 )
 def test_any_import_order(run_python: RunPython, first: str) -> None:
-    process = run_python(f"{first}\n{USE_XCPU}", env={"TORCH_BACKEND": "xcpu"}, flags=["-W", "error"])
+    process = run_python(f"{first}\n{USE_XCPU}", env={"TORCH_BACKEND": "xcpu"}, warnings=["error"])
     assert process.stderr == ""
 
 
@@ -227,7 +227,7 @@ def test_activate_by_name(run_python: RunPython) -> None:
         packed = torch.nn.utils.rnn.pack_sequence([torch.ones(2)])
         assert packed.xcpu().is_xcpu
         """,
-        flags=["-W", "error"],
+        warnings=["error"],
     )
     assert process.stderr == ""
 

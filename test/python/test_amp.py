@@ -43,5 +43,5 @@ def test_the_default_dtype_is_one_that_the_device_has(build_plugin: BuildPlugin,
             assert (x @ x).dtype is torch.bfloat16
         """,
         env={"TORCH_BACKEND_PATH": build_plugin("NO_FLOAT16").parent},
-        flags=["-W", "error"],
+        warnings=["error"],
     )

@@ -169,6 +169,6 @@ def test_before_activation(run_python: RunPython, name: str) -> None:
         with torch.autocast("{name}", dtype=torch.bfloat16):
             print(torch.nn.functional.linear(x, x).dtype, (x @ x).dtype)
         """,
-        flags=["-W", "error"],
+        warnings=["error"],
     )
     assert process.stdout == "torch.float32 torch.bfloat16\n"

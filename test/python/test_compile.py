@@ -41,7 +41,7 @@ def test_the_compiler_knows_the_device(run_python: RunPython, compiler_first: bo
         assert torch.compile(lambda x: x * 2, backend="aot_eager", fullgraph=True)(
             torch.ones(2, device="xcpu:1")).tolist() == [2, 2]
         """,
-        flags=["-W", "error::RuntimeWarning"],
+        warnings=["error::RuntimeWarning"],
     )
 
 

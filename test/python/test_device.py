@@ -74,55 +74,6 @@ def test_everything_public_has_a_doc(backend: ModuleType) -> None:
         assert getattr(getattr(backend, attribute), "__doc__", None), attribute
 
 
-def test_forked_child(run_python: RunPython) -> None:
-    run_python(
-        """
-        import os, sys
-        import torch
-        torch.ones(1, device="xcpu")
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                assert torch.xcpu._is_in_bad_fork()
-                assert torch.xcpu.is_available() and torch.xcpu.device_count() == 2  # asking is allowed
-                assert not torch.xcpu.is_initialized()
-                torch.manual_seed(3)
-                for use in (torch.xcpu.init, torch.xcpu.synchronize, lambda: torch.ones(1, device="xcpu")):
-                    try:
-                        use()
-                    except RuntimeError as error:
-                        assert "forked process" in str(error) and "'spawn'" in str(error), error
-                    else:
-                        raise AssertionError(use)
-                status = 0
-            except BaseException as error:
-                print(repr(error), file=sys.stderr)
-            os._exit(status)
-        assert os.waitpid(child, 0)[1] == 0
-        assert not torch.xcpu._is_in_bad_fork()
-        assert torch.ones(1, device="xcpu").item() == 1
-        """,
-        env={"TORCH_BACKEND": "xcpu"},
-    )
-
-
-def test_fork_before_first_use(run_python: RunPython) -> None:
-    run_python(
-        """
-        import os
-        import torch
-        torch.xcpu.device_count(), torch.xcpu.is_available()
-        torch.manual_seed(1)
-        child = os.fork()
-        if child == 0:
-            os._exit(int(torch.ones(3, device="xcpu").sum().item() != 3))
-        assert os.waitpid(child, 0)[1] == 0
-        """,
-        env={"TORCH_BACKEND": "xcpu"},
-    )
-
-
 def test_compiled_code_knows_the_current_device(backend: ModuleType) -> None:
     compiled = torch.compile(lambda x: x + backend.current_device(), backend="eager", fullgraph=True)
     assert compiled(torch.ones(1)).item() == 1 + backend.current_device()

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import clean_environment
+from template_process import Template
 
 from torch_backend.abi.header import read
 from torch_backend.files import installed
@@ -44,8 +45,9 @@ def program_at(blocks: list[Block], number: int) -> list[Block]:
 class Reader:
     """Does what a page says, in a folder that looks like a checkout."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, template: Template) -> None:
         self._folder = folder
+        self._template = template
         self._shell_state = folder / ".shell"  # where the last command left its folder and environment
         self._environment = clean_environment() | {
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
@@ -94,7 +96,8 @@ class Reader:
         """Run a program; what each part prints follows a mark."""
         mark = "---- the next part ----"
         program = "".join(f"print({mark!r})\n{part.text}" for part in parts)
-        _, *self._outputs = self._run([sys.executable, "-c", program], parts[0]).split(mark)
+        process = self._template.run(program, self._environment, folder=self._folder, seconds=TIMEOUT)
+        _, *self._outputs = self._checked(process, parts[0]).split(mark)
 
     def _run(self, command: list[str], block: Block, given: str = "") -> str:
         process = subprocess.run(
@@ -106,8 +109,11 @@ class Reader:
             text=True,
             timeout=TIMEOUT,
         )
-        text = process.stdout + process.stderr
-        assert process.returncode == 0, f"{self._where(block)}: exit code {process.returncode}\n{command[-1]}\n{text}"
+        return self._checked(process, block)
+
+    def _checked(self, process: "subprocess.CompletedProcess[str]", block: Block) -> str:
+        text = f"{process.args[-1]}\n{process.stdout}{process.stderr}"
+        assert process.returncode == 0, f"{self._where(block)}: exit code {process.returncode}\n{text}"
         return process.stdout
 
     def _compare(self, printed: str, expected: str, block: Block) -> None:
@@ -120,12 +126,12 @@ class Reader:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in CHAPTERS], ids=lambda page: page.stem)
-def test_what_a_page_shows(page: Path, tmp_path: Path) -> None:
-    Reader(tmp_path).follow(page)
+def test_what_a_page_shows(page: Path, tmp_path: Path, template: Template) -> None:
+    Reader(tmp_path, template).follow(page)
 
 
-def test_the_tutorial(tmp_path: Path) -> None:
-    reader = Reader(tmp_path)
+def test_the_tutorial(tmp_path: Path, template: Template) -> None:
+    reader = Reader(tmp_path, template)
     for chapter in CHAPTERS:
         reader.follow(chapter)
 

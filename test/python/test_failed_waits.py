@@ -123,12 +123,12 @@ def test_copy_of_rows_that_fails_in_the_middle(run_delayed: RunPython) -> None:
     """The host's memory outlives the rows that were enqueued before."""
     for line in run_delayed(
         """
-    x = torch.zeros(40, 8, device="xcpu")
+    x = torch.zeros(12, 8, device="xcpu")
     copies = {
         "out": lambda: x[:, :7].cpu(),
-        "in": lambda: x[:, :7].copy_(torch.zeros(40, 7)),
+        "in": lambda: x[:, :7].copy_(torch.zeros(12, 7)),
         "elements out": lambda: x[:, ::2].cpu(),
-        "elements in": lambda: x[:, ::2].copy_(torch.zeros(40, 4)),
+        "elements in": lambda: x[:, ::2].copy_(torch.zeros(12, 4)),
     }
     for status in ("UNSUPPORTED", "INTERNAL", "OUT_OF_MEMORY"):
         for name, copy in copies.items():
@@ -137,7 +137,7 @@ def test_copy_of_rows_that_fails_in_the_middle(run_delayed: RunPython) -> None:
             fault(f"memory_copy={status}@8")
             error = raised(copy)
             fault("")
-            later = [torch.zeros(40, 7) for _ in range(100)]  # in memory that was given back
+            later = [torch.zeros(12, 7) for _ in range(100)]  # in memory that was given back
             settle()
             print(name, error, all(bool((t == 0).all()) for t in later), bool((x.fill_(4)[:, :7].cpu() == 4).all()))
     """

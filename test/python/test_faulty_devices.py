@@ -4,15 +4,16 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from conftest import clean_environment
 from faulty_devices import ASYNC, CRASHED, FAULTY_DEVICES, FaultyDevice
+from template_process import Template
 
 from torch_backend.files import installed
-from torch_backend.testing.levels import SUITE
+from torch_backend.testing.levels import SUITE, level_of
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "kernels"
 # A process that ends is noticed by the one that started it; else there is no need for two.
@@ -22,6 +23,7 @@ IN_A_WORKER = ("-p", "xdist.plugin", "-n", "1")
 LONG_SECONDS = 10.0
 
 Library = Callable[[str], Path]
+RunSuite = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture(scope="session")
@@ -47,22 +49,36 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Library:
     return library
 
 
-def run_suite(
-    faulty: Path, over: Path, fault: str, options: dict[str, str], run_dir: Path, paths: list[Path], *arguments: str
-) -> tuple[int, str]:
-    """Run the tests in ``paths`` on a device; pytest's exit code and what it printed."""
+@pytest.fixture(scope="session")
+def templates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[bool, Template]]:
+    """By whether torch is needed: processes that have imported what tests need."""
     environment = clean_environment() | {
         "CI": "1",  # where pytest shows differences in full, which takes minutes for large values
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-        "TORCH_BACKEND_FAULTY_OVER": str(over),
-        "TORCH_BACKEND_FAULTY": fault,
-        **options,
     }
-    command = [sys.executable, "-m", "pytest", "-q", "-rf", "-c", str(SUITE / "pytest.ini")]
-    command += ["-p", "torch_backend.testing.pytest_plugin", "--device", str(faulty)]
-    command += ["--run-dir", str(run_dir), *arguments, *map(str, paths)]
-    process = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
-    return process.returncode, process.stdout + process.stderr
+    bare, torch = ("import pytest, torch_backend.testing", "import pytest, torch_backend.testing, torch")
+    found = {
+        needs_torch: Template(tmp_path_factory.mktemp("runs"), environment, preparation)
+        for needs_torch, preparation in ((False, bare), (True, torch))
+    }
+    yield found
+    for template in found.values():
+        template.close()
+
+
+@pytest.fixture
+def run_suite(templates: dict[bool, Template], faulty: Path, tmp_path: Path) -> RunSuite:
+    """Run the tests in a path on a device: pytest's exit code and what it printed."""
+
+    def run(over: Path, fault: str, options: dict[str, str], path: Path, *arguments: str) -> tuple[int, str]:
+        environment = {"TORCH_BACKEND_FAULTY_OVER": str(over), "TORCH_BACKEND_FAULTY": fault, **options}
+        kit = ["-q", "-rf", "-c", str(SUITE / "pytest.ini"), "-p", "torch_backend.testing.pytest_plugin"]
+        kit += ["--device", str(faulty), "--run-dir", str(tmp_path), *arguments, str(path)]
+        level = level_of(path.relative_to(SUITE).as_posix())
+        process = templates[level.needs_torch].run_pytest(kit, environment)
+        return process.returncode, process.stdout + process.stderr
+
+    return run
 
 
 def one_line(text: str) -> str:
@@ -71,15 +87,13 @@ def one_line(text: str) -> str:
 
 
 @pytest.mark.parametrize("device", FAULTY_DEVICES, ids=lambda device: f"{device.fault}-{device.level}")
-def test_the_fault_is_found_and_named(device: FaultyDevice, faulty: Path, good: Library, tmp_path: Path) -> None:
+def test_the_fault_is_found_and_named(device: FaultyDevice, run_suite: RunSuite, good: Library) -> None:
     file, _, test = device.caught_by.partition("::")
     code, said = run_suite(
-        faulty,
         good(device.over),
         device.fault,
         dict(device.options),
-        tmp_path,
-        [SUITE / file],
+        SUITE / file,
         "--only",
         f"*{test.replace('[', '[[]')}",
         "--test-timeout",
@@ -99,9 +113,9 @@ def test_the_fault_is_found_and_named(device: FaultyDevice, faulty: Path, good: 
     ids=["fake", "xcpu", "xcpu-async", "example"],
 )
 def test_nothing_is_found_in_a_device_without_a_fault(
-    over: str, options: dict[str, str], faulty: Path, good: Library, tmp_path: Path
+    over: str, options: dict[str, str], run_suite: RunSuite, good: Library
 ) -> None:
-    code, said = run_suite(faulty, good(over), "", options, tmp_path, [SUITE / "abi"], "--quick")
+    code, said = run_suite(good(over), "", options, SUITE / "abi", "--quick")
     assert code == 0, said
 
 

@@ -19,7 +19,7 @@ def report(outcomes: dict[Level, list[Outcome]], **fields: object) -> Report:
         for level, ended in outcomes.items()
         for number, outcome in enumerate(ended)
     ]
-    return Report(DeviceDescription("acme"), tuple(results), **fields)  # type: ignore[arg-type]
+    return Report(device=DeviceDescription("acme"), results=tuple(results), **fields)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def outcome(report: UpstreamReport, test: str) -> str:
 
 
 def test_only_tests_of_the_device_are_run(report: UpstreamReport, name: str) -> None:
-    assert list(report.files()) == ["nested/test_things.py"]
+    assert list(report.groups()) == ["nested/test_things.py"]
     assert count(report.results) == {
         "passed": 3,
         "failed": 2,

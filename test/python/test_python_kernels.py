@@ -401,7 +401,7 @@ def test_before_activation(run_python: RunPython) -> None:
         erf.remove()
         print(torch.erf(x).item(), torch_backend.operators.operator_sources()["aten::erf"])
         """,
-        flags=["-W", "error"],
+        warnings=["error"],
     )
     assert process.stdout == "5.0 0.0 extension\n0.0 aten\n"
 

@@ -58,7 +58,8 @@ def check(
     do not explain.
     """
     _require_extra()
-    from torch_backend.testing import LEVELS, check, check_upstream, find_level
+    from torch_backend.testing import LEVELS, UpstreamReport, check, check_upstream, find_level
+    from torch_backend.testing.report import terminal, upstream_terminal
 
     console = _output.console()
     try:
@@ -81,46 +82,17 @@ def check(
     except (ValueError, OSError) as error:
         _output.fail(str(error), code=2)
     _write(report, json_file, junit_file, html_file)
-    _show(report, console, verbose)
-    if not report.ok:
-        _name_mistakes(report, device, timeout, console)
+    if isinstance(report, UpstreamReport):
+        upstream_terminal.show(report, console, verbose)
+    else:
+        terminal.show(report, console, verbose)
     raise typer.Exit(0 if report.ok else 1)
-
-
-def _name_mistakes(report: "Report | UpstreamReport", device: str, timeout: float, console: Console) -> None:
-    """Where hardly anything works, print what `torch-backend doctor` finds: one mistake fails many tests."""
-    from torch_backend.cli import doctor
-    from torch_backend.diagnosis import Severity, diagnose
-    from torch_backend.diagnosis.diagnosis import STEP_SECONDS
-    from torch_backend.testing import UpstreamReport
-
-    if isinstance(report, UpstreamReport) or report.reached is not None:
-        return
-    seconds = min(timeout, STEP_SECONDS)
-    problems = [finding for finding in diagnose(device, step_seconds=seconds) if finding.severity is Severity.PROBLEM]
-    if problems:
-        console.print("\nWhat `torch-backend doctor` finds:", highlight=False)
-    for finding in problems:
-        doctor.show(console, finding)
 
 
 def _refuse_levels(level: str, quick: bool, html_file: Path | None) -> None:
     given = [("--level", level != _ALL_LEVELS), ("--quick", quick), ("--html", html_file is not None)]
     if wrong := [name for name, is_given in given if is_given]:
         raise ValueError(f"{' and '.join(wrong)} cannot be given with --upstream, which has no levels.")
-
-
-def _show(report: "Report | UpstreamReport", console: Console, verbose: bool) -> None:
-    from torch_backend.testing import UpstreamReport
-
-    if isinstance(report, UpstreamReport):
-        from torch_backend.testing.report import upstream_terminal
-
-        upstream_terminal.show(report, console, verbose)
-    else:
-        from torch_backend.testing.report import terminal
-
-        terminal.show(report, console, verbose)
 
 
 def _require_extra() -> None:

@@ -8,8 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from torch_backend.cli import _output
-from torch_backend.diagnosis import Finding, Severity, diagnose
-from torch_backend.diagnosis.diagnosis import STEP_SECONDS
+from torch_backend.diagnosis import STEP_SECONDS, Finding, Severity, diagnose
 
 _STYLES = {Severity.OK: "green", Severity.NOTE: "yellow", Severity.PROBLEM: "bold red"}
 _MARGIN = 9
@@ -36,7 +35,7 @@ def doctor(
     for finding in diagnose(device, step_seconds=timeout):
         findings.append(finding)
         if not as_json:
-            show(console, finding)
+            _show(console, finding)
     problems = sum(finding.severity is Severity.PROBLEM for finding in findings)
     if as_json:
         _output.print_json([{**asdict(finding), "severity": finding.severity.value} for finding in findings])
@@ -45,8 +44,7 @@ def doctor(
     raise typer.Exit(1 if problems else 0)
 
 
-def show(console: Console, finding: Finding) -> None:
-    """Print one finding, with what to do."""
+def _show(console: Console, finding: Finding) -> None:
     line = Text(finding.severity.value.ljust(_MARGIN), style=_STYLES[finding.severity])
     line.append(f"{finding.subject}: {finding.text}", style="default")
     console.print(line, soft_wrap=True)

@@ -3,7 +3,7 @@
 Device libraries and vendors' packages are loaded in processes of their own: a crash or an endless wait is a finding.
 """
 
-from torch_backend.diagnosis.diagnosis import diagnose
+from torch_backend.diagnosis.diagnosis import STEP_SECONDS, diagnose
 from torch_backend.diagnosis.finding import Finding, Severity
 
-__all__ = ["Finding", "Severity", "diagnose"]
+__all__ = ["STEP_SECONDS", "Finding", "Severity", "diagnose"]

@@ -28,6 +28,10 @@ class Finding:
     text: str
     todo: str = ""
 
+    def __str__(self) -> str:
+        """All of it, what to do on a line of its own."""
+        return f"{self.subject}: {self.text}" + (f"\n{self.todo}" if self.todo else "")
+
 
 def ok(subject: str, text: str) -> Finding:
     """What is in order."""

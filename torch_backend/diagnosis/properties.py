@@ -3,9 +3,9 @@
 import ctypes
 from collections.abc import Iterator
 
-from torch_backend.abi import ASYNC_SLOTS, Capability, DeviceLibrary, tb_device_properties
+from torch_backend.abi import ABI_MINOR, ASYNC_SLOTS, Capability, DeviceLibrary, dtypes_in, tb_device_properties
 
-_MIN_ALIGNMENT = 64
+_MAX_SIZE_BYTES = 1 << 30  # of alignment and granularity
 _MAX_MEMORY_BYTES = 1 << 56  # no machine addresses more
 
 
@@ -20,6 +20,7 @@ def faults_of(library: DeviceLibrary, device: int) -> Iterator[str]:
         )
     yield from _text_faults(properties)
     yield from _size_faults(properties)
+    yield from _number_faults(properties)
     yield from _capability_faults(library, properties.capabilities)
 
 
@@ -40,27 +41,31 @@ def _text_faults(properties: tb_device_properties) -> Iterator[str]:
 
 
 def _size_faults(properties: tb_device_properties) -> Iterator[str]:
-    alignment = properties.allocation_alignment_bytes
-    if not _is_power_of_two(alignment) or alignment < _MIN_ALIGNMENT:
-        yield f"allocation_alignment_bytes is {alignment}; it must be a power of two and at least {_MIN_ALIGNMENT}."
-    granularity = properties.allocation_granularity_bytes
-    if granularity and not _is_power_of_two(granularity):
-        yield f"allocation_granularity_bytes is {granularity}; it must be a power of two, or 0."
+    for field, least in (("allocation_alignment_bytes", 64), ("allocation_granularity_bytes", 0)):
+        size = getattr(properties, field)
+        if size & (size - 1) or not least <= size <= _MAX_SIZE_BYTES:
+            yield f"{field} is {size}; it must be a power of two and at least {least}, at most 2^30."
     if not 0 < properties.total_memory_bytes < _MAX_MEMORY_BYTES:
         yield f"total_memory_bytes is {properties.total_memory_bytes}; it must be the size of the memory, in bytes."
-    for field in ("multiprocessor_count", "warp_size"):
+
+
+def _number_faults(properties: tb_device_properties) -> Iterator[str]:
+    for field, least in (("multiprocessor_count", 0), ("warp_size", 1), ("numa_node", -1)):
         value = getattr(properties, field)
-        if value < 1:
-            yield f"{field} is {value}; it must be at least 1."
-
-
-def _is_power_of_two(value: int) -> bool:
-    return value > 0 and value & (value - 1) == 0
+        if value < least:
+            yield f"{field} is {value}; it must be at least {least}."
+    if properties.reserved:
+        yield f"reserved is {properties.reserved}; it must be 0."
+    lowest, highest = properties.stream_priority_lowest, properties.stream_priority_highest
+    if highest > lowest:
+        yield f"stream_priority_highest is {highest} and _lowest {lowest}; lower numbers are served first."
+    if not dtypes_in(properties.dtype_mask):
+        yield "dtype_mask has no dtype of PyTorch; all zero means every dtype."
 
 
 def _capability_faults(library: DeviceLibrary, flags: int) -> Iterator[str]:
     unknown = flags & ~sum(Capability.__members__.values())
-    if unknown:
+    if unknown and library.plugin.abi_minor <= ABI_MINOR:
         yield f"capabilities has the bits {unknown:#x}, which device.h does not list. Set only TB_CAP_*."
     missing = [slot for slot in ASYNC_SLOTS if slot not in library.core]
     if flags & Capability.ASYNC and missing:

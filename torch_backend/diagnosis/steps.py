@@ -12,7 +12,10 @@ import traceback
 import warnings
 from collections.abc import Callable
 from importlib import metadata
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch_backend.abi import DeviceLibrary
 
 _TEST_BYTES = 1000  # an odd number of cache lines, and small enough for glibc to notice each double free
 
@@ -61,8 +64,7 @@ def use_bare(tell: Reporter, path: str) -> None:
     library = DeviceLibrary.open(path)
     tell.fact("name", library.name)
     tell.fact("abi", f"{library.plugin.abi_major}.{library.plugin.abi_minor}")
-    tell.fact("option_keys", _option_keys(library.plugin.option_keys))
-    tell.fact("tables", sorted(library.tables))
+    tell.fact("option_keys", option_keys(library))
     tell.step("device_count")
     tell.fact("device_count", library.device_count)
     if library.device_count == 0:
@@ -73,10 +75,14 @@ def use_bare(tell: Reporter, path: str) -> None:
         _use_device(tell, library, index)
 
 
-def _option_keys(address: int | None) -> list[str] | None:
-    if not address:
+def option_keys(library: "DeviceLibrary") -> list[str] | None:
+    """The options that the library reads; None if it does not say.
+
+    Raises RuntimeError for a list without an end.
+    """
+    if not library.plugin.option_keys:
         return None
-    keys = ctypes.cast(address, ctypes.POINTER(ctypes.c_char_p))
+    keys = ctypes.cast(library.plugin.option_keys, ctypes.POINTER(ctypes.c_char_p))
     found: list[str] = []
     for position in range(1000):
         key = keys[position]
@@ -86,7 +92,7 @@ def _option_keys(address: int | None) -> list[str] | None:
     raise RuntimeError("tb_plugin.option_keys has no end: its last entry must be NULL.")
 
 
-def _use_device(tell: Reporter, library: Any, index: int) -> None:
+def _use_device(tell: Reporter, library: "DeviceLibrary", index: int) -> None:
     from torch_backend.abi import CopyKind, Device
     from torch_backend.diagnosis import properties
 
@@ -141,28 +147,40 @@ def find_entry_point(tell: Reporter, name: str) -> None:
     tell.fact("path", path)
 
 
-def use_in_torch(tell: Reporter, path: str) -> None:
-    """Activate the library at ``path``, and compute with a tensor."""
+def use_in_torch(tell: Reporter, device: str) -> None:
+    """Activate ``device``, a name or a place, and compute with a tensor."""
     tell.step("import torch")
     from torch_backend.devices.suppression import suppressed
 
     with suppressed():
         import torch
-
-        import torch_backend
     tell.step("importing the native part of torch_backend")
-    from torch_backend.files import native
+    from torch_backend.devices import activation, description, loading, selection
+    from torch_backend.files import location, native
+    from torch_backend.version import __version__
 
     native.require()
+    candidate = None
+    if not location.is_place(device):
+        try:
+            candidate = selection.find(device)
+        except ValueError as error:
+            tell.fact("no_such_device", str(error))
+            return
+        tell.fact("path", candidate.path)
     with warnings.catch_warnings(record=True):  # what they say is found without them
         tell.step("torch_backend.load")
-        plugin = torch_backend.load(path)
+        plugin = loading.load(device) if candidate is None else candidate.load()
         tell.step("torch_backend.activate")
-        torch_backend.activate(plugin)
+        activation.activate(plugin)
         tell.step(f"torch.ones(8, device='{plugin.name}') + 1")
         result = (torch.ones(8, device=plugin.name) + 1).cpu().tolist()
     if result != [2.0] * 8:
         tell.fault(f"torch.ones(8, device='{plugin.name}') + 1 gives {result}.")
+    tell.fact(
+        "device",
+        {**description.of_plugin(plugin), "torch": torch.__version__, "torch_backend": __version__},
+    )
 
 
 def autoload(tell: Reporter, _: str) -> None:

@@ -7,8 +7,12 @@ from torch_backend.files import native
 native.require()
 from torch_backend.operators.calls import CallCounts, OperatorCalls, count_calls  # noqa: E402  # after require(), which explains a failure
 from torch_backend.operators.derivatives import Derivative  # noqa: E402
-from torch_backend.operators.explaining import explain  # noqa: E402
-from torch_backend.operators.explanation import Explanation, OverloadExplanation, TracedOperator  # noqa: E402
+from torch_backend.operators.explanation import (  # noqa: E402
+    Explanation,
+    OverloadExplanation,
+    TracedOperator,
+    explain,
+)
 from torch_backend.operators.registrations import REGISTRATION_KEYS, register_plugin_kernel, registrations  # noqa: E402
 from torch_backend.operators.sources import SOURCES, Source, operator_sources  # noqa: E402
 from torch_backend.operators.target import KernelTarget  # noqa: E402

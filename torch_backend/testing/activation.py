@@ -15,8 +15,7 @@ def activate(device: str) -> "Plugin":
 
     with suppressed():  # `import torch` alone might activate another one
         import torch  # noqa: F401
-    from torch_backend.devices import activation, loading, selection
+    from torch_backend.devices import activation, loading
     from torch_backend.files import location
 
-    plugin = loading.load(device) if location.is_path(device) else selection.find(device).load()
-    return activation.activate(plugin)
+    return activation.activate(loading.load(device) if location.is_path(device) else device)

@@ -1,9 +1,6 @@
 """Checking a device: one run of the kit, from a device's name or library to a :class:`Report`."""
 
-import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,8 +12,6 @@ from torch_backend.testing.report.findings import DeviceDescription, Report
 from torch_backend.testing.results import Result
 from torch_backend.testing.selection import files_with_matches
 from torch_backend.testing.session import Progress, Settings, Suite
-
-_DESCRIBE_TIMEOUT = 120.0  # seconds: a driver may take its time to start
 
 
 class NoSuchDevice(ValueError):
@@ -57,7 +52,7 @@ def check(
     started = time.monotonic()
     options = options or {}
     environment = environment_for(device, options)
-    description = describe(device, environment)
+    description = describe(device, environment, test_timeout)
     known = expectations.of_device(description, expected)
     settings = make_settings(device, environment, quick, only, imports, workers, test_timeout)
     results: list[Result] = []
@@ -144,37 +139,25 @@ def environment_for(device: str, options: Mapping[str, str]) -> dict[str, str]:
     return environment
 
 
-def describe(device: str, environment: Mapping[str, str]) -> DeviceDescription:
+def describe(device: str, environment: Mapping[str, str], step_seconds: float) -> DeviceDescription:
     """What a device is, asked in another process, which it may crash. Its ``error`` says what went wrong.
 
     Raises NoSuchDevice if there is none.
     """
+    # Processes that only import the kit, by the dozen, do without it.
+    from torch_backend.diagnosis import STEP_SECONDS, Severity, child, diagnose
+
     path = location.absolute(device) if location.is_place(device) else None
     if path is not None and not location.exists(path):
         raise NoSuchDevice(f"There is no device library {device}.")
-    command = [sys.executable, "-m", "torch_backend.testing.describe", device]
-    try:
-        process = subprocess.run(
-            command,
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_DESCRIBE_TIMEOUT,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        error = f"{device} did not answer in {_DESCRIBE_TIMEOUT:.0f} s when it was opened: torch levels cannot run."
-        return DeviceDescription(device, path=path, error=error)
-    lines = process.stdout.splitlines()
-    answer = json.loads(lines[-1]) if process.returncode == 0 and lines else None
-    if answer is None:
-        end = f"signal {-process.returncode}" if process.returncode < 0 else f"code {process.returncode}"
-        error = f"Opening {device} ended the process with {end}: torch levels cannot run.\n{process.stderr.strip()}"
-        return DeviceDescription(device, path=path, error=error)
-    if "no_such_device" in answer:
-        raise NoSuchDevice(answer["no_such_device"])
-    if "error" in answer:
-        return DeviceDescription(device, path=path or answer["path"], error=answer["error"])
-    return DeviceDescription.of(answer)
+    opened = child.run("torch", device, environment, step_seconds)
+    if "no_such_device" in opened.facts:
+        raise NoSuchDevice(opened.facts["no_such_device"])
+    if "device" in opened.facts and opened.ending is None:
+        return DeviceDescription.of(opened.facts["device"])
+    # The process that failed has named the step; the doctor takes smaller ones, and knows what to do.
+    found = diagnose(device, environment, min(step_seconds, STEP_SECONDS))
+    problems = [str(finding) for finding in found if finding.severity is Severity.PROBLEM]
+    why = "\n".join(problems) or f"{opened.step}: {opened.ending or opened.faults}. It wrote: {opened.output}"
+    error = f"{device} cannot be used by torch. What `torch-backend doctor` finds:\n{why}"
+    return DeviceDescription(device, path=path or opened.facts.get("path"), error=error)

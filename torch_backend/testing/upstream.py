@@ -9,14 +9,14 @@ import os
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from torch_backend.testing import expectations, session
 from torch_backend.testing.causes import cause
 from torch_backend.testing.conformance import describe, environment_for, make_settings
-from torch_backend.testing.report.findings import DeviceDescription
+from torch_backend.testing.report.findings import DeviceDescription, Findings
 from torch_backend.testing.results import FAILURES, Result, count
 from torch_backend.testing.selection import files_with_matches
 from torch_backend.testing.session import Progress, Settings, Suite
@@ -28,32 +28,19 @@ _MAX_CONTROLLED = 1000
 _MARK = "instantiate_device_type_tests("
 
 
-@dataclass(frozen=True)
-class UpstreamReport:
-    """What PyTorch's own tests found.
+@dataclass(frozen=True, kw_only=True)
+class UpstreamReport(Findings):
+    """What PyTorch's own tests found. Their ids start with "upstream/".
 
     Attributes:
-        device: what was tested.
         checkout: the folder with PyTorch's sources.
-        results: of every test; ids start with "upstream/".
-        problems: what is wrong with the run or the expectations, each a readable text.
         notes: what may explain failures, such as a checkout of another version.
-        seconds: how long the run took.
     """
 
-    device: DeviceDescription
     checkout: Path
-    results: tuple[Result, ...]
-    problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    seconds: float = 0.0
 
-    @property
-    def ok(self) -> bool:
-        """Whether nothing is unexplained."""
-        return not self.problems and not any(result.outcome in FAILURES for result in self.results)
-
-    def files(self) -> dict[str, list[Result]]:
+    def groups(self) -> dict[str, list[Result]]:
         """Results by file, relative to the checkout's ``test`` folder."""
         found: dict[str, list[Result]] = {}
         for result in self.results:
@@ -63,27 +50,20 @@ class UpstreamReport:
     def causes(self) -> list[tuple[str, list[Result]]]:
         """The failures by cause, the most frequent first."""
         found: dict[str, list[Result]] = {}
-        for result in self.results:
-            if result.outcome in FAILURES:
-                found.setdefault(cause(result), []).append(result)
+        for result in self.failures:
+            found.setdefault(cause(result), []).append(result)
         return sorted(found.items(), key=lambda entry: -len(entry[1]))
 
     def to_json(self) -> dict[str, Any]:
         """The report as JSON's types."""
-        return {
-            "version": 1,
-            "device": asdict(self.device),
+        return super().to_json() | {
             "checkout": str(self.checkout),
-            "ok": self.ok,
-            "files": {file: dict(count(results)) for file, results in self.files().items()},
+            "files": {file: dict(count(results)) for file, results in self.groups().items()},
             "causes": {text: [result.test for result in results] for text, results in self.causes()},
             "not_offered": dict(
                 Counter(result.message for result in self.results if result.outcome == "not offered").most_common()
             ),
-            "problems": list(self.problems),
             "notes": list(self.notes),
-            "seconds": round(self.seconds, 3),
-            "results": [asdict(result) for result in self.results],
         }
 
 
@@ -118,7 +98,7 @@ def check_upstream(
     environment["PYTORCH_TESTING_DEVICE_ONLY_FOR"] = "privateuse1"
     # Test files import their neighbours.
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(root), environment.get("PYTHONPATH"))))
-    description = describe(device, environment)
+    description = describe(device, environment, test_timeout)
     known = expectations.of_device(description, expected)
     problems: tuple[str, ...] = ()
     results: list[Result] = []

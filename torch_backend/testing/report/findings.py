@@ -1,5 +1,6 @@
-"""What a run of the kit found: the device, the result of each test, and the verdict on each level."""
+"""What a run found: the device, the result of each test, and, of the kit's own tests, the verdict on each level."""
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -36,7 +37,7 @@ class DeviceDescription:
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> "DeviceDescription":
-        """From what :mod:`torch_backend.testing.describe` prints of a device that works."""
+        """From what :func:`torch_backend.diagnosis.steps.use_in_torch` tells of a device that works."""
         return cls(
             name=answer["name"],
             vendor=answer["vendor"],
@@ -49,28 +50,20 @@ class DeviceDescription:
         )
 
 
-@dataclass(frozen=True)
-class Report:
-    """All that a run found.
+@dataclass(frozen=True, kw_only=True)
+class Findings(ABC):
+    """What a run of any tests found.
 
     Attributes:
         device: what was checked.
-        results: of every test of the levels that were asked for.
-        levels: those that were asked for.
+        results: of every test that was asked for.
         problems: what is wrong with the run or the expectations, each a readable text; any makes the run fail.
-        quick: whether tests that take long were left out.
-        only: the patterns that chose tests; empty for all.
-        options: what the device library was given.
         seconds: how long the run took.
     """
 
     device: DeviceDescription
     results: tuple[Result, ...]
-    levels: tuple[Level, ...] = LEVELS
     problems: tuple[str, ...] = ()
-    quick: bool = False
-    only: tuple[str, ...] = ()
-    options: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
 
     @property
@@ -82,6 +75,42 @@ class Report:
     def failures(self) -> list[Result]:
         """The results that nothing explains."""
         return [result for result in self.results if result.outcome in FAILURES]
+
+    @abstractmethod
+    def groups(self) -> dict[str, list[Result]]:
+        """The results by what the report's tables have a line for."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as JSON's types. ``version`` changes when a key changes its meaning or goes."""
+        return {
+            "version": 1,
+            "device": asdict(self.device),
+            "ok": self.ok,
+            "problems": list(self.problems),
+            "seconds": round(self.seconds, 3),
+            "results": [asdict(result) for result in self.results],
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report(Findings):
+    """What a run of the kit's own tests found.
+
+    Attributes:
+        levels: those that were asked for.
+        quick: whether tests that take long were left out.
+        only: the patterns that chose tests; empty for all.
+        options: what the device library was given.
+    """
+
+    levels: tuple[Level, ...] = LEVELS
+    quick: bool = False
+    only: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def groups(self) -> dict[str, list[Result]]:
+        """The results by the name of their level."""
+        return {level.name: self.of_level(level) for level in self.levels}
 
     def of_level(self, level: Level) -> list[Result]:
         """The results of one level."""
@@ -120,12 +149,9 @@ class Report:
         return reached
 
     def to_json(self) -> dict[str, Any]:
-        """The report as JSON's types. ``version`` changes when a key changes its meaning or goes."""
+        """The report as JSON's types."""
         facts = coverage.facts_of(self.results)
-        return {
-            "version": 1,
-            "device": asdict(self.device),
-            "ok": self.ok,
+        return super().to_json() | {
             "level_reached": self.reached.number if self.reached else 0,
             "levels": [
                 {
@@ -140,10 +166,7 @@ class Report:
             ],
             "operators": coverage.entries_by_standing(facts),
             "costliest_fallbacks": [asdict(cost) for cost in coverage.costliest_fallbacks(facts)],
-            "problems": list(self.problems),
             "quick": self.quick,
             "only": list(self.only),
             "options": dict(self.options),
-            "seconds": round(self.seconds, 3),
-            "results": [asdict(result) for result in self.results],
         }

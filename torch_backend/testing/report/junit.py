@@ -3,22 +3,17 @@
 from pathlib import Path
 from xml.etree import ElementTree
 
-from torch_backend.testing.report.findings import Report
+from torch_backend.testing.report.findings import Findings
 from torch_backend.testing.results import FAILURES, Result, count, failed
-from torch_backend.testing.upstream import UpstreamReport
 
 
-def write(report: Report | UpstreamReport, path: Path) -> None:
+def write(report: Findings, path: Path) -> None:
     """Write the report to ``path``: a test suite per level, or per file of PyTorch's tests.
 
     What is known to fail, not offered or not run is "skipped", with the reason.
     """
     root = ElementTree.Element("testsuites", name=f"torch_backend conformance of {report.device.name}")
-    if isinstance(report, UpstreamReport):
-        groups = report.files()
-    else:
-        groups = {level.name: report.of_level(level) for level in report.levels}
-    for name, results in groups.items():
+    for name, results in report.groups().items():
         _add_suite(root, name, results)
     if report.problems:
         suite = ElementTree.SubElement(

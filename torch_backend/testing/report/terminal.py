@@ -1,12 +1,14 @@
 """A report for people at a terminal."""
 
+from collections.abc import Mapping, Sequence
+
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from torch_backend.testing import coverage
-from torch_backend.testing.report.findings import Report
+from torch_backend.testing.report.findings import Findings, Report
 from torch_backend.testing.results import FAILURES, Result, count, failed
 
 _STYLES = {"passed": "green", "failed": "bold red", "not offered": "dim", "not run": "yellow"}
@@ -26,10 +28,10 @@ def show(report: Report, console: Console, verbose: bool = False) -> None:
     _show_coverage(report, console)
     _show_failures(report, console, verbose)
     _show_known(report, console)
-    _show_not_offered(report, console)
-    for problem in report.problems:
-        console.print(Text(f"\n{problem}", style="red"))
-    console.print(_verdict(report))
+    show_not_offered(
+        [(number, f"of {level.name}: {reason}") for level, reason, number in report.not_offered()], console
+    )
+    show_end(report, _verdict(report), console)
 
 
 def _title(report: Report) -> str:
@@ -52,30 +54,28 @@ def _every_test(report: Report) -> Table:
 
 
 def _levels(report: Report) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", title_justify="left")
-    table.add_column("level")
-    table.add_column("verdict")
+    verdicts = [report.verdict(level) for level in report.levels]
+    return counts_table(
+        {
+            "level": [f"{level.number} {level.name}" for level in report.levels],
+            "verdict": [Text(verdict, style=_STYLES[verdict]) for verdict in verdicts],
+        },
+        [report.of_level(level) for level in report.levels],
+    )
+
+
+def counts_table(columns: Mapping[str, Sequence[str | Text]], groups: Sequence[Sequence[Result]]) -> Table:
+    """A line per group of results, with how many of them ended in each way; ``columns`` come first."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in columns:
+        table.add_column(heading, overflow="fold")
     for heading in ("passed", "failed", "known", "not offered", "not run", "seconds"):
         table.add_column(heading, justify="right")
-    for level in report.levels:
-        results = report.of_level(level)
+    for results, *first in zip(groups, *columns.values(), strict=True):
         counts = count(results)
-        verdict = report.verdict(level)
-        table.add_row(
-            f"{level.number} {level.name}",
-            Text(verdict, style=_STYLES[verdict]),
-            *(
-                f"{number:,}" if number else "-"
-                for number in (
-                    counts["passed"],
-                    failed(counts),
-                    counts["known"],
-                    counts["not offered"],
-                    counts["not run"],
-                )
-            ),
-            f"{sum(result.seconds for result in results):.1f}",
-        )
+        numbers = (counts["passed"], failed(counts), counts["known"], counts["not offered"], counts["not run"])
+        seconds = sum(result.seconds for result in results)
+        table.add_row(*first, *(f"{number:,}" if number else "-" for number in numbers), f"{seconds:.1f}")
     return table
 
 
@@ -129,29 +129,34 @@ def _show_known(report: Report, console: Console) -> None:
             console.print(Text(f"  {result.test}: {result.message}"))
 
 
-def _show_not_offered(report: Report, console: Console) -> None:
-    lines = [f"{number:>5,} of {level.name}: {reason}" for level, reason, number in report.not_offered()]
-    if lines:
-        console.print(Text("\nNot offered, so not tested:", style="bold"))
-        for line in lines[:_SHOWN_REASONS]:
-            console.print(Text(f"  {line}", style="dim"))
-        if len(lines) > _SHOWN_REASONS:
-            console.print(Text(f"  ... and {len(lines) - _SHOWN_REASONS} more reasons.", style="dim"))
+def show_not_offered(reasons: Sequence[tuple[int, str]], console: Console) -> None:
+    """Print why how many tests were left out, the most first."""
+    if not reasons:
+        return
+    console.print(Text("\nNot offered, so not tested:", style="bold"))
+    for number, reason in reasons[:_SHOWN_REASONS]:
+        console.print(Text(f"  {number:>5,} {reason}", style="dim"))
+    if len(reasons) > _SHOWN_REASONS:
+        console.print(Text(f"  ... and {len(reasons) - _SHOWN_REASONS} more reasons.", style="dim"))
 
 
-def _verdict(report: Report) -> Text:
+def show_end(report: Findings, verdict: str, console: Console) -> None:
+    """Print the problems of the run, and last the verdict with how many tests ended in which way."""
+    for problem in report.problems:
+        console.print(Text(f"\n{problem}", style="red"))
+    text = f"\n{verdict}{_totals(report.results)}, {report.seconds:.0f} s."
+    console.print(Text(text, style="green" if report.ok else "bold red"))
+
+
+def _verdict(report: Report) -> str:
     if report.only and not report.ok:
-        text = "Not all of these tests pass."
-    elif report.only:
+        return "Not all of these tests pass. "
+    if report.only:
         offered = any(result.outcome != "not offered" for result in report.results)
-        text = "These tests pass." if offered else "The device offers nothing that these tests are about."
-    elif (reached := report.reached) is not None:
-        text = f"Level reached: {reached.number} ({reached.name}): {reached.means}."
-    else:
-        text = "No level is reached."
-    return Text(
-        f"\n{text} {_totals(report.results)}, {report.seconds:.0f} s.", style="green" if report.ok else "bold red"
-    )
+        return "These tests pass. " if offered else "The device offers nothing that these tests are about. "
+    if (reached := report.reached) is not None:
+        return f"Level reached: {reached.number} ({reached.name}): {reached.means}. "
+    return "No level is reached. "
 
 
 def _totals(results: tuple[Result, ...]) -> str:

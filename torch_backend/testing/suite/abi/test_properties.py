@@ -8,9 +8,9 @@ from torch_backend.abi import (
     ABI_MINOR,
     Capability,
     DeviceLibrary,
-    dtypes_in,
     tb_device_properties,
 )
+from torch_backend.diagnosis import properties
 from torch_backend.testing.suite._threads import in_numbered_threads
 from torch_backend.testing.suite.abi._support import expect_bytes
 
@@ -23,14 +23,10 @@ _SIZE_FIELD_BYTES = 8
 def _answer(library: DeviceLibrary, device: int, struct_size: int, room: int) -> bytes:
     """What device_properties writes into ``room`` bytes of which it is told that the struct has ``struct_size``."""
     buffer = (ctypes.c_uint8 * room)(*[_UNTOUCHED] * room)
-    properties = tb_device_properties.from_buffer(buffer)
-    properties.struct_size = struct_size
-    library.check("device_properties", device, ctypes.byref(properties))
+    answer = tb_device_properties.from_buffer(buffer)
+    answer.struct_size = struct_size
+    library.check("device_properties", device, ctypes.byref(answer))
     return bytes(buffer)
-
-
-def _is_power_of_two(value: int) -> bool:
-    return value > 0 and value & (value - 1) == 0
 
 
 def test_the_number_of_devices_stays(library: DeviceLibrary) -> None:
@@ -67,48 +63,11 @@ def test_properties_stay(library: DeviceLibrary) -> None:
             expect_bytes(answer, answers[0], f"{device}: device_properties answered differently than before")
 
 
-def test_texts_are_terminated(library: DeviceLibrary) -> None:
-    """Name and architecture are UTF-8 that ends with a NUL, and the name is not empty."""
+def test_properties_are_possible(library: DeviceLibrary) -> None:
+    """Texts end and are UTF-8, numbers are in their ranges, and capabilities are known and have their slots."""
     for device in library.devices:
-        for field in ("name", "arch"):
-            place = getattr(tb_device_properties, field)
-            text = bytes(device.properties)[place.offset : place.offset + place.size]
-            assert b"\0" in text, f"{device}: {field} does not end with a NUL within its {place.size} bytes"
-            text.split(b"\0")[0].decode("utf-8")
-        assert device.properties.name, f"{device}: the name is empty"
-
-
-def test_alignment_and_granularity_are_powers_of_two(library: DeviceLibrary) -> None:
-    """Allocations are aligned to a power of two of at least 64, and their granularity is a power of two or 0."""
-    for device in library.devices:
-        alignment = device.properties.allocation_alignment_bytes
-        granularity = device.properties.allocation_granularity_bytes
-        assert _is_power_of_two(alignment), f"{device}: allocation_alignment_bytes is {alignment}"
-        assert alignment >= 64, f"{device}: allocation_alignment_bytes is {alignment}; at least 64 is required"
-        assert granularity == 0 or _is_power_of_two(granularity), (
-            f"{device}: allocation_granularity_bytes is {granularity}"
-        )
-
-
-def test_numbers_are_in_their_ranges(library: DeviceLibrary) -> None:
-    """Memory, counts and the NUMA node are values that their definitions allow."""
-    for device in library.devices:
-        properties = device.properties
-        assert properties.total_memory_bytes > 0, f"{device}: total_memory_bytes is 0"
-        assert properties.warp_size >= 1, f"{device}: warp_size is {properties.warp_size}; 1 if it has no meaning"
-        assert properties.multiprocessor_count >= 0, (
-            f"{device}: multiprocessor_count is {properties.multiprocessor_count}"
-        )
-        assert properties.numa_node >= -1, f"{device}: numa_node is {properties.numa_node}; -1 if it is unknown"
-        assert properties.reserved == 0, f"{device}: the reserved field is {properties.reserved}; it must be 0"
-
-
-def test_capabilities_are_known(library: DeviceLibrary) -> None:
-    """A library of our minor version or an older one sets no capability bits that its header did not have."""
-    known = sum(Capability.__members__.values())
-    for device in library.devices:
-        unknown = device.properties.capabilities & ~known
-        assert library.plugin.abi_minor > ABI_MINOR or not unknown, f"{device}: unknown capability bits {unknown:#x}"
+        faults = list(properties.faults_of(library, device.index))
+        assert not faults, f"{device}: {' '.join(faults)}"
 
 
 def test_common_capabilities_are_the_same_on_all_devices(library: DeviceLibrary) -> None:
@@ -116,21 +75,6 @@ def test_common_capabilities_are_the_same_on_all_devices(library: DeviceLibrary)
     for device in library.devices:
         different = (device.properties.capabilities ^ library.devices[0].properties.capabilities) & _COMMON
         assert not different, f"{device} and {library.devices[0]} differ in {sorted(Capability.names(different))}"
-
-
-def test_priorities_are_ordered_as_in_cuda(library: DeviceLibrary) -> None:
-    """The highest priority is the lowest number."""
-    for device in library.devices:
-        lowest, highest = device.properties.stream_priority_lowest, device.properties.stream_priority_highest
-        assert highest <= lowest, (
-            f"{device}: stream_priority_highest is {highest} and _lowest {lowest}; lower numbers are served first"
-        )
-
-
-def test_dtypes_can_be_named(library: DeviceLibrary) -> None:
-    """The set of dtypes holds one that PyTorch knows."""
-    for device in library.devices:
-        assert dtypes_in(device.properties.dtype_mask), f"{device}: no dtype of PyTorch is in dtype_mask"
 
 
 def test_uuids_tell_devices_apart(library: DeviceLibrary) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from torch_backend.abi import ASYNC_SLOTS, Capability, DeviceLibrary
+from torch_backend.abi import Capability, DeviceLibrary
 
 _TOGETHER = (
     ("memory_map", "memory_unmap"),
@@ -13,16 +13,6 @@ _TOGETHER = (
 
 def _declaring(library: DeviceLibrary, capability: Capability) -> list[int]:
     return [device.index for device in library.devices if device.properties.capabilities & capability]
-
-
-def test_stream_and_event_slots_are_those_of_an_asynchronous_device(library: DeviceLibrary) -> None:
-    """The eight slots of streams and events are set if and only if TB_CAP_ASYNC is declared."""
-    is_set = [slot for slot in ASYNC_SLOTS if slot in library.core]
-    if _declaring(library, Capability.ASYNC):
-        unset = [slot for slot in ASYNC_SLOTS if slot not in is_set]
-        assert not unset, f"TB_CAP_ASYNC is declared, but these slots are unset: {', '.join(unset)}"
-    else:
-        assert not is_set, f"TB_CAP_ASYNC is not declared, but these slots are set: {', '.join(is_set)}"
 
 
 @pytest.mark.parametrize("slots", _TOGETHER, ids="-".join)
