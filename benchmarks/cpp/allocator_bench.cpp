@@ -14,11 +14,11 @@
 #include <thread>
 #include <vector>
 
-#include "csrc/torch/Activate.h"
 #include "csrc/core/DeviceApi.h"
 #include "csrc/core/Plugin.h"
-#include "csrc/core/allocator/CachingAllocator.h"
-#include "csrc/core/allocator/DeviceAllocator.h"
+#include "csrc/memory/CachingAllocator.h"
+#include "csrc/memory/DeviceAllocator.h"
+#include "csrc/torch/Activate.h"
 
 namespace tb = torch_backend;
 

@@ -18,11 +18,11 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
-#include "csrc/torch/Activate.h"
 #include "csrc/core/Plugin.h"
-#include "csrc/core/allocator/DeviceAllocator.h"
+#include "csrc/memory/DeviceAllocator.h"
 #include "csrc/ops/plugin/BoxedKernel.h"
 #include "csrc/ops/plugin/KernelCall.h"
+#include "csrc/torch/Activate.h"
 
 namespace tb = torch_backend;
 

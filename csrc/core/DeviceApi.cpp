@@ -10,12 +10,12 @@
 #include <c10/util/StringUtil.h>
 
 #include "csrc/core/CallSpan.h"
+#include "csrc/core/Capture.h"
 #include "csrc/core/DeviceProperties.h"
 #include "csrc/core/FailedWait.h"
 #include "csrc/core/InterpreterLock.h"
 #include "csrc/core/Status.h"
 #include "csrc/core/TableCheck.h"
-#include "csrc/core/graph/Capture.h"
 #include "slots.h"
 
 namespace torch_backend {

@@ -6,8 +6,8 @@
 #include <c10/util/Exception.h>
 
 #include "csrc/core/AsyncError.h"
+#include "csrc/core/Capture.h"
 #include "csrc/core/Runtime.h"
-#include "csrc/core/graph/Capture.h"
 
 namespace torch_backend {
 namespace {

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "csrc/core/AsyncError.h"
+#include "csrc/core/Capture.h"
 #include "csrc/core/InterpreterLock.h"
 #include "csrc/core/Limits.h"
 #include "csrc/core/Runtime.h"
-#include "csrc/core/graph/Capture.h"
 
 namespace torch_backend {
 

@@ -7,10 +7,10 @@
 #include <c10/util/Exception.h>
 
 #include "csrc/core/AsyncError.h"
+#include "csrc/core/Capture.h"
 #include "csrc/core/ExternalStreams.h"
 #include "csrc/core/FailedWait.h"
 #include "csrc/core/Stream.h"
-#include "csrc/core/graph/Capture.h"
 
 namespace torch_backend {
 namespace {

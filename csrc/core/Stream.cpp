@@ -9,10 +9,10 @@
 #include <c10/util/Exception.h>
 
 #include "csrc/core/AsyncError.h"
+#include "csrc/core/Capture.h"
 #include "csrc/core/ExternalStreams.h"
 #include "csrc/core/InterpreterLock.h"
 #include "csrc/core/Runtime.h"
-#include "csrc/core/graph/Capture.h"
 
 namespace torch_backend {
 namespace {

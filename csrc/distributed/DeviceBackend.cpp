@@ -8,9 +8,9 @@
 #include <c10/util/StringUtil.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include "csrc/core/Capture.h"
 #include "csrc/core/InterpreterLock.h"
 #include "csrc/core/Runtime.h"
-#include "csrc/core/graph/Capture.h"
 #include "csrc/distributed/Arguments.h"
 #include "csrc/distributed/Reduction.h"
 #include "csrc/distributed/StepTimer.h"

@@ -8,10 +8,10 @@
 #include <ATen/core/jit_type.h>
 #include <c10/core/StreamGuard.h>
 
-#include "csrc/ops/host/HostLaunch.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/distributed/BackgroundThreads.h"
 #include "csrc/distributed/Failure.h"
+#include "csrc/ops/host/HostLaunch.h"
 
 namespace torch_backend {
 namespace {

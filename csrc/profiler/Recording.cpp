@@ -18,9 +18,9 @@
 #include <c10/util/Exception.h>
 
 #include "csrc/core/AsyncError.h"
+#include "csrc/core/Capture.h"
 #include "csrc/core/Runtime.h"
-#include "csrc/core/allocator/HostAllocator.h"
-#include "csrc/core/graph/Capture.h"
+#include "csrc/memory/HostAllocator.h"
 #include "csrc/profiler/PluginTrace.h"
 #include "csrc/profiler/StreamClock.h"
 

@@ -6,14 +6,14 @@
 #include <c10/util/Exception.h>
 
 #include "csrc/core/Runtime.h"
-#include "csrc/core/allocator/DeviceAllocator.h"
-#include "csrc/core/allocator/HostAllocator.h"
 #include "csrc/core/generator/PhiloxGenerator.h"
-#include "csrc/core/graph/Graph.h"
-#include "csrc/core/guard/DeviceGuard.h"
+#include "csrc/graph/Graph.h"
+#include "csrc/memory/DeviceAllocator.h"
+#include "csrc/memory/HostAllocator.h"
 #include "csrc/ops/Register.h"
 #include "csrc/ops/plugin/PluginKernels.h"
 #include "csrc/profiler/Profilers.h"
+#include "csrc/torch/DeviceGuard.h"
 #include "csrc/torch/Hooks.h"
 
 namespace torch_backend {

@@ -4,9 +4,9 @@
 #include <c10/core/DeviceGuard.h>
 
 #include "csrc/core/Runtime.h"
-#include "csrc/core/allocator/DeviceAllocator.h"
-#include "csrc/core/allocator/HostAllocator.h"
 #include "csrc/core/generator/PhiloxGenerator.h"
+#include "csrc/memory/DeviceAllocator.h"
+#include "csrc/memory/HostAllocator.h"
 #include "csrc/ops/tensor/Resize.h"
 
 namespace torch_backend {

@@ -4,7 +4,7 @@ PyTorch's own reducers know CUDA's memory and the CPU's; those for other devices
 other tensor to PyTorch's. All versions up to 2.15. May go once PyTorch asks the device to share a storage.
 
 PyTorch sends a tensor as its storage and its geometry; all that is ours is the storage. Who keeps the memory, and until
-when, is in Note [Lending memory to other processes] in csrc/core/ipc/LoanBook.h.
+when, is in Note [Lending memory to other processes] in csrc/memory/ipc/LoanBook.h.
 """
 
 import importlib

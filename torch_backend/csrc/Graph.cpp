@@ -1,6 +1,6 @@
 // Graphs: capture and replay.
 
-#include "csrc/core/graph/Graph.h"
+#include "csrc/graph/Graph.h"
 
 #include <pybind11/stl.h>
 

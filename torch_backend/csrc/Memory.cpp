@@ -15,8 +15,8 @@
 
 #include "csrc/core/Runtime.h"
 #include "csrc/core/Stream.h"
-#include "csrc/core/allocator/DeviceAllocator.h"
-#include "csrc/core/allocator/HostAllocator.h"
+#include "csrc/memory/DeviceAllocator.h"
+#include "csrc/memory/HostAllocator.h"
 #include "torch_backend/csrc/Module.h"
 
 namespace py = pybind11;

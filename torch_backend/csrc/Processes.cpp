@@ -8,9 +8,9 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 
-#include "csrc/core/allocator/DeviceAllocator.h"
-#include "csrc/core/ipc/LoanBook.h"
-#include "csrc/core/ipc/SharedStorage.h"
+#include "csrc/memory/DeviceAllocator.h"
+#include "csrc/memory/ipc/LoanBook.h"
+#include "csrc/memory/ipc/SharedStorage.h"
 #include "torch_backend/csrc/Module.h"
 
 namespace py = pybind11;

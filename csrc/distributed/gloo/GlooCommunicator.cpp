@@ -4,9 +4,9 @@
 
 #include <ATen/ops/empty.h>
 
-#include "csrc/ops/tensor/Alias.h"
-#include "csrc/ops/native/Copy.h"
 #include "csrc/core/Runtime.h"
+#include "csrc/ops/native/Copy.h"
+#include "csrc/ops/tensor/Alias.h"
 
 namespace torch_backend::gloo {
 namespace {

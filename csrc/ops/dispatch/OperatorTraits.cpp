@@ -99,7 +99,8 @@ OperatorTraits::OperatorTraits(const c10::OperatorHandle& op) : still_defined(to
     returned_arg.push_back(source);
   }
   foresight = foresight_of(*this);
-  if (foresight != Foresight::kNone && !random && !writes_arguments && (pointwise || has_fact(Fact::kWritesOutAtOnce, name))) {
+  if (foresight != Foresight::kNone && !random && !writes_arguments &&
+      (pointwise || has_fact(Fact::kWritesOutAtOnce, name))) {
     out_form = find_out_form(schema);
   }
 }

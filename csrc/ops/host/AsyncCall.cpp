@@ -12,10 +12,10 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/util/SmallVector.h>
 
+#include "csrc/core/Capture.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/Stream.h"
 #include "csrc/core/generator/PhiloxGenerator.h"
-#include "csrc/core/graph/Capture.h"
 #include "csrc/ops/dispatch/Foresee.h"
 #include "csrc/ops/host/HostCall.h"
 #include "csrc/ops/host/HostGenerator.h"

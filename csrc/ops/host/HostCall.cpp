@@ -5,11 +5,11 @@
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
+#include "csrc/core/Capture.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/Stream.h"
-#include "csrc/core/allocator/DeviceAllocator.h"
 #include "csrc/core/generator/PhiloxGenerator.h"
-#include "csrc/core/graph/Capture.h"
+#include "csrc/memory/DeviceAllocator.h"
 #include "csrc/ops/host/HostGenerator.h"
 #include "csrc/ops/tensor/Empty.h"
 #include "csrc/ops/tensor/Resize.h"

@@ -13,8 +13,8 @@
 #include <c10/util/Exception.h>
 
 #include "csrc/core/AsyncError.h"
+#include "csrc/core/Capture.h"
 #include "csrc/core/Runtime.h"
-#include "csrc/core/graph/Capture.h"
 #include "csrc/ops/tensor/Alias.h"
 #include "csrc/profiler/Recording.h"
 

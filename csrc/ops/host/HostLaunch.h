@@ -4,8 +4,8 @@
 #include <functional>
 #include <string_view>
 
+#include "csrc/core/Capture.h"
 #include "csrc/core/Stream.h"
-#include "csrc/core/graph/Capture.h"
 
 namespace torch_backend {
 

@@ -8,12 +8,12 @@
 #include <ATen/ops/empty_strided.h>
 #include <c10/core/DeviceGuard.h>
 
+#include "csrc/core/Capture.h"
 #include "csrc/core/Event.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/Stream.h"
 #include "csrc/core/SyncDebug.h"
-#include "csrc/core/allocator/HostAllocator.h"
-#include "csrc/core/graph/Capture.h"
+#include "csrc/memory/HostAllocator.h"
 #include "csrc/ops/dispatch/Registrar.h"
 #include "csrc/ops/host/HostCall.h"
 #include "csrc/ops/host/HostLaunch.h"

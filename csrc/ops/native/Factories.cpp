@@ -2,7 +2,7 @@
 #include <c10/core/TensorOptions.h>
 
 #include "csrc/core/Runtime.h"
-#include "csrc/core/allocator/DeviceAllocator.h"
+#include "csrc/memory/DeviceAllocator.h"
 #include "csrc/ops/dispatch/Registrar.h"
 #include "csrc/ops/native/Register.h"
 #include "csrc/ops/tensor/Empty.h"

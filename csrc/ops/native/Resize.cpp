@@ -5,7 +5,7 @@
 #include <ATen/native/Resize.h>
 #include <c10/core/DeviceGuard.h>
 
-#include "csrc/core/allocator/DeviceAllocator.h"
+#include "csrc/memory/DeviceAllocator.h"
 #include "csrc/ops/dispatch/Registrar.h"
 #include "csrc/ops/native/Register.h"
 #include "csrc/ops/tensor/Resize.h"

@@ -4,7 +4,7 @@
 #include <ATen/ops/is_set_to_native.h>
 
 #include "csrc/core/Stream.h"
-#include "csrc/core/allocator/DeviceAllocator.h"
+#include "csrc/memory/DeviceAllocator.h"
 #include "csrc/ops/dispatch/Registrar.h"
 #include "csrc/ops/native/Register.h"
 

@@ -9,11 +9,11 @@
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
 
+#include "csrc/core/Capture.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/Status.h"
 #include "csrc/core/Stream.h"
-#include "csrc/core/allocator/DeviceAllocator.h"
-#include "csrc/core/graph/Capture.h"
+#include "csrc/memory/DeviceAllocator.h"
 #include "csrc/ops/tensor/StorageOf.h"
 #include "csrc/profiler/Recording.h"
 

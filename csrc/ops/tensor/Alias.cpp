@@ -6,7 +6,7 @@
 #include <c10/core/StorageImpl.h>
 
 #include "csrc/core/Runtime.h"
-#include "csrc/core/allocator/DeviceAllocator.h"
+#include "csrc/memory/DeviceAllocator.h"
 #include "csrc/ops/tensor/StorageOf.h"
 
 namespace torch_backend {

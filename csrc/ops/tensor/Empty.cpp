@@ -6,7 +6,7 @@
 #include <ATen/native/TensorFactories.h>
 #include <c10/core/DeviceGuard.h>
 
-#include "csrc/core/allocator/DeviceAllocator.h"
+#include "csrc/memory/DeviceAllocator.h"
 
 namespace torch_backend {
 

@@ -7,7 +7,7 @@
 
 #include "csrc/core/Runtime.h"
 #include "csrc/core/Stream.h"
-#include "csrc/core/allocator/DeviceAllocator.h"
+#include "csrc/memory/DeviceAllocator.h"
 
 namespace torch_backend {
 namespace {

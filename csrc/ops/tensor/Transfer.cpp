@@ -7,10 +7,10 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 
+#include "csrc/core/Capture.h"
 #include "csrc/core/FailedWait.h"
 #include "csrc/core/Runtime.h"
-#include "csrc/core/allocator/HostAllocator.h"
-#include "csrc/core/graph/Capture.h"
+#include "csrc/memory/HostAllocator.h"
 
 namespace torch_backend {
 namespace {

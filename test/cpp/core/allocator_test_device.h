@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "csrc/core/DeviceApi.h"
-#include "csrc/core/allocator/CachingAllocator.h"
+#include "csrc/memory/CachingAllocator.h"
 
 namespace torch_backend::test {
 

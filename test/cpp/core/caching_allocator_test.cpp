@@ -5,7 +5,7 @@
 #include <c10/util/Exception.h>
 
 #include "core/allocator_test_device.h"
-#include "csrc/core/allocator/FreeList.h"
+#include "csrc/memory/FreeList.h"
 
 namespace torch_backend::test {
 namespace {

@@ -4,7 +4,7 @@
 #include <c10/util/Exception.h>
 
 #include "core/allocator_test_device.h"
-#include "csrc/core/ipc/LoanBook.h"
+#include "csrc/memory/ipc/LoanBook.h"
 
 namespace torch_backend::test {
 namespace {

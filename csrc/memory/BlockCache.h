@@ -1,0 +1,214 @@
+// The blocks that segments are cut into, and which of them are free.
+#pragma once
+
+#include <vector>
+
+#include <c10/macros/Macros.h>
+
+#include "csrc/memory/AllocatorState.h"
+#include "csrc/memory/Block.h"
+#include "csrc/memory/BlockTable.h"
+#include "csrc/memory/MemoryPool.h"
+#include "csrc/memory/Recorder.h"
+
+namespace torch_backend {
+
+/// What an allocation asks for.
+struct Request {
+  std::size_t requested;
+  std::size_t size; // of the block
+  StreamRef stream;
+  bool small = false;
+  c10::MempoolId_t pool{0, 0};
+  ContextPtr context{};
+};
+
+/// Knows neither the plugin nor what keeps a freed block from being reused. All functions under the allocator's mutex;
+/// those on the way to a cache hit and back are inline.
+class BlockCache {
+ public:
+  BlockCache(AllocatorState& state, Recorder& recorder) : pools(state), state_(state), recorder_(recorder) {}
+
+  BlockPool& pool_for(const Request& request) {
+    return pools.of(request.pool).of(request.stream, request.small);
+  }
+  /// NULL unless `ptr` is an allocation that is in use.
+  Block* find_allocated(const void* ptr) const {
+    Block* block = table_.find(ptr);
+    return C10_LIKELY(block && block->state == Block::State::kAllocated) ? block : nullptr;
+  }
+  /// A free block for the request, out of the free list; NULL if there is none.
+  Block* take(const Request& request);
+  /// Cuts `block`, which take returned or is new, to what the request needs.
+  void hand_out(Block* block, Request& request);
+  void make_free(Block* block);
+  /// One thing less that keeps a pending block from being free.
+  void finish_use(Block* block) {
+    if (--block->num_pending_events == 0) {
+      make_free(block);
+    }
+  }
+
+  /// A new block, in no free list.
+  Block* add(void* base, std::size_t size, BlockPool& pool);
+  /// Takes the block of a free segment out of circulation.
+  void remove(Block* block);
+  /// Free blocks that are whole segments, if `select` accepts them.
+  template <typename Select>
+  std::vector<Block*> free_segments(Select select) {
+    std::vector<Block*> blocks;
+    pools.for_each([&](MemoryPool& owner) {
+      owner.for_each([&](BlockPool& pool) {
+        pool.free.for_each([&](Block* block) {
+          if (!block->is_split() && select(*block)) {
+            blocks.push_back(block);
+          }
+        });
+      });
+    });
+    return blocks;
+  }
+
+  MemoryPools pools;
+
+ private:
+  void split(Block* block, std::size_t size);
+  Block* merge_with_free_neighbours(Block* block);
+
+  AllocatorState& state_;
+  Recorder& recorder_;
+  BlockArena arena_;
+  BlockTable table_; // of all blocks, free or not
+};
+
+inline Block* BlockCache::add(void* base, std::size_t size, BlockPool& pool) {
+  Block* block = arena_.acquire();
+  block->ptr = base;
+  block->size = size;
+  block->pool = &pool;
+  block->freed_at = pool.searches;
+  table_.insert(block);
+  return block;
+}
+
+inline Block* BlockCache::take(const Request& request) {
+  BlockPool& pool = pool_for(request);
+  ++pool.searches;
+  Block* block = pool.free.best_fit(request.size);
+  if (!block ||
+      (!pool.small && block->size != request.size && !state_.policy.fits_unsplit_limits(request.size, block->size))) {
+    return nullptr;
+  }
+  pool.free.remove(block);
+  return block;
+}
+
+inline void BlockCache::hand_out(Block* block, Request& request) {
+  auto& stats = state_.stats;
+  const bool small = block->pool->small;
+  const bool was_split = block->is_split();
+  const std::size_t remaining = block->size - request.size;
+  if (remaining > 0 && state_.policy.should_split(request.size, remaining, small)) {
+    split(block, request.size);
+    if (was_split) {
+      stats.decrease(Metric::kInactiveSplitBytes, small, request.size);
+    } else {
+      stats.increase(Metric::kInactiveSplit, small, 1);
+      stats.increase(Metric::kInactiveSplitBytes, small, remaining);
+    }
+  } else if (was_split) {
+    stats.decrease(Metric::kInactiveSplit, small, 1);
+    stats.decrease(Metric::kInactiveSplitBytes, small, block->size);
+  }
+  block->state = Block::State::kAllocated;
+  block->requested = request.requested;
+  stats.increase(Metric::kAllocations, small, 1);
+  stats.increase(Metric::kAllocatedBytes, small, block->size);
+  stats.increase(Metric::kRequestedBytes, small, block->requested);
+  stats.increase(Metric::kActive, small, 1);
+  stats.increase(Metric::kActiveBytes, small, block->size);
+  block->oversize = !small && block->size >= state_.policy.max_split_size();
+  if (C10_UNLIKELY(block->oversize)) {
+    stats.oversize_allocations.increase(1);
+  }
+  if (C10_UNLIKELY(recorder_.enabled())) {
+    block->context = std::move(request.context);
+    recorder_.record(TraceAction::kAlloc, block->ptr, block->size, *block->pool, block->context);
+  }
+}
+
+inline void BlockCache::make_free(Block* block) {
+  auto& stats = state_.stats;
+  const bool small = block->pool->small;
+  stats.decrease(Metric::kActive, small, 1);
+  stats.decrease(Metric::kActiveBytes, small, block->size);
+  stats.decrease(Metric::kRequestedBytes, small, block->requested);
+  if (C10_UNLIKELY(recorder_.enabled())) {
+    recorder_.record(TraceAction::kFreeCompleted, block->ptr, block->size, *block->pool, block->context);
+  }
+  if (C10_UNLIKELY(block->context != nullptr)) {
+    block->context.reset();
+  }
+  block->state = Block::State::kFree;
+  block->requested = 0;
+  if (block->is_split()) {
+    block = merge_with_free_neighbours(block);
+  }
+  block->freed_at = block->pool->searches;
+  block->pool->free.insert(block);
+}
+
+/// `block` keeps its first `size` bytes; the rest becomes a free block.
+inline void BlockCache::split(Block* block, std::size_t size) {
+  Block* rest = add(static_cast<char*>(block->ptr) + size, block->size - size, *block->pool);
+  rest->freed_at = block->freed_at;
+  rest->prev = block;
+  rest->next = block->next;
+  if (rest->next) {
+    rest->next->prev = rest;
+  }
+  block->next = rest;
+  block->size = size;
+  rest->pool->free.insert(rest);
+}
+
+/// The block that covers all of it.
+inline Block* BlockCache::merge_with_free_neighbours(Block* block) {
+  BlockPool& pool = *block->pool;
+  int64_t pieces = 0; // how the number of free pieces of split segments changes, and their bytes
+  int64_t bytes = 0;
+  const auto absorb_next = [&](Block* left, Block* gone, Block* free_one) {
+    pool.free.remove(free_one);
+    pieces -= 1;
+    bytes -= static_cast<int64_t>(free_one->size);
+    table_.erase(gone->ptr);
+    left->size += gone->size;
+    left->next = gone->next;
+    if (left->next) {
+      left->next->prev = left;
+    }
+    arena_.recycle(gone);
+    return left;
+  };
+  if (Block* next = block->next; next && next->state == Block::State::kFree) {
+    block = absorb_next(block, next, next);
+  }
+  if (Block* prev = block->prev; prev && prev->state == Block::State::kFree) {
+    block = absorb_next(prev, block, prev);
+  }
+  if (block->is_split()) {
+    pieces += 1;
+    bytes += static_cast<int64_t>(block->size);
+  }
+  state_.stats.change(Metric::kInactiveSplit, pool.small, pieces);
+  state_.stats.change(Metric::kInactiveSplitBytes, pool.small, bytes);
+  return block;
+}
+
+inline void BlockCache::remove(Block* block) {
+  block->pool->free.remove(block);
+  table_.erase(block->ptr);
+  arena_.recycle(block);
+}
+
+} // namespace torch_backend

@@ -1,0 +1,252 @@
+#include "csrc/memory/Segments.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include <c10/util/Exception.h>
+
+#include "csrc/core/Status.h"
+
+namespace torch_backend {
+namespace {
+
+// How long a request that would fail waits for other threads that are giving segments back.
+constexpr auto kReleaseWait = std::chrono::seconds(1);
+
+/// The first of `blocks` in the order of `before` that together have `bytes`.
+template <typename Before>
+std::vector<Block*> first_with(std::size_t bytes, std::vector<Block*> blocks, Before before) {
+  std::sort(blocks.begin(), blocks.end(), before);
+  std::size_t sum = 0;
+  const auto enough = std::find_if(blocks.begin(), blocks.end(), [&](const Block* block) {
+    const bool reached = sum >= bytes;
+    sum += block->size;
+    return reached;
+  });
+  blocks.erase(enough, blocks.end());
+  return blocks;
+}
+
+} // namespace
+
+Segments::Segments(AllocatorState& state, Recorder& recorder, BlockCache& blocks)
+    : state_(state),
+      recorder_(recorder),
+      blocks_(blocks),
+      stream_ordered_(state.api.has_capability(state.device, TB_CAP_STREAM_ALLOC)) {}
+
+const Segment* Segments::find(const void* ptr) const {
+  const auto after = segments_.upper_bound(ptr);
+  return after == segments_.begin() ? nullptr : &std::prev(after)->second;
+}
+
+// ---- getting ----
+
+Block* Segments::request(const Request& request, std::size_t segment_size, Refusal& refusal, Lock& lock) {
+  const auto held = static_cast<std::size_t>(state_.stats.current(Metric::kReservedBytes)) + requesting_bytes_;
+  refusal.limit_hit = limit_ && held + segment_size > *limit_;
+  if (refusal.limit_hit) {
+    return nullptr;
+  }
+  BlockPool& pool = blocks_.pool_for(request);
+  requesting_bytes_ += segment_size;
+  ++pool.owner.num_segments; // keeps the pool alive
+  lock.unlock();
+  void* base = nullptr;
+  tb_status status = TB_STATUS_OK;
+  std::exception_ptr error;
+  try {
+    status = state_.api.memory_allocate(state_.device, TB_MEMORY_DEVICE, segment_size, pool.stream.handle, &base);
+    if (status == TB_STATUS_OUT_OF_MEMORY) {
+      refusal.plugin_text = take_error_text();
+    } else if (status != TB_STATUS_OK) {
+      throw_status(status, state_.api.name(), "memory_allocate", state_.device);
+    }
+  } catch (...) {
+    error = std::current_exception();
+  }
+  lock.lock();
+  requesting_bytes_ -= segment_size;
+  if (base && !error && status == TB_STATUS_OK) {
+    Block* block = blocks_.add(base, segment_size, pool);
+    const bool oversize = !pool.small && segment_size >= state_.policy.max_split_size();
+    segments_[base] = {base, segment_size, &pool, block, oversize, request.context};
+    auto& stats = state_.stats;
+    ++stats.num_device_alloc;
+    stats.increase(Metric::kSegments, pool.small, 1);
+    stats.increase(Metric::kReservedBytes, pool.small, segment_size);
+    if (pool.owner.is_private()) {
+      stats.increase_pool_reserved(pool.owner.id, pool.small, segment_size);
+    }
+    if (oversize) {
+      stats.oversize_segments.increase(1);
+    }
+    recorder_.record(TraceAction::kSegmentAlloc, base, segment_size, pool, request.context);
+    return block;
+  }
+  blocks_.pools.drop_segment(pool.owner);
+  if (error) {
+    std::rethrow_exception(error);
+  }
+  return nullptr;
+}
+
+// ---- giving back ----
+
+void Segments::release(const std::vector<Block*>& blocks, Lock& lock) {
+  if (blocks.empty()) {
+    return;
+  }
+  std::vector<Segment> segments;
+  segments.reserve(blocks.size());
+  for (Block* block : blocks) {
+    segments.push_back(std::move(segments_.extract(block->ptr).mapped()));
+    blocks_.remove(block);
+  }
+  ++releasing_;
+  lock.unlock();
+  std::vector<Segment> kept;
+  const auto error = wait_for_streams(segments, &kept);
+  for (const auto& segment : segments) {
+    state_.api.memory_free(state_.device, TB_MEMORY_DEVICE, segment.base, segment.size, segment.pool->stream.handle);
+  }
+  lock.lock();
+  auto& stats = state_.stats;
+  for (const auto& segment : segments) {
+    const BlockPool& pool = *segment.pool;
+    ++stats.num_device_free;
+    stats.decrease(Metric::kSegments, pool.small, 1);
+    stats.decrease(Metric::kReservedBytes, pool.small, segment.size);
+    if (pool.owner.is_private()) {
+      stats.decrease_pool_reserved(pool.owner.id, pool.small, segment.size);
+    }
+    if (segment.oversize) {
+      stats.oversize_segments.decrease(1);
+    }
+    recorder_.record(TraceAction::kSegmentFree, segment.base, segment.size, pool, segment.context);
+    blocks_.pools.drop_segment(pool.owner);
+  }
+  for (auto& segment : kept) {
+    segment.first = blocks_.add(segment.base, segment.size, *segment.pool);
+    segment.pool->free.insert(segment.first);
+    segments_[segment.base] = std::move(segment);
+  }
+  if (--releasing_ == 0) {
+    all_released_.notify_all();
+  }
+  if (error) {
+    lock.unlock();
+    std::rethrow_exception(error);
+  }
+}
+
+/// Work enqueued on a segment's stream may still use it, unless the plugin's free is ordered by the stream itself.
+/// Segments of streams that cannot be waited for move to `out_kept`; the first reason is returned.
+std::exception_ptr Segments::wait_for_streams(std::vector<Segment>& segments, std::vector<Segment>* out_kept) {
+  std::exception_ptr error;
+  if (!state_.async || stream_ordered_) {
+    return error;
+  }
+  std::map<c10::StreamId, bool> waited; // whether it worked
+  for (auto& segment : segments) {
+    const auto& stream = segment.pool->stream;
+    const auto [entry, is_new] = waited.emplace(stream.id, true);
+    if (!is_new) {
+      continue;
+    }
+    try {
+      state_.api.stream_synchronize(state_.device, stream.handle);
+    } catch (...) {
+      if (state_.api.is_lost(state_.device)) {
+        continue; // there is nothing left to wait for
+      }
+      entry->second = false;
+      error = error ? error : std::current_exception();
+    }
+  }
+  const auto keep = std::stable_partition(segments.begin(), segments.end(),
+                                          [&](const Segment& segment) { return waited.at(segment.pool->stream.id); });
+  std::move(keep, segments.end(), std::back_inserter(*out_kept));
+  segments.erase(keep, segments.end());
+  return error;
+}
+
+void Segments::release_cached(Lock& lock) {
+  if (!blocks_.pools.capturing()) {
+    const auto is_unheld = [](const Block& block) {
+      const MemoryPool& owner = block.pool->owner;
+      return !owner.is_private() || owner.use_count == 0;
+    };
+    release(blocks_.free_segments(is_unheld), lock);
+  }
+}
+
+/// Oversize blocks are not cut, so a request of another size cannot use them.
+bool Segments::release_oversize(const Request& request, Lock& lock) {
+  const std::size_t limit = state_.policy.max_split_size();
+  if (request.size < limit || blocks_.pools.capturing()) {
+    return false;
+  }
+  const BlockPool& pool = blocks_.pool_for(request);
+  const auto fits = [&](const Block& block) { return block.pool == &pool && block.size >= limit; };
+  const auto is_larger = [](const Block* a, const Block* b) { return a->size > b->size; };
+  const auto blocks = first_with(request.size, blocks_.free_segments(fits), is_larger);
+  release(blocks, lock);
+  return !blocks.empty();
+}
+
+void Segments::collect_garbage(Lock& lock) {
+  const double threshold = state_.policy.garbage_collection_threshold();
+  if (threshold <= 0.0 || blocks_.pools.capturing()) {
+    return;
+  }
+  const std::size_t total = limit_ ? *limit_ : state_.api.properties(state_.device).total_memory_bytes;
+  const auto goal = static_cast<std::size_t>(threshold * static_cast<double>(total));
+  const auto reserved = static_cast<std::size_t>(state_.stats.current(Metric::kReservedBytes));
+  if (total == 0 || reserved <= goal) {
+    return;
+  }
+  const auto is_large = [](const Block& block) { return !block.pool->small && !block.pool->owner.is_private(); };
+  const auto age = [](const Block* block) { return block->pool->searches - block->freed_at; };
+  const auto is_older = [&](const Block* a, const Block* b) { return age(a) > age(b); };
+  release(first_with(reserved - goal, blocks_.free_segments(is_large), is_older), lock);
+}
+
+bool Segments::wait_for_releases(Lock& lock) {
+  if (releasing_ == 0) {
+    return false;
+  }
+  all_released_.wait_for(lock, kReleaseWait, [this] { return releasing_ == 0; });
+  return true;
+}
+
+// ---- how much there is ----
+
+std::pair<std::size_t, std::size_t> Segments::memory_info() const {
+  uint64_t free = 0;
+  uint64_t total = 0;
+  if (state_.api.memory_info(state_.device, &free, &total) == TB_STATUS_OK) {
+    return {free, total};
+  }
+  total = state_.api.properties(state_.device).total_memory_bytes;
+  const Lock lock(state_.mutex);
+  const auto held = static_cast<uint64_t>(state_.stats.current(Metric::kReservedBytes));
+  return {total - std::min(held, total), total};
+}
+
+void Segments::set_memory_fraction(double fraction) {
+  TORCH_CHECK_VALUE(fraction >= 0.0 && fraction <= 1.0, "The memory fraction must lie between 0 and 1, got ", fraction,
+                    ".");
+  std::size_t total = state_.api.properties(state_.device).total_memory_bytes;
+  if (total == 0) {
+    total = memory_info().second;
+  }
+  TORCH_CHECK(total > 0 || fraction == 1.0, state_.name,
+              " does not say how much memory it has, so no fraction of it can be set.");
+  const Lock lock(state_.mutex);
+  fraction_ = fraction;
+  limit_ =
+      fraction == 1.0 ? std::nullopt : std::optional(static_cast<std::size_t>(fraction * static_cast<double>(total)));
+}
+
+} // namespace torch_backend

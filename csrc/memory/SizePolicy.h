@@ -1,0 +1,61 @@
+// How sizes are rounded, when blocks are split, how large segments are: PYTORCH_ALLOC_CONF.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "csrc/memory/FreeList.h"
+
+namespace torch_backend {
+
+/// Requests up to this size come from the small pool, whose segments are kSmallSegment.
+constexpr std::size_t kSmallSize = std::size_t{1} << 20;
+constexpr std::size_t kSmallSegment = std::size_t{2} << 20;
+constexpr std::size_t kSegmentRounding = std::size_t{2} << 20;
+
+/// Reads c10's AcceleratorAllocatorConfig at each decision, so that settings changed at run time take effect. Keys it
+/// honours: max_split_size_mb, max_non_split_rounding_mb, roundup_power2_divisions, garbage_collection_threshold,
+/// large_segment_size_mb. Others that PyTorch accepts (expandable_segments) are warned about once.
+class SizePolicy {
+ public:
+  /// `granularity`: what plugin requests are rounded up to; a power of two, or 0.
+  explicit SizePolicy(std::size_t granularity);
+
+  /// Size of the block for a request of `size` > 0.
+  std::size_t block_size(std::size_t size) const {
+    if (__builtin_expect(!power2_divisions_.empty(), 0)) {
+      return divided_block_size(size);
+    }
+    return round_up(size, FreeList::kGrain);
+  }
+
+  /// Whether a block that is `remaining` larger than a block of `size` is cut in two.
+  bool should_split(std::size_t size, std::size_t remaining, bool small) const {
+    return small ? remaining >= FreeList::kGrain : remaining > kSmallSize && size < max_split_size();
+  }
+
+  /// Whether a free large block of `block_size` may serve `size`: oversize blocks are neither cut nor wasted.
+  bool fits_unsplit_limits(std::size_t size, std::size_t block_size) const;
+
+  /// Size of the segment to ask the plugin for; and the least that would do.
+  std::size_t segment_size(std::size_t size) const;
+  std::size_t least_segment_size(std::size_t size) const;
+
+  std::size_t max_split_size() const;
+  double garbage_collection_threshold() const;
+
+ private:
+  static std::size_t round_up(std::size_t size, std::size_t multiple) {
+    return (size + multiple - 1) & ~(multiple - 1);
+  }
+  std::size_t divided_block_size(std::size_t size) const;
+
+  std::size_t granularity_;
+  const std::vector<std::size_t>& power2_divisions_; // c10's, which lives until the process ends
+};
+
+/// The settings as a string, "" if this PyTorch does not tell.
+std::string allocator_settings();
+
+} // namespace torch_backend

@@ -1,0 +1,52 @@
+"""The rooms of csrc are on floors: a file includes what is in its room or below."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+# From the bottom; rooms of one floor do not include each other.
+FLOORS = [
+    {"core"},
+    {"memory"},
+    {"profiler"},
+    {"graph"},
+    {"ops/tensor"},
+    {"ops/dispatch"},
+    {"ops/plugin", "ops/host"},
+    {"ops/native"},
+    {"ops"},
+    {"distributed"},
+    {"torch"},
+]
+FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+
+
+def room_of(path):
+    parts = Path(path).parts[1:-1]
+    return "/".join(parts[:2]) if parts[0] == "ops" else parts[0]
+
+
+def arrows():
+    """From room to room: the files that include and are included."""
+    files = [path for path in (ROOT / "csrc").rglob("*") if path.suffix in (".h", ".cpp")]
+    for file in files:
+        path = file.relative_to(ROOT)
+        if room_of(path) == "host":
+            continue  # not the core's: what other programs that open device libraries need
+        for included in re.findall(r'#include "(csrc/[^"]+)"', file.read_text()):
+            yield str(path), included
+
+
+def test_every_room_has_a_floor():
+    rooms = {room_of(path) for arrow in arrows() for path in arrow}
+    assert rooms - {"host"} == set(FLOOR_OF)
+
+
+def test_no_arrow_goes_up():
+    wrong = [
+        f"{path} includes {included}"
+        for path, included in arrows()
+        if room_of(path) != room_of(included) and FLOOR_OF[room_of(included)] >= FLOOR_OF[room_of(path)]
+    ]
+    assert not wrong
