@@ -51,14 +51,12 @@ void check_one_per_rank(const char* what, const std::vector<at::Tensor>& tensors
                     " ranks, got ", tensors.size(), ".");
 }
 
-void check_reduce_scatter(const char* what, const at::Tensor& output,
-                          const std::vector<std::vector<at::Tensor>>& inputs, int rank, int size) {
-  TORCH_CHECK_VALUE(inputs.size() == 1 && inputs.front().size() == static_cast<std::size_t>(size), what,
-                    " takes one list with a tensor for each of ", size, " ranks.");
-  check_same_dtype(what, inputs.front(), output);
-  const auto& mine = inputs.front()[static_cast<std::size_t>(rank)];
-  TORCH_CHECK_VALUE(mine.numel() == output.numel(), what, ": the input for rank ", rank, " has ", mine.numel(),
-                    " elements, its output ", output.numel(), ".");
+void check_parts(const char* what, const std::vector<at::Tensor>& parts, const at::Tensor& model, int size) {
+  check_one_per_rank(what, parts, size);
+  check_same_dtype(what, parts, model);
+  for (const auto& part : parts) {
+    check_numel(what, part, model, 1);
+  }
 }
 
 void check_as_many(const char* what, const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs) {

@@ -22,9 +22,8 @@ void check_same_dtype(const char* what, const std::vector<at::Tensor>& tensors, 
 void check_numel(const char* what, const at::Tensor& whole, const at::Tensor& part, int parts);
 /// A list with a tensor for each of `size` ranks.
 void check_one_per_rank(const char* what, const std::vector<at::Tensor>& tensors, int size);
-/// What reduce_scatter takes: a list for all ranks, of which this rank's is as large as the output.
-void check_reduce_scatter(const char* what, const at::Tensor& output,
-                          const std::vector<std::vector<at::Tensor>>& inputs, int rank, int size);
+/// A list with a part for each of `size` ranks, of the dtype and as large as `model`.
+void check_parts(const char* what, const std::vector<at::Tensor>& parts, const at::Tensor& model, int size);
 void check_as_many(const char* what, const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs);
 
 std::vector<at::Tensor> flatten(const std::vector<std::vector<at::Tensor>>& lists);

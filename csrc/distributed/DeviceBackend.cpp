@@ -91,6 +91,7 @@ DeviceBackend::~DeviceBackend() {
 // ---- the group ----
 
 void DeviceBackend::setTimeout(std::chrono::milliseconds timeout) {
+  const WithoutInterpreterLock unlocked;
   group_->set_timeout(timeout);
   const std::lock_guard<std::mutex> lock(mutex_);
   options_->timeout = timeout;
@@ -281,11 +282,7 @@ WorkPtr DeviceBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
   constexpr auto kWhat = "all_gather";
   const auto input = only(kWhat, inputs);
   const auto& list = only_list(kWhat, outputs);
-  check_one_per_rank(kWhat, list, size_);
-  check_same_dtype(kWhat, list, input);
-  for (const auto& output : list) {
-    check_numel(kWhat, output, input, 1);
-  }
+  check_parts(kWhat, list, input, size_);
   return run({OpType::ALLGATHER, kWhat, {input}, list, limit(options.timeout)},
              [input, list](Collectives& collectives, Staging& staging) {
                collectives.all_gather(staging.read(input), staging.write_joined(list));
@@ -332,11 +329,7 @@ WorkPtr DeviceBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs, co
   check_rank(kWhat, root, size_);
   const auto list = root == rank_ ? only_list(kWhat, outputs) : Tensors{};
   if (root == rank_) {
-    check_one_per_rank(kWhat, list, size_);
-    check_same_dtype(kWhat, list, input);
-    for (const auto& output : list) {
-      check_numel(kWhat, output, input, 1);
-    }
+    check_parts(kWhat, list, input, size_);
   }
   return run({OpType::GATHER, kWhat, {input}, list, limit(options.timeout)},
              [input, list, root](Collectives& collectives, Staging& staging) {
@@ -351,11 +344,7 @@ WorkPtr DeviceBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs, c
   check_rank(kWhat, root, size_);
   const auto list = root == rank_ ? only_list(kWhat, inputs) : Tensors{};
   if (root == rank_) {
-    check_one_per_rank(kWhat, list, size_);
-    check_same_dtype(kWhat, list, output);
-    for (const auto& input : list) {
-      check_numel(kWhat, input, output, 1);
-    }
+    check_parts(kWhat, list, output, size_);
   }
   return run({OpType::SCATTER, kWhat, list, {output}, limit(options.timeout)},
              [list, output, root](Collectives& collectives, Staging& staging) {
@@ -380,11 +369,9 @@ WorkPtr DeviceBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& in
                                       const c10d::ReduceScatterOptions& options) {
   constexpr auto kWhat = "reduce_scatter";
   const auto& output = only(kWhat, outputs);
-  check_reduce_scatter(kWhat, output, inputs, rank_, size_);
-  for (const auto& input : inputs.front()) {
-    check_numel(kWhat, input, output, 1);
-  }
-  return scatter_reduced(OpType::REDUCE_SCATTER, kWhat, output, inputs.front(), options);
+  const auto& list = only_list(kWhat, inputs);
+  check_parts(kWhat, list, output, size_);
+  return scatter_reduced(OpType::REDUCE_SCATTER, kWhat, output, list, options);
 }
 
 WorkPtr DeviceBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
