@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -38,7 +39,7 @@ class Operators:
 
 def read(path: Path = SHIPPED) -> Operators:
     """Sections that are left out are empty. An unknown one raises TypeError."""
-    sections = yaml.safe_load(path.read_text())
+    sections: dict[str, Any] = yaml.safe_load(path.read_text())  # type: ignore[no-untyped-call]
     for name in ("not_pointwise", "beyond_the_iterator", "meta_differs", "tried", "writes_out_at_once"):
         sections[name] = frozenset(sections.get(name, ()))
     return Operators(**{**sections, "hand_written": tuple(sections.get("hand_written", ()))})

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path

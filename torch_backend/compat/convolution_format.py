@@ -2,8 +2,8 @@
 
 PyTorch has a rule for each kind of convolution of its own devices. That of out-of-tree devices is "overrideable", for
 which it answers "contiguous" whatever the device does; ours is by channels if an argument is, convolution_format in
-csrc/ops/dispatch/ResultRules.cpp. All versions up to 2.15. A convolution by channels asks the function; once PyTorch answers so
-for overrideable convolutions, nothing is changed and this file may go.
+csrc/ops/dispatch/ResultRules.cpp. All versions up to 2.15. A convolution by channels asks the function; once PyTorch
+answers so for overrideable convolutions, nothing is changed and this file may go.
 """
 
 from typing import Any

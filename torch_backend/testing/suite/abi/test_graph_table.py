@@ -13,10 +13,8 @@ from torch_backend.abi import (
     DeviceError,
     DeviceLibrary,
     Status,
-    tb_graph_table,
     tb_host_function,
 )
-from torch_backend.abi.structs import slots_of
 from torch_backend.testing import needs
 from torch_backend.testing.suite.abi._support import enqueue_function, expect_bytes, memory, pattern
 
