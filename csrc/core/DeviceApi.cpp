@@ -426,7 +426,15 @@ bool DeviceApi::stream_query(int device, tb_stream* stream) {
   const auto destroy = [&](tb_event* event) { event_destroy(device, event); };
   const std::unique_ptr<tb_event, decltype(destroy)> event(event_create(device, 0), destroy);
   event_record(device, event.get(), stream);
-  return event_query(device, event.get());
+  // An idle device needs a moment for the record, and who asks again and again would always ask for the newest one.
+  constexpr int kTries = 64;
+  for (int i = 0; i < kTries; ++i) {
+    if (event_query(device, event.get())) {
+      return true;
+    }
+    std::this_thread::yield();
+  }
+  return false;
 }
 
 void DeviceApi::stream_host_function(int device, tb_stream* stream, tb_host_function fn, void* arg) {

@@ -701,7 +701,7 @@ FAULT(capture_does_not_stop_work, capture_begin) {
   return status ? status : good.graph.capture_begin(device, captured_instead, mode);
 }
 
-ANSWERS(capture_does_not_stop_work, capture_end, good.graph.capture_end(device, captured_instead, out))
+ANSWERS(capture_does_not_stop_work, capture_end, good.graph.capture_end(device, captured_instead, out_graph))
 
 FAULT(graph_runs_once, graph_launch) {
   static int launches;

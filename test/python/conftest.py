@@ -22,6 +22,7 @@ PLUGIN_SOURCES = ROOT / "test" / "plugins"
 RunPython = Callable[..., subprocess.CompletedProcess[str]]
 BuildPlugin = Callable[..., Path]
 VendorPackage = Callable[..., Path]
+Templates = Mapping[bool, Template]
 
 
 def clean_environment() -> dict[str, str]:
@@ -142,3 +143,20 @@ def two_devices(backend: ModuleType) -> None:
     """Skips on a machine with one device."""
     if backend.device_count() < 2:
         pytest.skip("needs two devices")
+
+
+@pytest.fixture(scope="session")
+def templates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Templates]:
+    """By whether torch is needed: processes that have imported what tests need."""
+    environment = clean_environment() | {
+        "CI": "1",  # where pytest shows differences in full, which takes minutes for large values
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    }
+    bare, torch = ("import pytest, torch_backend.testing", "import pytest, torch_backend.testing, torch")
+    found = {
+        needs_torch: Template(tmp_path_factory.mktemp("runs"), environment, preparation)
+        for needs_torch, preparation in ((False, bare), (True, torch))
+    }
+    yield found
+    for template in found.values():
+        template.close()

@@ -4,13 +4,12 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import clean_environment
+from conftest import Templates
 from faulty_devices import ASYNC, CRASHED, FAULTY_DEVICES, FaultyDevice
-from template_process import Template
 
 from torch_backend.files import installed
 from torch_backend.testing.levels import SUITE, level_of
@@ -49,34 +48,24 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Library:
     return library
 
 
-@pytest.fixture(scope="session")
-def templates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[bool, Template]]:
-    """By whether torch is needed: processes that have imported what tests need."""
-    environment = clean_environment() | {
-        "CI": "1",  # where pytest shows differences in full, which takes minutes for large values
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-    }
-    bare, torch = ("import pytest, torch_backend.testing", "import pytest, torch_backend.testing, torch")
-    found = {
-        needs_torch: Template(tmp_path_factory.mktemp("runs"), environment, preparation)
-        for needs_torch, preparation in ((False, bare), (True, torch))
-    }
-    yield found
-    for template in found.values():
-        template.close()
+def run_tests(
+    templates: Templates, plugin: Path, environment: dict[str, str], paths: list[Path], tmp_path: Path, *arguments: str
+) -> tuple[int, str]:
+    """Run the kit's tests in ``paths`` on the plugin's device: pytest's exit code and what it printed."""
+    kit = ["-q", "-rf", "-c", str(SUITE / "pytest.ini"), "-p", "torch_backend.testing.pytest_plugin"]
+    kit += ["--device", str(plugin), "--run-dir", str(tmp_path), *arguments, *map(str, paths)]
+    level = level_of(paths[0].relative_to(SUITE).as_posix())
+    process = templates[level.needs_torch].run_pytest(kit, environment)
+    return process.returncode, process.stdout + process.stderr
 
 
 @pytest.fixture
-def run_suite(templates: dict[bool, Template], faulty: Path, tmp_path: Path) -> RunSuite:
-    """Run the tests in a path on a device: pytest's exit code and what it printed."""
+def run_suite(templates: Templates, faulty: Path, tmp_path: Path) -> RunSuite:
+    """Run the tests in a path on a device with a fault."""
 
     def run(over: Path, fault: str, options: dict[str, str], path: Path, *arguments: str) -> tuple[int, str]:
         environment = {"TORCH_BACKEND_FAULTY_OVER": str(over), "TORCH_BACKEND_FAULTY": fault, **options}
-        kit = ["-q", "-rf", "-c", str(SUITE / "pytest.ini"), "-p", "torch_backend.testing.pytest_plugin"]
-        kit += ["--device", str(faulty), "--run-dir", str(tmp_path), *arguments, str(path)]
-        level = level_of(path.relative_to(SUITE).as_posix())
-        process = templates[level.needs_torch].run_pytest(kit, environment)
-        return process.returncode, process.stdout + process.stderr
+        return run_tests(templates, faulty, environment, [path], tmp_path, *arguments)
 
     return run
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from conftest import BuildPlugin, RunPython
-from test_faulty_devices import run_suite
+from conftest import BuildPlugin, RunPython, Templates
+from test_faulty_devices import run_tests
 
 from torch_backend.files import installed
 from torch_backend.testing.levels import SUITE
@@ -72,10 +72,13 @@ MODES = {"fast": {}, "async": {"TORCH_BACKEND_XCPU_ASYNC": "1"}}
     ],
     ids=["bare", "tensors"],
 )
-def test_a_device_that_has_to_be_bound(build_plugin: BuildPlugin, tmp_path: Path, mode: str, paths: list[str]) -> None:
+def test_a_device_that_has_to_be_bound(
+    build_plugin: BuildPlugin, templates: Templates, tmp_path: Path, mode: str, paths: list[str]
+) -> None:
     """Every slot fails there unless its device is the calling thread's."""
     library = build_plugin(source="bound.c", over="xcpu")
-    code, said = run_suite(library, library, "", MODES[mode], tmp_path, [SUITE / path for path in paths], "--quick")
+    tests = [SUITE / path for path in paths]
+    code, said = run_tests(templates, library, MODES[mode], tests, tmp_path, "--quick")
     assert code == 0, said
 
 

@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include <torch/library.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
 
 namespace torch_backend {
 
