@@ -49,8 +49,9 @@ void run() {
   }
 }
 
-/// At exit, before the device library's own end: no more calls to it. A call that does not return is left behind.
-void end() {
+} // namespace
+
+void end_watch() {
   auto& self = watchdog();
   std::unique_lock<std::mutex> lock(self.mutex);
   self.ending = true;
@@ -58,15 +59,13 @@ void end() {
   self.changed.wait_for(lock, std::chrono::seconds(1), [&] { return !self.is_looking; });
 }
 
-} // namespace
-
 void watch(std::function<bool()> poll) {
   auto& self = watchdog();
   const std::lock_guard<std::mutex> lock(self.mutex);
   self.all.push_back(std::move(poll));
   if (!std::exchange(self.is_running, true)) {
     std::thread(run).detach();
-    std::atexit(end);
+    std::atexit(end_watch);
   }
   self.changed.notify_all();
 }

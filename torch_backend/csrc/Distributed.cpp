@@ -9,7 +9,9 @@
 
 #ifdef TB_DISTRIBUTED
 
+#include "csrc/distributed/BackgroundThreads.h"
 #include "csrc/distributed/DeviceBackend.h"
+#include "csrc/distributed/Watchdog.h"
 #include "csrc/distributed/ccl/CclCommunicator.h"
 
 namespace py = pybind11;
@@ -18,6 +20,11 @@ namespace torch_backend::python {
 
 void init_distributed(py::module_& m) {
   m.attr("has_distributed") = true;
+  pybind11::module_::import("atexit").attr("register")(pybind11::cpp_function([] {
+    const pybind11::gil_scoped_release without_lock;
+    finish_background(std::chrono::seconds(2)); // longer only if another rank is missing
+    end_watch();
+  }));
   m.def("has_device_collectives", [] { return ccl::table() != nullptr; });
   using Options = DeviceBackend::Options;
   py::class_<Options, c10d::Backend::Options, c10::intrusive_ptr<Options>>(m, "DeviceBackendOptions")
