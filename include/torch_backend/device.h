@@ -83,6 +83,7 @@ typedef struct tb_stream tb_stream;
 typedef struct tb_event tb_event;
 typedef struct tb_graph tb_graph;
 typedef struct tb_module tb_module;
+typedef struct tb_function tb_function; /* of a module */
 typedef struct tb_comm tb_comm;
 /* Owned by the core; valid during the call that passes it. */
 typedef struct tb_kernel_host tb_kernel_host;
@@ -142,6 +143,7 @@ typedef struct tb_tensor {
 #define TB_ARG_TENSOR 7          /* v.p -> tb_tensor */
 #define TB_ARG_STRING 8          /* v.p -> char[length], and a NUL */
 #define TB_ARG_COMPLEX 9         /* v.p -> double[2] */
+#define TB_ARG_GENERATOR 10      /* v.p -> tb_philox */
 #define TB_ARG_INT_LIST 0x101    /* v.p -> int64_t[length] */
 #define TB_ARG_FLOAT_LIST 0x103  /* v.p -> double[length] */
 #define TB_ARG_TENSOR_LIST 0x107 /* v.p -> tb_tensor*[length]; an entry may be NULL */
@@ -156,6 +158,14 @@ typedef struct tb_arg {
     tb_device_id device;
   } v;
 } tb_arg;
+
+/* Random numbers for one kernel call: Philox 4x32-10 (Salmon et al., SC 2011) with `seed` as key. The kernel may use the
+ * counters {offset / 4 + k, n} for k in [0, 64) and every 64-bit n, four 32-bit numbers each; no other call gets them. The
+ * counter's lower half is offset / 4 + k, its upper half n. */
+typedef struct tb_philox {
+  uint64_t seed;
+  uint64_t offset; /* a multiple of 4 */
+} tb_philox;
 
 /* ============================================== device properties ========================================= */
 
@@ -179,20 +189,32 @@ typedef struct tb_device_properties {
   uint64_t total_memory_bytes;              /* more than 0 */
   uint64_t allocation_granularity_bytes;    /* the core requests multiples of it; a power of two to 2^30; 0 = none */
   uint64_t allocation_alignment_bytes;      /* of what memory_allocate returns; a power of two, 64 to 2^30 */
-  uint64_t dtype_mask[TB_DTYPE_MASK_WORDS]; /* dtypes the device stores and computes in; all zero = every dtype */
+  uint64_t dtype_mask[TB_DTYPE_MASK_WORDS]; /* dtypes the device stores; all zero = every dtype */
   int32_t capability_major, capability_minor; /* of the architecture */
   int32_t multiprocessor_count;
   int32_t warp_size;                                       /* lanes that execute together; 1 if that has no meaning */
   int32_t stream_priority_lowest, stream_priority_highest; /* as in CUDA: lower numbers are served first; 0, 0 = none */
   int32_t numa_node;                                       /* -1 = unknown */
   int32_t reserved;
-  uint8_t uuid[16]; /* all zero = none */
+  uint8_t uuid[16];              /* all zero = none */
+  uint64_t max_allocation_bytes; /* of one memory_allocate; more is refused without a call. 0 = as much as there is */
+  /* What modules are launched with; 0 = no limit but that of the types. */
+  uint32_t max_block[3];    /* items of a block in each dimension */
+  uint32_t max_block_items; /* ... and in all; 1 = blocks of one item, as on processors that run a block as a loop */
+  uint32_t preferred_block_items;
+  uint32_t max_grid[3];        /* blocks in each dimension */
+  uint32_t local_memory_bytes; /* that the items of a block share */
+  uint32_t reserved_limits;
+  /* Of those stored, the dtypes that modules compute in; all zero = all of them. */
+  uint64_t compute_dtype_mask[TB_DTYPE_MASK_WORDS];
+  /* Version of driver and compiler: a module image of one version is never given to another. "" = images are not kept. */
+  char driver_version[64];
 } tb_device_properties;
 
 /* ================================================ core table ============================================== */
 
 #define TB_MEMORY_DEVICE 0u  /* on the device */
-#define TB_MEMORY_HOST 1u    /* page-locked host memory the device can access */
+#define TB_MEMORY_HOST 1u    /* page-locked host memory: a side of memory_copy; kernels do not get it */
 #define TB_MEMORY_SHARED 2u  /* migrates between host and device */
 #define TB_MEMORY_UNKNOWN 3u /* only from memory_query: not from this plugin */
 
@@ -229,7 +251,7 @@ typedef struct tb_core_table {
   /* ---- required ---- */
 
   /* Number of devices, 0 to 64. Blocking, cheap. Pre: none; may be called before initialize and must leave the process
-   * able to fork. Required. Since 1.0. */
+   * able to fork (where the driver starts threads when it is asked: ask in a child process). Required. Since 1.0. */
   tb_status (*device_count)(int32_t* out_count);
 
   /* Fill *out_properties up to its struct_size. Blocking. The same answer every time. Required. Since 1.0. */
@@ -239,8 +261,9 @@ typedef struct tb_core_table {
    * to allocation_alignment_bytes; distinct from every live allocation of the process. With TB_CAP_STREAM_ALLOC usable
    * from this point of `stream` on, else at once from every stream. TB_MEMORY_HOST and TB_MEMORY_SHARED are optional
    * kinds (TB_STATUS_UNSUPPORTED: the core uses ordinary host memory and knows that it is not page-locked). Pre:
-   * size_bytes > 0. Full: TB_STATUS_OUT_OF_MEMORY, and later calls work again once memory is freed. Required.
-   * Since 1.0. */
+   * size_bytes > 0. Full: TB_STATUS_OUT_OF_MEMORY, and later calls work again once memory is freed. An address need not
+   * be one that anybody can load from: the core only does arithmetic within [ptr, ptr + size_bytes), and gives every
+   * slot that takes memory what results. Required. Since 1.0. */
   tb_status (*memory_allocate)(int32_t device, uint32_t kind, uint64_t size_bytes, tb_stream* stream, void** out_ptr);
 
   /* Give back what memory_allocate returned; device, kind and size_bytes are those of the allocation. May block.
@@ -303,14 +326,16 @@ typedef struct tb_core_table {
   /* Free and total memory as the driver sees them. Default: total_memory_bytes, less what the core holds. Since 1.0. */
   tb_status (*memory_info)(int32_t device, uint64_t* out_free_bytes, uint64_t* out_total_bytes);
 
-  /* Enqueue: repeat the `pattern_bytes` (1, 2, 4, 8 or 16) at `pattern` over the range. `pattern` is host memory and is
-   * read before the call returns. Pre: size_bytes > 0 and a multiple of pattern_bytes.
+  /* Enqueue: repeat the `pattern_bytes` (1, 2, 4, 8 or 16) at `pattern` over the range, beginning at `dst`. `pattern` is
+   * host memory and is read before the call returns. Pre: size_bytes > 0 and a multiple of pattern_bytes, and so is
+   * what lies between the allocation's base and dst.
    * Default: a filled host buffer is copied. Since 1.0. */
   tb_status (*memory_fill)(int32_t device, void* dst, const void* pattern, uint32_t pattern_bytes, uint64_t size_bytes,
                            tb_stream* stream);
 
   /* Enqueue a copy of `height` rows of `width_bytes`, `*_pitch_bytes` apart; otherwise as memory_copy within `device`
-   * (kinds but PEER). Pre: width_bytes <= both pitches; width_bytes, height > 0. Default: row by row. Since 1.0. */
+   * (kinds but PEER). Pre: width_bytes <= both pitches; width_bytes, height > 0. Both sides may lie in one allocation; a
+   * device that cannot do that says UNSUPPORTED then. Default: row by row. Since 1.0. */
   tb_status (*memory_copy_2d)(int32_t device, void* dst, uint64_t dst_pitch_bytes, const void* src,
                               uint64_t src_pitch_bytes, uint64_t width_bytes, uint64_t height, uint32_t kind,
                               tb_stream* stream);
@@ -336,7 +361,8 @@ typedef struct tb_core_table {
    * Default: a fresh event is recorded and queried. Since 1.0. */
   tb_status (*stream_query)(int32_t device, tb_stream* stream);
 
-  /* Enqueue a host function: it runs after what is on the stream, and what follows waits for it. `fn` is called exactly
+  /* Enqueue a host function: it runs after what is on the stream, and what follows waits for it, on a thread that may
+   * block: not the calling one, and none that the driver needs to go on. `fn` is called exactly
    * once, also if the stream has failed; once by every launch if it is recorded (graph.1). Default: the stream is
    * synchronized and fn called. Since 1.0. */
   tb_status (*stream_host_function)(int32_t device, tb_stream* stream, tb_host_function fn, void* arg);
@@ -400,9 +426,10 @@ typedef struct tb_graph_table {
 typedef struct tb_kernel_context {
   uint64_t struct_size;
   int32_t device;
-  uint32_t flags;       /* 0 */
-  tb_stream* stream;    /* enqueue here */
-  tb_kernel_host* host; /* the core's; see host->alloc_output and host->alloc_workspace */
+  uint32_t flags;         /* 0 */
+  tb_stream* stream;      /* enqueue here */
+  tb_kernel_host* host;   /* the core's; see host->alloc_output and host->alloc_workspace */
+  tb_dtype compute_dtype; /* in which PyTorch computes a pointwise operator; bits is 0 if that has no meaning */
 } tb_kernel_context;
 
 /* Enqueue one operator call on context->stream; on an asynchronous device return without waiting for it. Called by any
@@ -414,15 +441,18 @@ typedef struct tb_kernel_context {
  * kernel named after an operator that writes its inputs ("aten::_fused_sgd_") writes them there, and has no output.
  *   - None and undefined tensors are TB_ARG_NONE, in a list NULL. A Scalar has the tag of the Python number it is:
  *     TB_ARG_BOOL, INT, FLOAT or COMPLEX. A ScalarType is TB_ARG_DTYPE; Layout and MemoryFormat are PyTorch's numbers
- *     as TB_ARG_INT; a list of bool is a TB_ARG_INT_LIST. Operators with other types (Generator, Storage, lists of
- *     Scalar or str) cannot have a kernel.
+ *     as TB_ARG_INT; a list of bool is a TB_ARG_INT_LIST. A Generator is TB_ARG_GENERATOR, the device's own if None was
+ *     passed. Operators with other types (Storage, lists of Scalar or str) cannot have a kernel.
  *   - Tensors are strided, on context->device, of a dtype in dtype_mask, and have elements; strides may be 0 or in any
  *     order, and with TB_KERNEL_NEEDS_CONTIGUOUS are those of a contiguous tensor. Conj and neg bits are resolved.
  *   - Inputs of pointwise operators are broadcast to the output's shape (with strides of 0) and have one dtype, that of
  *     the computation, except for a bool condition or mask; the output has it too or is a bool. A number that PyTorch
- *     passes as a tensor (the 2 of x + 2) is a tensor like any other, in device memory, with strides of 0.
- *   - Inputs of other operators are as the caller passed them: dtypes may differ, and nothing is broadcast.
- *   - Outputs have their final shape and dtype; what they hold is undefined. They overlap neither each other nor an
+ *     passes as a tensor (the 2 of x + 2) is a tensor like any other, in device memory, with strides of 0. Two flags
+ *     say that a kernel takes more than this: TB_KERNEL_MIXED_DTYPES and TB_KERNEL_NUMBERS.
+ *   - Inputs of other operators are as the caller passed them: dtypes may differ, and nothing is broadcast. The running
+ *     statistics of batch normalization are written, though the schema does not say so.
+ *   - Outputs have their final shape and dtype; what they hold is undefined; those that an output_mask leaves out are
+ *     TB_ARG_NONE. They overlap neither each other nor an
  *     input, except that a pointwise operator's output may be one of its inputs: same memory, shape and strides.
  * A call that is not like this is never made: an empty output is returned as it is, and all else goes to the next
  * source. The kernel does not see that a temporary is copied to where the result belongs.
@@ -441,6 +471,32 @@ typedef tb_status (*tb_kernel_function)(const tb_kernel_context* context, const 
 /* Output shapes depend on data: output arguments are TB_ARG_NONE and the kernel calls host->alloc_output for each. Such a
  * kernel may have to wait for context->stream. */
 #define TB_KERNEL_ALLOCATES_OUTPUT 2u
+/* Of a pointwise operator: inputs keep their dtypes, and the output has that which the caller asked for; the kernel
+ * converts from and to context->compute_dtype. */
+#define TB_KERNEL_MIXED_DTYPES 4u
+/* Of a pointwise operator: a number that PyTorch passes as a tensor has the tag of a Scalar. */
+#define TB_KERNEL_NUMBERS 8u
+
+/* One parameter of a launch. What a function looks like that takes them, by format:
+ *   "c++"       extern "C" void NAME(const uint32_t* block, const uint32_t* grid, const uint32_t* block_size,
+ *               void* const* params), C++17, called once for every block: `block` is its index of three, and it loops over
+ *               its items. params[i] points at the value, or is the address, or the block's own local memory.
+ *   "opencl-c"  a __kernel of OpenCL C 1.2. A POINTER is two parameters, `__global char*` and `ulong`, an offset in bytes
+ *               from it; LOCAL a `__local` pointer.
+ *   "cuda-c"    extern "C" __global__. A POINTER is a pointer; LOCAL a `unsigned`, an offset in bytes into the dynamic
+ *               shared memory.
+ * A VALUE has the size and alignment that the C type has on the host, in every format. */
+/* size_bytes at `data` */
+#define TB_PARAM_VALUE 0u
+/* `data` itself is an address in device memory, of any alignment, or NULL; size_bytes is 0 */
+#define TB_PARAM_POINTER 1u
+/* size_bytes of memory that the items of a block share; `data` is NULL */
+#define TB_PARAM_LOCAL 2u
+typedef struct tb_launch_param {
+  uint32_t kind; /* TB_PARAM_* */
+  uint32_t size_bytes;
+  const void* data;
+} tb_launch_param;
 
 /* Static storage; never changes. */
 typedef struct tb_kernel {
@@ -466,15 +522,31 @@ typedef struct tb_kernel_table {
    * offered. Asked once per operator that is not listed, when the device is activated (before initialize) or when the
    * operator is defined later, and remembered. Must not call the core but for host->fail, log and option. Since 1.0. */
   const tb_kernel* (*kernel_find)(const char* op);
-  /* Compile or load code. `format` names what `image` is ("c++", "opencl-c", "cuda-c", or the device's own).
-   * All three or none. Since 1.0. */
+
+  /* ---- modules: code that the device compiles. All or none, but for module_image ---- */
+
+  /* What module_load takes as `format`, best first, ended by NULL; static storage. NULL: no modules. The core writes
+   * kernels in "c++", "opencl-c" and "cuda-c", see tb_launch_param. Since 1.0. */
+  const char* const* module_formats;
+  /* Compile source, or load an image. `format` is one of module_formats, or "image" for what module_image gave. Blocking,
+   * may be slow; several at once are. A compiler's messages go through host->fail. An image that the driver does not
+   * take is TB_STATUS_UNSUPPORTED. Owned by the core until module_unload. Optional. Since 1.0. */
   tb_status (*module_load)(int32_t device, const char* format, const void* image, uint64_t size_bytes,
                            tb_module** out_module);
+  /* The module's functions are not launched any more; launches that are pending complete first. Optional. Since 1.0. */
   tb_status (*module_unload)(int32_t device, tb_module* module);
-  /* Enqueue `function` over grid x block; params[i] points at param_sizes[i] bytes, copied before return. */
-  tb_status (*module_launch)(int32_t device, tb_module* module, const char* function, const uint32_t grid[3],
-                             const uint32_t block[3], uint32_t shared_memory_bytes, void* const* params,
-                             const uint32_t* param_sizes, uint32_t num_params, tb_stream* stream);
+  /* The function called `name`, valid until module_unload. TB_STATUS_INVALID_ARGUMENT if there is none. Optional.
+   * Since 1.0. */
+  tb_status (*module_function)(int32_t device, tb_module* module, const char* name, tb_function** out_function);
+  /* Enqueue grid[0] * grid[1] * grid[2] blocks of block[0] * block[1] * block[2] items, all of them at least 1 and within
+   * the device's limits. `params` in the order of the function's parameters, read before the return. The memory that they
+   * point at is the core's to keep until the stream has passed the launch. Optional. Since 1.0. */
+  tb_status (*module_launch)(int32_t device, tb_function* function, const uint32_t grid[3], const uint32_t block[3],
+                             const tb_launch_param* params, uint32_t num_params, tb_stream* stream);
+  /* What module_load takes in place of the source, for the core's cache on disk. *size_bytes is how much room there is at
+   * out_image, and then how much is needed; if that is more nothing is written. Default: compiled in every process.
+   * Optional. Since 1.0. */
+  tb_status (*module_image)(int32_t device, tb_module* module, void* out_image, uint64_t* size_bytes);
 } tb_kernel_table;
 
 /* ============================================= optional table "ccl.1" ===================================== */

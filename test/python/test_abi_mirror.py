@@ -30,6 +30,7 @@ ENUMERATIONS: dict[str, type[IntEnum]] = {
     "TB_EVENT_": abi.EventFlag,
     "TB_CAPTURE_": abi.CaptureMode,
     "TB_KERNEL_": abi.KernelFlag,
+    "TB_PARAM_": abi.ParamKind,
     "TB_REDUCE_": abi.Reduction,
     "TB_TRACE_": abi.TraceKind,
     "TB_LOG_": abi.LogLevel,
@@ -115,8 +116,8 @@ I32, I64, U32, U64 = ctypes.c_int32, ctypes.c_int64, ctypes.c_uint32, ctypes.c_u
             "module_launch",
             I32,
             (
-                *(I32, ADDRESS, TEXT, ctypes.POINTER(U32), ctypes.POINTER(U32), U32, ctypes.POINTER(ADDRESS)),
-                *(ctypes.POINTER(U32), U32, ADDRESS),
+                *(I32, ADDRESS, ctypes.POINTER(U32), ctypes.POINTER(U32)),
+                *(ctypes.POINTER(abi.tb_launch_param), U32, ADDRESS),
             ),
         ),
         (abi.tb_kernel, "function", I32, (ctypes.POINTER(abi.tb_kernel_context), ctypes.POINTER(abi.tb_arg), I32)),

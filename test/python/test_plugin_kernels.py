@@ -53,7 +53,10 @@ def test_example(example: Path, tmp_path: Path) -> None:
         ("TWICE", r"kernel 17 \(aten::mul.out\) is listed twice"),
         ("SMALL_TABLE", r"its struct_size is 8, too small"),
         ("NO_LIST", r"num_kernels is 17 but kernels is NULL"),
-        ("HALF_MODULE", r"module_load, module_unload and module_launch belong together"),
+        (
+            "HALF_MODULE",
+            r"module_formats, module_load, module_unload, module_function and module_launch belong together",
+        ),
         ("WRONG_FIND", r"kernel_find\(\"aten::tanh.out\"\) of plugin 'acme' gave an entry that is for 'aten::tan.out'"),
     ],
 )

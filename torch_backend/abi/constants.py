@@ -39,6 +39,7 @@ class ArgTag(IntEnum):
     TENSOR = 7
     STRING = 8
     COMPLEX = 9
+    GENERATOR = 10
     INT_LIST = 0x101
     FLOAT_LIST = 0x103
     TENSOR_LIST = 0x107
@@ -110,6 +111,16 @@ class KernelFlag(IntFlag):
 
     NEEDS_CONTIGUOUS = 1
     ALLOCATES_OUTPUT = 2
+    MIXED_DTYPES = 4
+    NUMBERS = 8
+
+
+class ParamKind(IntEnum):
+    """TB_PARAM_*: what a parameter of a launch is."""
+
+    VALUE = 0
+    POINTER = 1
+    LOCAL = 2
 
 
 class Reduction(IntEnum):

@@ -158,6 +158,23 @@ class tb_graph_table(ctypes.Structure):
 
 
 @_of_header
+class tb_philox(ctypes.Structure):
+    """What a kernel draws random numbers from."""
+
+    seed: int
+    offset: int
+
+
+@_of_header
+class tb_launch_param(ctypes.Structure):
+    """One parameter of a module's launch."""
+
+    kind: int
+    size_bytes: int
+    data: int | None
+
+
+@_of_header
 class tb_kernel_context(ctypes.Structure):
     """What a kernel is called with besides its arguments."""
 
@@ -166,6 +183,7 @@ class tb_kernel_context(ctypes.Structure):
     flags: int
     stream: int | None
     host: int | None
+    compute_dtype: "tb_dtype"
 
 
 tb_kernel_function = _function_type_of_header("tb_kernel_function")

@@ -144,8 +144,9 @@ void load_plugin_kernels(const Plugin& plugin) {
       offered, offsetof(tb_kernel_table, num_kernels) + sizeof(tb_kernel_table::num_kernels));
   const auto& memory = check.memory();
   check.are_code({TB_KERNELS_SLOTS(TB_LIST_SLOT)});
-  check.all_or_none({TB_SLOT(table, module_load), TB_SLOT(table, module_unload), TB_SLOT(table, module_launch)},
-                    "module_load, module_unload and module_launch belong together");
+  check.all_or_none({TB_SLOT(table, module_formats), TB_SLOT(table, module_load), TB_SLOT(table, module_unload),
+                     TB_SLOT(table, module_function), TB_SLOT(table, module_launch)},
+                    "module_formats, module_load, module_unload, module_function and module_launch belong together");
   if (!table.kernels && table.num_kernels > 0) {
     check.add(c10::str("num_kernels is ", table.num_kernels, " but kernels is NULL"));
     table.num_kernels = 0;
