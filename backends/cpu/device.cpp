@@ -7,6 +7,8 @@
 #include <cstring>
 #include <thread>
 
+#include "module/compiler.h"
+#include "module/launch.h"
 #include "options.h"
 #include "region.h"
 #include "stream.h"
@@ -17,11 +19,22 @@ namespace {
 std::atomic<bool> forked{false};
 
 uint64_t capabilities() {
-  uint64_t set = TB_CAP_HOST_ACCESS | TB_CAP_PAGEABLE_ACCESS | TB_CAP_PEER;
-  if (!settings().protect) set |= TB_CAP_HOST_COHERENT;
+  uint64_t set = TB_CAP_PEER;
+  if (!settings().modules) {
+    set |= TB_CAP_HOST_ACCESS | TB_CAP_PAGEABLE_ACCESS;
+    if (!settings().protect) set |= TB_CAP_HOST_COHERENT;
+  }
   if (settings().ipc) set |= TB_CAP_IPC;
   if (settings().async) set |= TB_CAP_ASYNC | TB_CAP_EVENT_TIMING | TB_CAP_EVENT_RERECORD | TB_CAP_GRAPH;
   return set;
+}
+
+void describe_launches(tb_device_properties& properties) {
+  std::fill(std::begin(properties.max_block), std::end(properties.max_block), modules::kBlockItems);
+  properties.max_block_items = modules::kBlockItems;
+  properties.preferred_block_items = modules::kBlockItems;
+  properties.local_memory_bytes = modules::kLocalMemoryBytes;
+  std::strcpy(properties.driver_version, modules::compiler_version().c_str());
 }
 
 } // namespace
@@ -56,6 +69,7 @@ result device_properties(int32_t, tb_device_properties* out_properties) {
     properties.stream_priority_highest = kHighestPriority;
   }
   properties.numa_node = -1;
+  if (settings().modules) describe_launches(properties);
   std::memcpy(out_properties, &properties, properties.struct_size);
   return {};
 }

@@ -5,7 +5,7 @@
 
 namespace xcpu {
 
-// The slots of tb_core_table, tb_graph_table and tb_ccl_table that this plugin offers.
+// The slots of tb_core_table, tb_graph_table, tb_kernel_table and tb_ccl_table that this plugin offers.
 #define XCPU_SLOTS(X)     \
   X(device_count)         \
   X(device_properties)    \
@@ -41,6 +41,11 @@ namespace xcpu {
   X(graph_instantiate)    \
   X(graph_launch)         \
   X(graph_destroy)        \
+  X(module_load)          \
+  X(module_unload)        \
+  X(module_function)      \
+  X(module_launch)        \
+  X(module_image)         \
   X(unique_id_create)     \
   X(comm_create)          \
   X(comm_destroy)         \

@@ -82,7 +82,7 @@ const options& settings() {
 
 const char* const* option_keys() {
   static const char* const keys[] = {"devices",  "memory", "async", "protect", "ipc",
-                                     "delay_us", "fault",  "ccl",   nullptr};
+                                     "delay_us", "fault",  "ccl",   "modules", nullptr};
   return keys;
 }
 
@@ -96,6 +96,7 @@ result read_options() {
   if (r.ok()) r = read("xcpu.ipc", "0 or 1", parse_flag, &o.ipc);
   if (r.ok()) r = read("xcpu.delay_us", "microseconds, at most 10000000: N, or LOW-HIGH", parse_delay, &o.delay);
   if (r.ok()) r = read("xcpu.ccl", "0 or 1", parse_flag, &o.ccl);
+  if (r.ok()) r = read("xcpu.modules", "0 or 1", parse_flag, &o.modules);
   if (!r.ok()) return r;
   if (o.delay.high_us > 0 && !o.async)
     return failure(TB_STATUS_INVALID_ARGUMENT, "xcpu.delay_us delays asynchronous work; set xcpu.async=1 as well");

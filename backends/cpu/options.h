@@ -19,6 +19,7 @@ struct options {
   bool ipc = false;
   delay_range delay;
   bool ccl = false;
+  bool modules = false;
 };
 
 // Settled by read_options; constant afterwards.

@@ -12,6 +12,7 @@
 #include "graph.h"
 #include "loss.h"
 #include "memory.h"
+#include "module/table.h"
 #include "options.h"
 #include "result.h"
 #include "stream.h"
@@ -25,6 +26,7 @@ constexpr bool checks_itself(slot s) {
   switch (s) {
     case slot::memory_copy:
     case slot::memory_fill:
+    case slot::module_launch:
     case slot::capture_end:
     case slot::send:
     case slot::recv:
@@ -97,7 +99,7 @@ tb_core_table make_table() {
   XCPU_SET(memory_info);
   XCPU_SET(memory_query);
   XCPU_SET(peer_can_access);
-  if (settings().protect) {
+  if (settings().protect && !settings().modules) {
     XCPU_SET(memory_map);
     XCPU_SET(memory_unmap);
   }
@@ -138,6 +140,22 @@ tb_graph_table make_graph_table() {
 
 #undef XCPU_SET
 
+#define XCPU_SET(name) table.name = boundary<slot::name, modules::name>::call
+
+tb_kernel_table make_kernel_table() {
+  tb_kernel_table table{};
+  table.struct_size = sizeof table;
+  table.module_formats = modules::formats();
+  XCPU_SET(module_load);
+  XCPU_SET(module_unload);
+  XCPU_SET(module_function);
+  XCPU_SET(module_launch);
+  XCPU_SET(module_image);
+  return table;
+}
+
+#undef XCPU_SET
+
 #define XCPU_SET(name) table.name = boundary<slot::name, ccl::name>::call
 
 tb_ccl_table make_ccl_table() {
@@ -166,8 +184,10 @@ tb_ccl_table make_ccl_table() {
 
 const void* find_table(const char* name) {
   static const tb_graph_table graph = make_graph_table();
+  static const tb_kernel_table kernels = make_kernel_table();
   static const tb_ccl_table ccl = make_ccl_table();
   if (settings().async && std::strcmp(name, "graph.1") == 0) return &graph;
+  if (settings().modules && std::strcmp(name, "kernels.1") == 0) return &kernels;
   return settings().ccl && std::strcmp(name, "ccl.1") == 0 ? &ccl : nullptr;
 }
 

@@ -33,7 +33,7 @@ void store_option(option_store& s, const std::string& key, const std::string& va
 thread_local std::string failure_text;
 
 tb_status fail(tb_status code, const char* format, ...) {
-  char text[1024];
+  char text[8192];
   va_list arguments;
   va_start(arguments, format);
   std::vsnprintf(text, sizeof text, format, arguments);
