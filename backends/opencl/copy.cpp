@@ -20,6 +20,12 @@ result find_place(const char* what, const void* ptr, uint64_t size_bytes, place*
   return r;
 }
 
+// Where a region of rows begins: column and row.
+struct origin {
+  origin(const place& p, uint64_t pitch) : at{p.offset % pitch, p.offset / pitch, 0} {}
+  size_t at[3];
+};
+
 bool dst_on_device(uint32_t kind) {
   return kind != TB_COPY_DEVICE_TO_HOST;
 }
@@ -71,21 +77,26 @@ result memory_copy_2d(int32_t device, void* dst, uint64_t dst_pitch_bytes, const
   if (r.ok() && dst_on_device(kind)) r = find_place(what, dst, dst_size, &to);
   if (r.ok() && src_on_device(kind)) r = find_place(what, src, src_size, &from);
   if (!r.ok()) return r;
-  // Within one buffer OpenCL wants equal pitches, and regions that it can see do not overlap.
-  const bool apart = to.offset + dst_size <= from.offset || from.offset + src_size <= to.offset;
-  if (to.buffer == from.buffer && (dst_pitch_bytes != src_pitch_bytes || !apart)) return {TB_STATUS_UNSUPPORTED, ""};
-  const size_t dst_origin[] = {to.offset, 0, 0}, src_origin[] = {from.offset, 0, 0};
+  // Within one buffer OpenCL wants equal pitches, and drivers take some regions for overlapping that are not.
+  const bool within_one = to.buffer == from.buffer;
+  if (within_one && dst_pitch_bytes != src_pitch_bytes) return {TB_STATUS_UNSUPPORTED, ""};
+  const origin dst_origin(to, dst_pitch_bytes), src_origin(from, src_pitch_bytes);
   const size_t region[] = {width_bytes, height, 1};
-  return queue_of(device, stream).enqueue(what, [&](cl_command_queue c, cl_event* event) {
+  cl_int error = CL_SUCCESS;
+  r = queue_of(device, stream).enqueue(what, [&](cl_command_queue c, cl_event* event) {
     if (kind == TB_COPY_HOST_TO_DEVICE)
-      return cl.EnqueueWriteBufferRect(c, to.buffer, CL_FALSE, dst_origin, src_origin, region, dst_pitch_bytes, 0,
-                                       src_pitch_bytes, 0, src, 0, nullptr, event);
-    if (kind == TB_COPY_DEVICE_TO_HOST)
-      return cl.EnqueueReadBufferRect(c, from.buffer, CL_FALSE, src_origin, dst_origin, region, src_pitch_bytes, 0,
-                                      dst_pitch_bytes, 0, dst, 0, nullptr, event);
-    return cl.EnqueueCopyBufferRect(c, from.buffer, to.buffer, src_origin, dst_origin, region, src_pitch_bytes, 0,
-                                    dst_pitch_bytes, 0, 0, nullptr, event);
+      error = cl.EnqueueWriteBufferRect(c, to.buffer, CL_FALSE, dst_origin.at, src_origin.at, region, dst_pitch_bytes,
+                                        0, src_pitch_bytes, 0, src, 0, nullptr, event);
+    else if (kind == TB_COPY_DEVICE_TO_HOST)
+      error = cl.EnqueueReadBufferRect(c, from.buffer, CL_FALSE, src_origin.at, dst_origin.at, region, src_pitch_bytes,
+                                       0, dst_pitch_bytes, 0, dst, 0, nullptr, event);
+    else
+      error = cl.EnqueueCopyBufferRect(c, from.buffer, to.buffer, src_origin.at, dst_origin.at, region, src_pitch_bytes,
+                                       0, dst_pitch_bytes, 0, 0, nullptr, event);
+    return error;
   });
+  if (within_one && (error == CL_MEM_COPY_OVERLAP || error == CL_INVALID_VALUE)) r.status = TB_STATUS_UNSUPPORTED;
+  return r;
 }
 
 result memory_fill(int32_t device, void* dst, const void* pattern, uint32_t pattern_bytes, uint64_t size_bytes,
