@@ -35,6 +35,8 @@ constexpr choice<cl_device_type> kDeviceTypes[] = {{"all", CL_DEVICE_TYPE_ALL},
                                                    {"accelerator", CL_DEVICE_TYPE_ACCELERATOR}};
 constexpr choice<memory_mode> kMemoryModes[] = {
     {"auto", memory_mode::automatic}, {"svm", memory_mode::svm}, {"buffer", memory_mode::buffer}};
+constexpr choice<clblast_use> kClblastUses[] = {
+    {"auto", clblast_use::automatic}, {"1", clblast_use::always}, {"0", clblast_use::never}};
 
 } // namespace
 
@@ -43,7 +45,7 @@ const options& settings() {
 }
 
 const char* const* option_keys() {
-  static const char* const keys[] = {"platform", "device_type", "memory", nullptr};
+  static const char* const keys[] = {"platform", "device_type", "memory", "clblast", nullptr};
   return keys;
 }
 
@@ -52,6 +54,7 @@ result read_options() {
   if (const char* text = host().option("ocl.platform")) o.platform = text;
   result r = read("ocl.device_type", kDeviceTypes, &o.device_type);
   if (r.ok()) r = read("ocl.memory", kMemoryModes, &o.memory);
+  if (r.ok()) r = read("ocl.clblast", kClblastUses, &o.clblast);
   if (r.ok()) settled = o;
   return r;
 }

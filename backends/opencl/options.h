@@ -10,10 +10,13 @@ namespace ocl {
 
 enum class memory_mode { automatic, svm, buffer };
 
+enum class clblast_use { automatic, always, never };
+
 struct options {
   std::string platform; // a part of its name; empty = every platform
   cl_device_type device_type = CL_DEVICE_TYPE_ALL;
   memory_mode memory = memory_mode::automatic;
+  clblast_use clblast = clblast_use::automatic;
 };
 
 // Settled by read_options; constant afterwards.

@@ -1,12 +1,12 @@
-// The entry, the tables, and what every call goes through on its way in and out.
+// The entry and the tables.
 #include <cstring>
-#include <exception>
-#include <new>
 
 #include "allocation.h"
+#include "boundary.h"
 #include "copy.h"
 #include "device.h"
 #include "event.h"
+#include "matmul.h"
 #include "module.h"
 #include "options.h"
 #include "result.h"
@@ -14,26 +14,6 @@
 
 namespace ocl {
 namespace {
-
-// A function of the plugin as a slot: calls, reports, and lets no exception out.
-template <auto Function>
-struct boundary;
-
-template <typename... Args, result (*Function)(Args...)>
-struct boundary<Function> {
-  static tb_status call(Args... args) noexcept {
-    try {
-      if (in_forked_child())
-        return report(
-            failure(TB_STATUS_INTERNAL, "ocl cannot be used in a process that was forked after its first use"));
-      return report(Function(args...));
-    } catch (const std::bad_alloc&) {
-      return host().fail(TB_STATUS_OUT_OF_MEMORY, "the host is out of memory");
-    } catch (const std::exception& e) {
-      return host().fail(TB_STATUS_INTERNAL, "%s", e.what());
-    }
-  }
-};
 
 #define OCL_SET(name) table.name = boundary<name>::call
 
@@ -69,6 +49,7 @@ tb_core_table make_table() {
 tb_kernel_table make_kernel_table() {
   tb_kernel_table table{};
   table.struct_size = sizeof table;
+  matmul_kernels(&table.kernels, &table.num_kernels);
   table.module_formats = module_formats();
   OCL_SET(module_load);
   OCL_SET(module_unload);
