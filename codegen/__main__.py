@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from . import device_checks, emit, operators, parse, schemas, structured, typed
+from . import device_checks, emit, kernel_texts, operators, parse, schemas, structured, typed
 
 
 def main() -> int:
@@ -33,6 +33,7 @@ def main() -> int:
     emit.emit_structured_kernels(structured_kernels, options.out, options.shards)
     facts = operators.facts(known, device_checks.checked_overloads(functions, backends))
     emit.emit_facts(facts, options.out)
+    emit.emit_kernel_texts(kernel_texts.texts(), kernel_texts.pointwise_entries(functions), options.out)
     print(f"codegen: {len(typed_kernels)} typed and {len(served)} structured overloads, {options.shards} files each")
     return 0
 

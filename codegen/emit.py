@@ -5,12 +5,14 @@ A kernel's name alone tells its file: one that comes or goes changes one file.
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from .kernel_texts import PointwiseEntry
 from .structured import StructuredKernel
 from .typed import TypedKernel
 
@@ -54,6 +56,25 @@ def emit_facts(facts: Mapping[str, Sequence[str]], out_dir: Path) -> Path:
     path = out_dir / "OperatorFacts.cpp"
     write_if_changed(path, _TEMPLATES.get_template("OperatorFacts.cpp.jinja").render(facts=facts))
     return path
+
+
+def emit_kernel_texts(texts: Mapping[str, str], pointwise: Sequence[PointwiseEntry], out_dir: Path) -> Path:
+    """``KernelText.cpp``. Returns its path."""
+    path = out_dir / "KernelText.cpp"
+    write_if_changed(path, _TEMPLATES.get_template("KernelText.cpp.jinja").render(texts=texts, pointwise=pointwise))
+    return path
+
+
+def _literal(text: str | None) -> str:
+    return "nullptr" if text is None else json.dumps(text)
+
+
+def _literals(text: str) -> str:
+    """A line each: compilers limit the length of one literal."""
+    return "\n     ".join(json.dumps(line) for line in text.splitlines(keepends=True))
+
+
+_TEMPLATES.filters.update(literal=_literal, literals=_literals)
 
 
 def _emit(

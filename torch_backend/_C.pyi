@@ -112,7 +112,7 @@ def fallback_reset() -> None: ...
 # ---- Operators.cpp ----
 
 def operator_sources() -> dict[str, str]:
-    """Every overload the dispatcher knows, and its source on this device: "plugin", "native", "aten", "extension",
+    """Every overload the dispatcher knows, and its source on this device: "plugin", "generated", "native", "aten", "extension",
     "composite", "fallback" or "unavailable"."""
 
 def register_plugin_kernel(overload: str) -> list[str]:

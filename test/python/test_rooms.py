@@ -14,6 +14,7 @@ FLOORS = [
     {"ops/tensor"},
     {"ops/dispatch"},
     {"ops/plugin", "ops/host"},
+    {"ops/generated"},
     {"ops/native"},
     {"ops"},
     {"distributed"},

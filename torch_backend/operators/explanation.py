@@ -15,6 +15,7 @@ from torch_backend.operators.target import KernelTarget, target_of
 
 _SOURCES: Mapping[str, str] = {
     "plugin": "the device library's own kernel",
+    "generated": "a kernel that the device compiles",
     "native": "a kernel written for the device",
     "aten": "ATen's CPU kernel on the device's memory",
     "extension": "somebody's kernel",

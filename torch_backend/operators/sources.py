@@ -4,10 +4,11 @@ from typing import Literal, cast
 
 from torch_backend import _C
 
-Source = Literal["plugin", "native", "aten", "extension", "composite", "fallback", "unavailable"]
+Source = Literal["plugin", "generated", "native", "aten", "extension", "composite", "fallback", "unavailable"]
 
-SOURCES: tuple[Source, ...] = ("plugin", "native", "aten", "extension", "composite", "fallback")
-"""Where a kernel that can be called comes from: the device library; this package's own; ATen's CPU kernel on the
+SOURCES: tuple[Source, ...] = ("plugin", "generated", "native", "aten", "extension", "composite", "fallback")
+"""Where a kernel that can be called comes from: the device library; this package's text,
+which the device compiles; this package's own; ATen's CPU kernel on the
 device's memory; somebody's registration with torch.library; other operators; the CPU fallback."""
 
 

@@ -12,10 +12,11 @@
 namespace torch_backend {
 
 /// Where an operator's kernel comes from; `kUnavailable` means that a call raises.
-enum class Source { kPlugin, kNative, kAten, kExtension, kComposite, kFallback, kUnavailable };
+enum class Source { kPlugin, kGenerated, kNative, kAten, kExtension, kComposite, kFallback, kUnavailable };
 
-/// "plugin": the device library's own, through the table "kernels.1"; "native": our own; "aten": ATen's CPU kernels called directly on device memory; "extension": registered by someone
-/// else; "composite": made of other operators; "fallback": the CPU fallback; "unavailable".
+/// "plugin": the device library's own, through the table "kernels.1"; "generated": our text (codegen/kernels), compiled by
+/// the device; "native": our own; "aten": ATen's CPU kernels called directly on device memory; "extension": registered by
+/// someone else; "composite": made of other operators; "fallback": the CPU fallback; "unavailable".
 const char* source_name(Source source);
 
 /// What a registration says of itself to the dispatcher (its debug text), from which its source is read back: only the

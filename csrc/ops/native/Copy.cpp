@@ -15,6 +15,7 @@
 #include "csrc/core/SyncDebug.h"
 #include "csrc/memory/HostAllocator.h"
 #include "csrc/ops/dispatch/Registrar.h"
+#include "csrc/ops/generated/Pointwise.h"
 #include "csrc/ops/host/HostCall.h"
 #include "csrc/ops/host/HostLaunch.h"
 #include "csrc/ops/native/Register.h"
@@ -33,7 +34,8 @@ namespace {
 //   2. Plain copies (same dtype, same dense layout, no conj/neg difference): one memory_copy on the stream.
 //   3. Rows: same dtype, both sides collapse to equally long runs of bytes: one memory_copy_2d.
 //   4. Host-accessible asynchronous device: ATen's CPU copy on aliases, as a host function on the stream.
-//   5. Through the host: the source's values are brought to the host, converted there, and brought back.
+//   5. Memory that the host cannot reach, on a device that takes modules: a kernel of ours.
+//   6. Through the host: the source's values are brought to the host, converted there, and brought back.
 
 char* data_of(const at::Tensor& tensor) {
   return static_cast<char*>(const_cast<void*>(tensor.const_data_ptr()));
@@ -50,7 +52,7 @@ void copy_on_host(const at::Tensor& dst, const at::Tensor& src) {
 
 // ---- between tensors of one device ----
 
-/// Way 5: read what `dst` covers, change it on the host, write it back.
+/// Way 6: read what `dst` covers, change it on the host, write it back.
 void copy_through_host(const at::Tensor& dst, const at::Tensor& src) {
   const at::Tensor values = on_device(src) ? copy_to_host(src) : src;
   if (dst.is_non_overlapping_and_dense()) {
@@ -67,6 +69,9 @@ void copy_through_host(const at::Tensor& dst, const at::Tensor& src) {
 void copy_within_device(const at::Tensor& dst, const at::Tensor& src) {
   const Stream stream = current_stream(dst.device().index());
   if (enqueue_raw_copy(dst, src, TB_COPY_DEVICE_TO_DEVICE, index_of(dst), stream)) {
+    return;
+  }
+  if (!runs_on_aliased_memory() && generated::copy_elements(dst, src, stream)) {
     return;
   }
   if (runs_on_aliased_memory() && device_api().host_coherent()) {

@@ -89,8 +89,9 @@ bool is_empty(const c10::IValue& value) {
   return empty;
 }
 
-/// The dtype of a pointwise operator's inputs; nothing if they differ, or if a number on the host would change it.
-std::optional<c10::ScalarType> computation_dtype(Values inputs, const std::vector<bool>& is_mask) {
+/// The dtype of a pointwise operator's inputs; nothing if they differ, or if a number on the host would change it. What
+/// PyTorch promotes them to if they may differ.
+std::optional<c10::ScalarType> computation_dtype(Values inputs, const std::vector<bool>& is_mask, bool may_differ) {
   std::optional<c10::ScalarType> common;
   at::native::ResultTypeState state;
   bool same = true;
@@ -105,6 +106,9 @@ std::optional<c10::ScalarType> computation_dtype(Values inputs, const std::vecto
         common = tensor.scalar_type();
       }
     });
+  }
+  if (common && may_differ) {
+    return at::native::result_type(state);
   }
   return same && common && at::native::result_type(state) == *common ? common : std::nullopt;
 }
@@ -165,6 +169,13 @@ class BoxedKernel::InputAdder {
     call_.add_expanded(tensor, sizes);
   }
 
+  void add_number(const at::Scalar& number) {
+    call_.add(number);
+  }
+  void add_generator(const std::optional<at::Generator>& generator) {
+    call_.add(generator);
+  }
+
   void add_outputs(const c10::IValue& list) {
     tensors_.push_back(list.toTensorVector());
     call_.add_output(at::TensorList(tensors_.back()));
@@ -206,6 +217,7 @@ BoxedKernel::BoxedKernel(const PluginKernel& kernel, OperatorForm form, std::opt
   for (std::size_t i = 0; i < form_.num_inputs; ++i) {
     is_dtype_.push_back(names_dtype(arguments[i]));
     is_mask_.push_back(arguments[i].name() == "condition" || arguments[i].name() == "mask");
+    is_generator_.push_back(is_generator(*arguments[i].real_type()));
   }
   pointwise_ = !kernel_.allocates_output() &&
                (form_.op.hasTag(at::Tag::pointwise) || (functional_ && functional_->op.hasTag(at::Tag::pointwise)));
@@ -255,8 +267,9 @@ std::optional<Stack> BoxedKernel::foresee_outputs(Values inputs, std::optional<c
     }));
   }
   const auto foreseen = foresee(teller.op, teller.traits, resolved);
-  const bool computed_in_dtype = foreseen && ((*foreseen)[0].toTensor().scalar_type() == *dtype ||
-                                              (*foreseen)[0].toTensor().scalar_type() == c10::ScalarType::Bool);
+  const bool computed_in_dtype =
+      foreseen && (kernel_.takes_mixed_dtypes() || (*foreseen)[0].toTensor().scalar_type() == *dtype ||
+                   (*foreseen)[0].toTensor().scalar_type() == c10::ScalarType::Bool);
   return computed_in_dtype ? std::optional<Stack>(*foreseen) : std::nullopt;
 }
 
@@ -321,9 +334,15 @@ void BoxedKernel::add_inputs(InputAdder& adder, Values inputs, const Stack& fore
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const bool written = form_.kind != FormKind::kInplace && form_.traits.written[i];
     const bool is_tensor = inputs[i].isTensor() && inputs[i].toTensor().defined();
-    if (is_resolved && is_tensor && !written) {
+    if (is_generator_[i]) {
+      adder.add_generator(inputs[i].toOptional<at::Generator>());
+    } else if (is_resolved && is_tensor && !written) {
       const at::Tensor& input = inputs[i].toTensor();
-      adder.add_expanded(input.device().is_cpu() ? on_device(input, *dtype, device) : input, result.sizes());
+      if (input.device().is_cpu() && kernel_.takes_numbers()) {
+        adder.add_number(input.item());
+      } else {
+        adder.add_expanded(input.device().is_cpu() ? on_device(input, *dtype, device) : input, result.sizes());
+      }
     } else {
       adder.add(inputs[i], is_dtype_[i], written);
     }
@@ -340,7 +359,7 @@ bool BoxedKernel::try_call(Stack& stack) const {
   }
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const c10::DeviceGuard guard(*device);
-  const auto dtype = pointwise_ ? computation_dtype(inputs, is_mask_) : std::nullopt;
+  const auto dtype = pointwise_ ? computation_dtype(inputs, is_mask_, kernel_.takes_mixed_dtypes()) : std::nullopt;
   if (pointwise_ && !dtype) {
     return false;
   }
@@ -355,6 +374,11 @@ bool BoxedKernel::try_call(Stack& stack) const {
     KernelCall call(kernel_, device->index());
     InputAdder adder(call);
     add_inputs(adder, inputs, *foreseen, dtype, *device);
+    if (dtype) {
+      const bool promotes = !foreseen->empty() && (*foreseen)[0].isTensor() && kernel_.takes_mixed_dtypes() &&
+                            (*foreseen)[0].toTensor().scalar_type() != c10::ScalarType::Bool;
+      call.compute_in(promotes ? (*foreseen)[0].toTensor().scalar_type() : *dtype);
+    }
     for (const auto& output : outputs) {
       output.isTensor() ? call.add_output(output.toTensor()) : adder.add_outputs(output);
     }

@@ -52,6 +52,7 @@ class BoxedKernel final : public c10::OperatorKernel {
   bool pointwise_;
   std::vector<bool> is_dtype_;              // per input: an integer that names a dtype
   std::vector<bool> is_mask_;               // per input: a condition, which keeps its dtype beside others
+  std::vector<bool> is_generator_;          // per input
   mutable std::atomic<bool> warned_{false}; // that there is no meta kernel
 };
 

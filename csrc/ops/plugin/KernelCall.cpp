@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <string>
+#include <tuple>
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/Resize.h>
@@ -13,6 +15,7 @@
 #include "csrc/core/Runtime.h"
 #include "csrc/core/Status.h"
 #include "csrc/core/Stream.h"
+#include "csrc/core/generator/PhiloxGenerator.h"
 #include "csrc/memory/DeviceAllocator.h"
 #include "csrc/ops/tensor/StorageOf.h"
 #include "csrc/profiler/Recording.h"
@@ -30,6 +33,9 @@ at::Tensor new_output(const std::string& op, at::IntArrayRef sizes, c10::ScalarT
   const bool in_columns = (op == "aten::nonzero" || op == "aten::nonzero.out") && sizes.size() == 2;
   return in_columns ? new_contiguous({sizes[1], sizes[0]}, type).t() : new_contiguous(sizes, type);
 }
+
+/// As tb_philox promises: 64 steps of the counter, of four each.
+constexpr uint64_t kNumbersPerCall = 256;
 
 tb_status fail(tb_status status, std::string text) {
   set_error_text(std::move(text));
@@ -59,8 +65,8 @@ tb_tensor* KernelCall::describe(const c10::TensorImpl& tensor, const void* data)
   auto* described = take<tb_tensor>(1);
   const auto type = c10::typeMetaToScalarType(tensor.dtype());
   const auto device = tensor.device();
-  refuse_unless(device.is_privateuseone() && device.index() == device_ &&
-                (accepted_ >> static_cast<unsigned>(type) & 1) && tensor.numel() > 0);
+  refuse_unless(device.is_privateuseone() && device.index() == device_ && tensor.numel() > 0);
+  types_ |= uint64_t{1} << static_cast<unsigned>(type);
   described->data = const_cast<void*>(data);
   described->device = {kExtDevice, device.index()};
   described->ndim = static_cast<int32_t>(tensor.dim());
@@ -147,6 +153,21 @@ void KernelCall::add(c10::Device device) {
   auto& argument = next();
   argument.tag = TB_ARG_DEVICE;
   argument.v.device = device.is_cpu() ? tb_device_id{1, 0} : tb_device_id{kExtDevice, device.index()};
+}
+
+void KernelCall::add(const std::optional<at::Generator>& generator) {
+  auto* numbers = take<tb_philox>(1);
+  if (device_api().async()) {
+    graph::refuse_in_capture(device_, current_stream(device_).handle(), kernel_.op().c_str());
+  }
+  auto* philox = resolve_generator(generator, device_);
+  {
+    const std::lock_guard<std::mutex> lock(philox->mutex_);
+    std::tie(numbers->seed, numbers->offset) = philox->philox_engine_inputs(kNumbersPerCall);
+  }
+  auto& argument = next();
+  argument.tag = TB_ARG_GENERATOR;
+  argument.v.p = numbers;
 }
 
 void KernelCall::add(std::string_view text) {
@@ -249,22 +270,33 @@ std::byte* KernelCall::take_more(std::size_t bytes) {
   return more_.back().get();
 }
 
-tb_status KernelCall::run(const tb_kernel_context& context) {
+tb_status KernelCall::run(const PluginKernel& kernel, const tb_kernel_context& context) {
   outputs_.assign(given_.size(), at::Tensor());
   if (profiler::recording()) {
     profiler::forget_host_kernel(); // what the caller began, in case that it is ATen's kernel that runs
   }
-  if (kernel_.allocates_output()) {
-    graph::refuse_in_capture(device_, context.stream, kernel_.op().c_str());
+  if (kernel.allocates_output()) {
+    graph::refuse_in_capture(device_, context.stream, kernel.op().c_str());
   }
   const RunningKernel running(context);
   CallSpan span("kernel_launch", device_);
-  span.kernel(context.stream, kernel_.op());
-  const auto status =
-      device_api().call(device_, kernel_.op().c_str(), kernel_.function(), &context, arguments_, num_arguments_);
+  span.kernel(context.stream, kernel.op());
+  const auto status = kernel.generated() ? kernel.generated()(kernel.entry(), context, arguments_, num_arguments_)
+                                         : device_api().call(device_, kernel.op().c_str(), kernel.function(), &context,
+                                                             arguments_, num_arguments_);
   if (status == TB_STATUS_OK) {
     span.enqueued();
-    graph::add_step(device_, context.stream, kernel_.op().c_str());
+    graph::add_step(device_, context.stream, kernel.op().c_str());
+  }
+  return status;
+}
+
+tb_status KernelCall::run_with_memory(const PluginKernel& kernel, const tb_kernel_context& context) {
+  const auto status = run(kernel, context);
+  if (status == TB_STATUS_OUT_OF_MEMORY && !error_ && device_allocator().can_empty_cache(device_)) {
+    workspaces_.clear();
+    device_allocator().empty_cache(device_);
+    return run(kernel, context);
   }
   return status;
 }
@@ -275,13 +307,19 @@ tb_status KernelCall::launch() {
   }
   auto& api = device_api();
   api.check_usable(device_, kernel_.op().c_str());
-  const tb_kernel_context context{sizeof(tb_kernel_context), device_, 0,
-                                  api.async() ? current_stream(device_).handle() : nullptr, this};
-  tb_status status = run(context);
-  if (status == TB_STATUS_OUT_OF_MEMORY && !error_ && device_allocator().can_empty_cache(device_)) {
-    workspaces_.clear();
-    device_allocator().empty_cache(device_);
-    status = run(context);
+  const tb_kernel_context context{sizeof(tb_kernel_context),
+                                  device_,
+                                  0,
+                                  api.async() ? current_stream(device_).handle() : nullptr,
+                                  this,
+                                  compute_dtype_};
+  tb_status status = TB_STATUS_UNSUPPORTED;
+  for (const auto* kernel = &kernel_; kernel && status == TB_STATUS_UNSUPPORTED; kernel = kernel->next()) {
+    const bool is_ours = kernel->source() == Source::kGenerated;
+    if ((types_ & ~kernel->accepted_dtypes(device_)) == 0 && kernel->allocates_output() == kernel_.allocates_output() &&
+        !(is_ours && api.host_access())) {
+      status = run_with_memory(*kernel, context);
+    }
   }
   if (C10_UNLIKELY(status != TB_STATUS_OK)) {
     if (status == TB_STATUS_UNSUPPORTED) {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/core/Generator.h>
 #include <ATen/core/IListRef.h>
 #include <ATen/core/List.h>
 #include <ATen/core/Tensor.h>
@@ -42,8 +43,7 @@ class KernelCall final : tb_kernel_host {
  public:
   static constexpr int kMaxArguments = 48;
 
-  KernelCall(const PluginKernel& kernel, c10::DeviceIndex device)
-      : kernel_(kernel), accepted_(kernel.accepted_dtypes(device)), device_(device) {}
+  KernelCall(const PluginKernel& kernel, c10::DeviceIndex device) : kernel_(kernel), device_(device) {}
   ~KernelCall();
   KernelCall(const KernelCall&) = delete;
   KernelCall& operator=(const KernelCall&) = delete;
@@ -94,6 +94,8 @@ class KernelCall final : tb_kernel_host {
     add(static_cast<int64_t>(format));
   }
   void add(c10::Device device);
+  /// Numbers that no other call gets, of the generator or of the device's own.
+  void add(const std::optional<at::Generator>& generator);
   void add(std::string_view text);
   void add(const char* text) {
     add(std::string_view(text));
@@ -141,6 +143,11 @@ class KernelCall final : tb_kernel_host {
   void add_output(at::TensorList tensors);
 
   // ---- the call ----
+
+  /// What PyTorch computes a pointwise operator in.
+  void compute_in(c10::ScalarType type) {
+    compute_dtype_ = tb_dtype_or_none(type);
+  }
 
   /// TB_STATUS_OK, or TB_STATUS_UNSUPPORTED, and then nothing was done. Throws everything else, as Status.h says, with
   /// the operator's name and the plugin's own text. The kernel runs on the device's current stream.
@@ -191,7 +198,8 @@ class KernelCall final : tb_kernel_host {
   /// NULL if it cannot be given to a kernel; the call is refused then.
   tb_tensor* refuse();
 
-  tb_status run(const tb_kernel_context& context);
+  tb_status run(const PluginKernel& kernel, const tb_kernel_context& context);
+  tb_status run_with_memory(const PluginKernel& kernel, const tb_kernel_context& context);
   tb_status alloc_output(int32_t index, int32_t ndim, const int64_t* shape, tb_tensor* out_tensor) noexcept override;
   tb_status alloc_workspace(uint64_t size_bytes, void** out_ptr) noexcept override;
 
@@ -201,8 +209,9 @@ class KernelCall final : tb_kernel_host {
   static constexpr int32_t kExtDevice = 12; // DLPack's kDLExtDev
 
   const PluginKernel& kernel_;
-  uint64_t accepted_;
+  uint64_t types_ = 0; // of the tensors, a bit per c10::ScalarType
   c10::DeviceIndex device_;
+  tb_dtype compute_dtype_{};
   bool refused_ = false;
   int num_arguments_ = 0;
   std::size_t arena_used_ = 0;

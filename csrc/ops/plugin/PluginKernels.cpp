@@ -24,14 +24,16 @@
 namespace torch_backend {
 namespace {
 
-constexpr uint32_t kKnownFlags = TB_KERNEL_NEEDS_CONTIGUOUS | TB_KERNEL_ALLOCATES_OUTPUT;
+constexpr uint32_t kKnownFlags =
+    TB_KERNEL_NEEDS_CONTIGUOUS | TB_KERNEL_ALLOCATES_OUTPUT | TB_KERNEL_MIXED_DTYPES | TB_KERNEL_NUMBERS;
 constexpr uint64_t kMaxKernels = 1 << 20;
 constexpr std::size_t kEndOfMask = offsetof(tb_kernel, dtype_mask) + sizeof(tb_kernel::dtype_mask);
 
 struct Kernels {
-  std::mutex mutex;                                                                 // guards by_overload
-  std::unordered_map<std::string, std::unique_ptr<const PluginKernel>> by_overload; // NULL: asked for, not offered
+  std::mutex mutex;                                                           // guards by_overload
+  std::unordered_map<std::string, std::unique_ptr<PluginKernel>> by_overload; // NULL: asked for, not offered
   std::vector<std::string> listed;
+  std::vector<std::string> added; // by us
   tb_kernel_table table{};
   std::string plugin;
 };
@@ -91,7 +93,7 @@ const PluginKernel* find(Kernels& all, const std::string& overload, std::optiona
     return known->second.get();
   }
   const tb_kernel* kernel = all.table.kernel_find ? all.table.kernel_find(overload.c_str()) : nullptr;
-  std::unique_ptr<const PluginKernel> found;
+  std::unique_ptr<PluginKernel> found;
   if (kernel) {
     if (!memory) {
       memory.emplace();
@@ -106,7 +108,7 @@ const PluginKernel* find(Kernels& all, const std::string& overload, std::optiona
     }
     TORCH_CHECK_VALUE(!fault, "kernel_find(\"", overload, "\") of plugin '", all.plugin, "' gave an entry that ",
                       *fault, ". See torch_backend/device.h.");
-    found = std::make_unique<const PluginKernel>(*kernel);
+    found = std::make_unique<PluginKernel>(*kernel);
   }
   return all.by_overload.emplace(overload, std::move(found)).first->second.get();
 }
@@ -120,10 +122,18 @@ PluginKernel::PluginKernel(const tb_kernel& kernel)
   }
 }
 
+PluginKernel::PluginKernel(const char* op, GeneratedFunction function, const void* entry, uint32_t flags,
+                           const uint64_t* dtype_mask)
+    : op_(op), generated_(function), entry_(entry), flags_(flags), dtype_mask_(dtype_mask) {}
+
 uint64_t PluginKernel::read_accepted_dtypes(c10::DeviceIndex device) const {
+  const auto& stored = device_api().properties(device).dtype_mask;
   uint64_t mask[TB_DTYPE_MASK_WORDS];
-  std::memcpy(mask, dtype_mask_ ? dtype_mask_ : device_api().properties(device).dtype_mask, sizeof(mask));
-  const uint64_t types = scalar_types_in(mask);
+  std::memcpy(mask, dtype_mask_ ? dtype_mask_ : stored, sizeof(mask));
+  uint64_t types = scalar_types_in(mask);
+  if (generated_) {
+    types &= scalar_types_in(stored);
+  }
   accepted_[static_cast<std::size_t>(device)].store(types, std::memory_order_relaxed);
   return types;
 }
@@ -133,6 +143,7 @@ void load_plugin_kernels(const Plugin& plugin) {
   const std::lock_guard<std::mutex> lock(all.mutex);
   all.by_overload.clear(); // of a plugin whose activation failed
   all.listed.clear();
+  all.added.clear();
   all.table = {};
   all.plugin = plugin.name();
   const auto* offered = static_cast<const tb_kernel_table*>(plugin.table("kernels.1"));
@@ -157,13 +168,13 @@ void load_plugin_kernels(const Plugin& plugin) {
                        static_cast<const void*>(table.kernels)));
     table.num_kernels = 0;
   }
-  std::unordered_map<std::string, std::unique_ptr<const PluginKernel>> by_overload;
+  std::unordered_map<std::string, std::unique_ptr<PluginKernel>> by_overload;
   std::vector<std::string> listed;
   for (std::size_t i = 0; i < table.num_kernels; ++i) {
     const tb_kernel* kernel = table.kernels[i];
     if (const auto fault = fault_of(kernel, memory)) {
       check.add(describe(kernel, i, memory) + " " + *fault);
-    } else if (!by_overload.emplace(kernel->op, std::make_unique<const PluginKernel>(*kernel)).second) {
+    } else if (!by_overload.emplace(kernel->op, std::make_unique<PluginKernel>(*kernel)).second) {
       check.add(describe(kernel, i, memory) + " is listed twice");
     } else {
       listed.emplace_back(kernel->op);
@@ -179,6 +190,28 @@ void load_plugin_kernels(const Plugin& plugin) {
       find(all, c10::toString(name), memory);
     }
   }
+}
+
+const tb_kernel_table& plugin_kernel_table() {
+  return kernels().table;
+}
+
+void add_kernels(std::vector<std::unique_ptr<PluginKernel>> added) {
+  auto& all = kernels();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  for (auto& kernel : added) {
+    all.added.push_back(kernel->op());
+    auto& place = all.by_overload[kernel->op()];
+    if (place) {
+      place->set_next(std::move(kernel));
+    } else {
+      place = std::move(kernel);
+    }
+  }
+}
+
+std::vector<std::string> added_kernels() {
+  return kernels().added;
 }
 
 const PluginKernel* find_plugin_kernel(const std::string& overload) {

@@ -41,6 +41,7 @@ bool is_carried(const c10::Type& type) {
     case TypeKind::LayoutType:
     case TypeKind::MemoryFormatType:
     case TypeKind::DeviceObjType:
+    case TypeKind::GeneratorType:
       return true;
     case TypeKind::OptionalType:
       return is_carried(*type.castRaw<c10::OptionalType>()->getElementType());
@@ -96,8 +97,8 @@ std::vector<std::string> register_form(const Offer& offer, const OperatorForm& f
   const auto& overload = form.traits.overload;
   auto kernel = std::make_unique<BoxedKernel>(*offer.kernel, form, functional, add_next_source(overload));
   library_for(form.op, kKey)
-      .impl(overload.c_str(),
-            torch::CppFunction::makeFromBoxedFunctor(std::move(kernel)).debug(registration_label(Source::kPlugin)));
+      .impl(overload.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::move(kernel))
+                                  .debug(registration_label(offer.kernel->source())));
   register_composite_gradient(form.op);
   return {overload};
 }
@@ -157,16 +158,21 @@ std::vector<std::string> found_kernels(const OverloadIndex& index) {
 
 void register_plugin_kernels() {
   std::vector<std::string> names = listed_plugin_kernels();
+  const std::set<std::string> listed(names.begin(), names.end());
+  for (auto& name : added_kernels()) {
+    if (listed.count(name) == 0) {
+      names.push_back(std::move(name));
+    }
+  }
   if (names.empty() && !has_kernel_find()) {
     return;
   }
-  const std::set<std::string> listed(names.begin(), names.end());
   const auto is_listed = [&](const std::string& name) { return listed.count(name) != 0; };
   const OverloadIndex index;
   std::vector<std::string> unused;
   for (const auto& name : names) {
     // Operators of other namespaces may be defined later.
-    if (name.rfind("aten::", 0) == 0 && !find_overload(name)) {
+    if (name.rfind("aten::", 0) == 0 && is_listed(name) && !find_overload(name)) {
       unused.push_back(c10::str(name, " is not defined"));
     }
   }
@@ -185,7 +191,7 @@ void register_plugin_kernels() {
     const auto reason = unservable_reason(*op);
     if (reason.empty()) {
       offers.push_back({kernel, forms_of(*op, index)});
-    } else {
+    } else if (is_listed(name)) {
       unused.push_back(c10::str(name, ' ', reason, ", which a kernel's arguments cannot carry"));
     }
   }

@@ -24,7 +24,7 @@ namespace detail {
 void PointwiseInputs::add(const at::Tensor& tensor) {
   const auto sizes = output_.sizes();
   const bool on_device = tensor.device() == output_.device();
-  const bool converted = dtype_.has_value() && tensor.scalar_type() != *dtype_;
+  const bool converted = dtype_.has_value() && tensor.scalar_type() != *dtype_ && !kernel_.takes_mixed_dtypes();
   if (C10_LIKELY(on_device && !converted)) {
     if (C10_LIKELY(tensor.sizes() == sizes)) {
       call_.add(tensor);
@@ -35,6 +35,9 @@ void PointwiseInputs::add(const at::Tensor& tensor) {
   }
   if (on_device) {
     kept_.push_back(tensor.to(*dtype_));
+  } else if (kernel_.takes_numbers()) {
+    call_.add(tensor.item());
+    return;
   } else {
     // The iterator has let nothing else pass than a tensor of one element.
     const auto options = output_.options().dtype(dtype_.value_or(tensor.scalar_type()));

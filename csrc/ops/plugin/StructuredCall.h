@@ -8,6 +8,7 @@
 #include <ATen/TensorIterator.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 
+#include "csrc/core/Runtime.h"
 #include "csrc/ops/dispatch/GeneratedKernels.h"
 #include "csrc/ops/dispatch/Registrar.h"
 #include "csrc/ops/dispatch/StructuredKernel.h"
@@ -20,8 +21,13 @@ namespace detail {
 /// tensors of the device. Keeps what it makes alive.
 class PointwiseInputs {
  public:
-  PointwiseInputs(KernelCall& call, const at::TensorIteratorBase& iterator, const at::Tensor& output)
-      : call_(call), dtype_(common_dtype(iterator)), output_(output) {}
+  PointwiseInputs(KernelCall& call, const PluginKernel& kernel, const at::TensorIteratorBase& iterator,
+                  const at::Tensor& output)
+      : call_(call), kernel_(kernel), dtype_(common_dtype(iterator)), output_(output) {
+    if (dtype_) {
+      call_.compute_in(*dtype_);
+    }
+  }
 
   void add(const at::Tensor& tensor);
   void add(const std::optional<at::Tensor>& tensor) {
@@ -38,6 +44,7 @@ class PointwiseInputs {
 
  private:
   KernelCall& call_;
+  const PluginKernel& kernel_;
   std::optional<c10::ScalarType> dtype_;
   const at::Tensor& output_;
   c10::SmallVector<at::Tensor, 4> kept_;
@@ -70,6 +77,11 @@ at::Tensor fresh_like(const at::Tensor& tensor);
 
 } // namespace detail
 
+/// Whether `kernel` goes before ATen's: what the host can compute where the memory lies is not left to kernels of ours.
+inline bool offers(const PluginKernel* kernel) {
+  return kernel != nullptr && (kernel->source() == Source::kPlugin || !device_api().host_access());
+}
+
 /// Offer a call to the plugin's kernel after `op.meta`: false if it does not take it, and then nothing was written.
 /// `args` are the operator's inputs. `kPointwise`: its inputs are broadcast and converted.
 template <bool kPointwise, class Kernel, class... Args>
@@ -79,10 +91,10 @@ bool call_plugin(const PluginKernel& kernel, Kernel& op, const Args&... args) {
   KernelCall call(kernel, device.index());
   if constexpr (kPointwise) {
     const at::Tensor& output = op.maybe_get_output(0);
-    if (!detail::takes_output(op, output)) {
+    if (!kernel.takes_mixed_dtypes() && !detail::takes_output(op, output)) {
       return false;
     }
-    detail::PointwiseInputs inputs(call, op, output);
+    detail::PointwiseInputs inputs(call, kernel, op, output);
     (inputs.add(args), ...);
     call.add_output(output);
     return call.launch() == TB_STATUS_OK;
@@ -125,6 +137,7 @@ class PlainCalls {
     detail::StructuredDevice device(op);
     device.use(out.device());
     KernelCall call(kernel, out.device().index());
+    call.compute_in(out.scalar_type());
     (call.add(args), ...);
     call.add_output(out);
     return call.launch() == TB_STATUS_OK;
@@ -172,7 +185,7 @@ void register_structured_kernel(Registrar& m, const char* overload, Wrapper wrap
   } else if (kernel != nullptr) {
     const auto* named = find_plugin_kernel(std::string("aten::") + overload);
     if (named == nullptr || named == kernel) {
-      m.impl(overload, wrapper, Source::kPlugin);
+      m.impl(overload, wrapper, kernel->source());
     }
   }
 }

@@ -16,7 +16,7 @@ namespace {
 const PluginKernel* plugin_add_Tensor = nullptr;
 
 at::Tensor add_Tensor(const at::Tensor & self, const at::Tensor & other, const at::Scalar & alpha) {
-  if (C10_UNLIKELY(plugin_add_Tensor != nullptr)) {
+  if (C10_UNLIKELY(offers(plugin_add_Tensor))) {
     FunctionalKernel<at::native::structured_ufunc_add_CPU, 1> op("add.Tensor");
     op.meta(self, other, alpha);
     if (call_plugin<true>(*plugin_add_Tensor, op, self, other, alpha)) {
@@ -35,7 +35,7 @@ at::Tensor add_Tensor(const at::Tensor & self, const at::Tensor & other, const a
 }
 
 at::Tensor & add__Tensor(at::Tensor & self, const at::Tensor & other, const at::Scalar & alpha) {
-  if (C10_UNLIKELY(plugin_add_Tensor != nullptr)) {
+  if (C10_UNLIKELY(offers(plugin_add_Tensor))) {
     static PlainCalls plain;
     if (plain.call(*plugin_add_Tensor, "add_.Tensor", self, self, other, alpha)) {
       return self;
@@ -61,7 +61,7 @@ at::Tensor & add__Tensor(at::Tensor & self, const at::Tensor & other, const at::
 }
 
 at::Tensor & add_out(const at::Tensor & self, const at::Tensor & other, const at::Scalar & alpha, at::Tensor & out) {
-  if (C10_UNLIKELY(plugin_add_Tensor != nullptr)) {
+  if (C10_UNLIKELY(offers(plugin_add_Tensor))) {
     static PlainCalls plain;
     if (plain.call(*plugin_add_Tensor, "add.out", out, self, other, alpha)) {
       return out;
@@ -89,7 +89,7 @@ at::Tensor & add_out(const at::Tensor & self, const at::Tensor & other, const at
 const PluginKernel* plugin_max_dim = nullptr;
 
 ::std::tuple<at::Tensor,at::Tensor> max_dim(const at::Tensor & self, int64_t dim, bool keepdim) {
-  if (C10_UNLIKELY(plugin_max_dim != nullptr) && CommonDevice::of(self, dim, keepdim)) {
+  if (C10_UNLIKELY(offers(plugin_max_dim)) && CommonDevice::of(self, dim, keepdim)) {
     FunctionalKernel<at::native::structured_max_out, 2> op("max.dim");
     op.meta(self, dim, keepdim);
     if (call_plugin<false>(*plugin_max_dim, op, self, dim, keepdim)) {
@@ -107,7 +107,7 @@ const PluginKernel* plugin_max_dim = nullptr;
 }
 
 ::std::tuple<at::Tensor &,at::Tensor &> max_dim_max(const at::Tensor & self, int64_t dim, bool keepdim, at::Tensor & max, at::Tensor & max_values) {
-  if (C10_UNLIKELY(plugin_max_dim != nullptr) && CommonDevice::of(self, dim, keepdim, max, max_values)) {
+  if (C10_UNLIKELY(offers(plugin_max_dim)) && CommonDevice::of(self, dim, keepdim, max, max_values)) {
     WritingKernel<at::native::structured_max_out, 2, false> op("max.dim_max", max, max_values);
     op.meta(self, dim, keepdim);
     if (call_plugin<false>(*plugin_max_dim, op, self, dim, keepdim)) {

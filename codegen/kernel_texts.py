@@ -1,0 +1,99 @@
+"""The generated kernels: their texts and tables (codegen/kernels) as C++ that the core is built with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from torchgen.model import Argument, BaseTy, BaseType, ListType, NativeFunction, OptionalType, Type
+
+_KERNELS = Path(__file__).parent / "kernels"
+_CLASSES = ("floating", "integral", "boolean")
+
+
+@dataclass(frozen=True)
+class PointwiseEntry:
+    """One row of the table of elementwise operators; see csrc/ops/generated/KernelText.h."""
+
+    overload: str
+    variant: str | None
+    parameters: str
+    floating: str | None
+    integral: str | None
+    boolean: str | None
+    num_outputs: int
+    kinds: str
+
+
+def texts() -> dict[str, str]:
+    """Preludes and skeletons by name."""
+    files = [*(_KERNELS / "preludes").glob("*.h"), *(_KERNELS / "skeletons").glob("*.c")]
+    return {file.stem: file.read_text() for file in sorted(files)}
+
+
+def pointwise_entries(functions: Sequence[NativeFunction]) -> list[PointwiseEntry]:
+    """The table, in its order. An operator that the installed torch does not have is left out."""
+    by_name = {str(function.func.name): function for function in functions}
+    table = yaml.safe_load((_KERNELS / "pointwise.yaml").read_text())
+    return [entry for name, value in table.items() if name in by_name for entry in _entries(by_name[name], value)]
+
+
+def _entries(function: NativeFunction, value: object) -> Iterator[PointwiseEntry]:
+    if isinstance(value, Mapping) and all("=" in key for key in value):
+        for variant, expressions in value.items():
+            yield _entry(function, variant, expressions)
+    else:
+        yield _entry(function, None, value)
+
+
+def _entry(function: NativeFunction, variant: str | None, value: object) -> PointwiseEntry:
+    arguments = function.func.arguments
+    inputs = [argument for argument in arguments.flat_all if argument not in arguments.out]
+    outputs = len(function.func.returns)
+    names = ["out"] if outputs == 1 else [f"out{i}" for i in range(outputs)]
+    by_class = value if isinstance(value, Mapping) else dict.fromkeys(("floating", "integral"), value)
+    if unknown := set(by_class) - set(_CLASSES):
+        raise ValueError(f"pointwise.yaml: {function.func.name} has {', '.join(sorted(unknown))}")
+    bodies = {kind: _body(by_class.get(kind), names) for kind in _CLASSES}
+    parameters = [parameter for argument in inputs for parameter in _parameters(argument)]
+    return PointwiseEntry(
+        overload=f"aten::{function.func.name}",
+        variant=variant,
+        parameters=", ".join([*parameters, *(f"TB_PRIVATE T* {name}" for name in names)]),
+        num_outputs=outputs,
+        kinds="".join(_kind(argument) for argument in inputs),
+        **bodies,
+    )
+
+
+def _body(expressions: object, names: Sequence[str]) -> str | None:
+    if expressions is None:
+        return None
+    each = expressions if isinstance(expressions, list) else [expressions]
+    return " ".join(f"*{name} = {expression};" for name, expression in zip(names, each, strict=True))
+
+
+def _element(type_: Type) -> tuple[BaseTy, bool]:
+    """The type, and whether it may be None."""
+    if isinstance(type_, OptionalType):
+        return _element(type_.elem)[0], True
+    if isinstance(type_, ListType) or not isinstance(type_, BaseType):
+        raise ValueError(f"pointwise.yaml: an argument of type {type_}")
+    return type_.name, False
+
+
+def _kind(argument: Argument) -> str:
+    base, optional = _element(argument.type)
+    letter = {BaseTy.str: "s", BaseTy.int: "i", BaseTy.SymInt: "i", BaseTy.bool: "i"}.get(base, "t")
+    return letter.upper() if optional else letter
+
+
+def _parameters(argument: Argument) -> Iterator[str]:
+    kind = _kind(argument)
+    if kind in "sS":
+        return
+    if kind.isupper():
+        yield f"int has_{argument.name}"
+    yield f"{'i64' if kind in 'iI' else 'T'} {argument.name}"

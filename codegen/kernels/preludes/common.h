@@ -1,0 +1,60 @@
+// What follows every language's own prelude: loads and stores of each dtype, and how a range is divided.
+//
+// A kernel computes in T: f32 for the half types, i32 for the small integers, else the dtype itself. TC(0.5) is a constant
+// of it. Index is the type of offsets in elements.
+
+#define TB_PASTE_(a, b) a##b
+#define TB_PASTE(a, b) TB_PASTE_(a, b)
+
+#define TB_LOAD_PLAIN(type, p, i) (((TB_GLOBAL const type*)(p))[i])
+#define TB_LOAD_b8(p, i) (TB_LOAD_PLAIN(u8, p, i) != 0)
+#define TB_LOAD_u8(p, i) TB_LOAD_PLAIN(u8, p, i)
+#define TB_LOAD_i8(p, i) TB_LOAD_PLAIN(i8, p, i)
+#define TB_LOAD_i16(p, i) TB_LOAD_PLAIN(i16, p, i)
+#define TB_LOAD_i32(p, i) TB_LOAD_PLAIN(i32, p, i)
+#define TB_LOAD_i64(p, i) TB_LOAD_PLAIN(i64, p, i)
+#define TB_LOAD_f32(p, i) TB_LOAD_PLAIN(f32, p, i)
+#define TB_LOAD_f64(p, i) TB_LOAD_PLAIN(f64, p, i)
+#define TB_LOAD_bf16(p, i) tb_f32_of_bits((u32)TB_LOAD_PLAIN(u16, p, i) << 16)
+
+TB_DEVICE u16 tb_round_bf16(float x) {
+  const u32 bits = tb_bits_f32(x);
+  return x != x ? (u16)0x7fc0 : (u16)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+#define TB_STORE_PLAIN(type, p, i, x) (((TB_GLOBAL type*)(p))[i] = (x))
+#define TB_STORE_b8(p, i, x) TB_STORE_PLAIN(u8, p, i, (x) != 0)
+#define TB_STORE_u8(p, i, x) TB_STORE_PLAIN(u8, p, i, (u8)(i64)(x))
+#define TB_STORE_i8(p, i, x) TB_STORE_PLAIN(i8, p, i, (i8)(i64)(x))
+#define TB_STORE_i16(p, i, x) TB_STORE_PLAIN(i16, p, i, (i16)(i64)(x))
+#define TB_STORE_i32(p, i, x) TB_STORE_PLAIN(i32, p, i, (i32)(x))
+#define TB_STORE_i64(p, i, x) TB_STORE_PLAIN(i64, p, i, (i64)(x))
+#define TB_STORE_f32(p, i, x) TB_STORE_PLAIN(f32, p, i, (f32)(x))
+#define TB_STORE_f64(p, i, x) TB_STORE_PLAIN(f64, p, i, (f64)(x))
+#define TB_STORE_bf16(p, i, x) TB_STORE_PLAIN(u16, p, i, tb_round_bf16((float)(x)))
+
+#ifdef TB_T_f64
+#define TC(x) x
+#else
+#define TC(x) x##f
+#endif
+
+// One number of a launch: every value of an argument struct is eight bytes wide.
+typedef union {
+  f32 f32_;
+  i64 i64_;
+#ifdef TB_HAS_f64
+  f64 f64_;
+#endif
+} tb_scalar;
+
+// `for` over what this item does of [0, count): neighbours at once where items run together, else a stretch.
+#ifdef TB_CHUNKED
+#define TB_STRETCH(count) (((count) + (Index)TB_ITEMS - 1) / (Index)TB_ITEMS)
+#define TB_FOR(i, count)                                                                     \
+  for (Index i = (Index)TB_ITEM * TB_STRETCH(count),                                         \
+             tb_end_##i = i + TB_STRETCH(count) < (count) ? i + TB_STRETCH(count) : (count); \
+       i < tb_end_##i; ++i)
+#else
+#define TB_FOR(i, count) for (Index i = (Index)TB_ITEM; i < (count); i += (Index)TB_ITEMS)
+#endif

@@ -1,0 +1,116 @@
+// The dialect of the kernels in C++: one call is one block of one item, and a launch divides its range among blocks.
+#include <stdint.h>
+#include <string.h>
+
+typedef int8_t i8;
+typedef uint8_t u8;
+typedef int16_t i16;
+typedef uint16_t u16;
+typedef int32_t i32;
+typedef uint32_t u32;
+typedef int64_t i64;
+typedef uint64_t u64;
+typedef float f32;
+typedef double f64;
+
+#define TB_CHUNKED 1
+#define TB_HAS_f64 1
+#define TB_DEVICE static inline
+#define TB_GLOBAL
+#define TB_PRIVATE
+#define TB_CONSTANT static const
+#define TB_LOCAL
+#define TB_LOCAL_ARRAY(type, name, count) type name[count]
+#define TB_BARRIER()
+#define TB_ITEM (tb_block[0])
+#define TB_ITEMS (tb_grid[0])
+#define TB_BLOCK tb_block
+#define TB_GRID tb_grid
+#define TB_LOCAL_ITEM 0
+#define TB_BLOCK_ITEMS 1
+
+static inline u32 tb_bits_f32(float x) { u32 y; memcpy(&y, &x, 4); return y; }
+static inline float tb_f32_of_bits(u32 x) { float y; memcpy(&y, &x, 4); return y; }
+
+#define TB_LOAD_f16(p, i) ((float)((const _Float16*)(p))[i])
+#define TB_STORE_f16(p, i, x) (((_Float16*)(p))[i] = (_Float16)(float)(x))
+
+// Of the C library; those that it has vectorized carry the attribute that says so.
+#define TB_VECTOR __attribute__((simd("notinbranch")))
+#define TB_MATH_1(attribute, name)                       \
+  extern "C" attribute float name##f(float) noexcept;    \
+  extern "C" attribute double name(double) noexcept;     \
+  static inline float name(float x) { return name##f(x); }
+#define TB_MATH_2(attribute, name)                               \
+  extern "C" attribute float name##f(float, float) noexcept;     \
+  extern "C" attribute double name(double, double) noexcept;     \
+  static inline float name(float x, float y) { return name##f(x, y); }
+TB_MATH_1(TB_VECTOR, exp)
+TB_MATH_1(TB_VECTOR, exp2)
+TB_MATH_1(TB_VECTOR, expm1)
+TB_MATH_1(TB_VECTOR, log)
+TB_MATH_1(TB_VECTOR, log2)
+TB_MATH_1(TB_VECTOR, log10)
+TB_MATH_1(TB_VECTOR, log1p)
+TB_MATH_1(TB_VECTOR, sin)
+TB_MATH_1(TB_VECTOR, cos)
+TB_MATH_1(TB_VECTOR, tan)
+TB_MATH_1(TB_VECTOR, asin)
+TB_MATH_1(TB_VECTOR, acos)
+TB_MATH_1(TB_VECTOR, atan)
+TB_MATH_1(TB_VECTOR, sinh)
+TB_MATH_1(TB_VECTOR, cosh)
+TB_MATH_1(TB_VECTOR, tanh)
+TB_MATH_1(TB_VECTOR, asinh)
+TB_MATH_1(TB_VECTOR, acosh)
+TB_MATH_1(TB_VECTOR, atanh)
+TB_MATH_1(TB_VECTOR, erf)
+TB_MATH_1(TB_VECTOR, erfc)
+TB_MATH_2(TB_VECTOR, pow)
+TB_MATH_2(TB_VECTOR, atan2)
+TB_MATH_2(TB_VECTOR, hypot)
+TB_MATH_1(, sqrt)
+TB_MATH_1(, floor)
+TB_MATH_1(, ceil)
+TB_MATH_1(, rint)
+TB_MATH_1(, trunc)
+TB_MATH_1(, fabs)
+TB_MATH_1(, lgamma)
+TB_MATH_1(, tgamma)
+TB_MATH_2(, fmod)
+TB_MATH_2(, fmin)
+TB_MATH_2(, fmax)
+TB_MATH_2(, copysign)
+TB_MATH_2(, nextafter)
+extern "C" float ldexpf(float, int) noexcept;
+extern "C" double ldexp(double, int) noexcept;
+static inline float ldexp(float x, int y) { return ldexpf(x, y); }
+template <class X>
+static inline X rsqrt(X x) {
+  return 1 / sqrt(x);
+}
+template <class X>
+static inline int isnan(X x) {
+  return x != x;
+}
+template <class X>
+static inline int isinf(X x) {
+  return __builtin_isinf(x);
+}
+template <class X>
+static inline int isfinite(X x) {
+  return __builtin_isfinite(x);
+}
+template <class X>
+static inline int signbit(X x) {
+  return __builtin_signbit(x);
+}
+static inline u32 tb_mul_hi(u32 a, u32 b) { return (u32)((u64)a * b >> 32); }
+#define INFINITY (__builtin_inff())
+#define NAN (__builtin_nanf(""))
+#define TB_ATOMIC_ADD_i32(p, x) __atomic_fetch_add((i32*)(p), (i32)(x), __ATOMIC_RELAXED)
+#define TB_ATOMIC_ADD_u32(p, x) __atomic_fetch_add((u32*)(p), (u32)(x), __ATOMIC_RELAXED)
+#define TB_COMPARE_EXCHANGE_32(p, old, value) \
+  ([](u32* at, u32 was, u32 now) { __atomic_compare_exchange_n(at, &was, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED); return was; }((u32*)(p), old, value))
+#define TB_COMPARE_EXCHANGE_64(p, old, value) \
+  ([](u64* at, u64 was, u64 now) { __atomic_compare_exchange_n(at, &was, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED); return was; }((u64*)(p), old, value))

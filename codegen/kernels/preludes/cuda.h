@@ -1,0 +1,41 @@
+// The dialect of the kernels in CUDA C++.
+typedef signed char i8;
+typedef unsigned char u8;
+typedef short i16;
+typedef unsigned short u16;
+typedef int i32;
+typedef unsigned int u32;
+typedef long long i64;
+typedef unsigned long long u64;
+typedef float f32;
+typedef double f64;
+
+#define TB_HAS_f64 1
+#define TB_DEVICE static __device__ __forceinline__
+#define TB_GLOBAL
+#define TB_PRIVATE
+#define TB_CONSTANT static __constant__ const
+#define TB_LOCAL
+#define TB_LOCAL_ARRAY(type, name, count) __shared__ type name[count]
+#define TB_BARRIER() __syncthreads()
+#define TB_ITEM (blockIdx.x * blockDim.x + threadIdx.x)
+#define TB_ITEMS (gridDim.x * blockDim.x)
+#define TB_LOCAL_ITEM threadIdx.x
+#define TB_BLOCK_ITEMS blockDim.x
+
+#define tb_bits_f32(x) __float_as_uint(x)
+#define tb_f32_of_bits(x) __uint_as_float(x)
+
+TB_DEVICE float tb_load_half(u16 x) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x)); return y; }
+TB_DEVICE u16 tb_store_half(float x) { u16 y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x)); return y; }
+#define TB_LOAD_f16(p, i) tb_load_half(((const u16*)(p))[i])
+#define TB_STORE_f16(p, i, x) (((u16*)(p))[i] = tb_store_half((float)(x)))
+#define tb_mul_hi(a, b) __umulhi((u32)(a), (u32)(b))
+#ifndef INFINITY
+#define INFINITY (__int_as_float(0x7f800000))
+#define NAN (__int_as_float(0x7fc00000))
+#endif
+#define TB_ATOMIC_ADD_i32(p, x) atomicAdd((i32*)(p), (i32)(x))
+#define TB_ATOMIC_ADD_u32(p, x) atomicAdd((u32*)(p), (u32)(x))
+#define TB_COMPARE_EXCHANGE_32(p, old, value) atomicCAS((u32*)(p), (u32)(old), (u32)(value))
+#define TB_COMPARE_EXCHANGE_64(p, old, value) atomicCAS((u64*)(p), (u64)(old), (u64)(value))

@@ -1,0 +1,42 @@
+// The dialect of the kernels in OpenCL C 1.2.
+typedef char i8;
+typedef uchar u8;
+typedef short i16;
+typedef ushort u16;
+typedef int i32;
+typedef uint u32;
+typedef long i64;
+typedef ulong u64;
+typedef float f32;
+#ifdef cl_khr_fp64
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+typedef double f64;
+#define TB_HAS_f64 1
+#endif
+#ifdef cl_khr_int64_base_atomics
+#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
+#endif
+
+#define TB_DEVICE static inline
+#define TB_GLOBAL __global
+#define TB_PRIVATE __private
+#define TB_CONSTANT __constant
+#define TB_LOCAL __local
+#define TB_LOCAL_ARRAY(type, name, count) __local type name[count]
+#define TB_BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
+#define TB_ITEM get_global_id(0)
+#define TB_ITEMS get_global_size(0)
+#define TB_BLOCK ((u32[3]){get_group_id(0), get_group_id(1), get_group_id(2)})
+#define TB_LOCAL_ITEM get_local_id(0)
+#define TB_BLOCK_ITEMS get_local_size(0)
+
+#define tb_bits_f32(x) as_uint(x)
+#define tb_f32_of_bits(x) as_float(x)
+
+#define TB_LOAD_f16(p, i) vload_half((i), (TB_GLOBAL const half*)(p))
+#define TB_STORE_f16(p, i, x) vstore_half_rte((float)(x), (i), (TB_GLOBAL half*)(p))
+#define tb_mul_hi(a, b) mul_hi((u32)(a), (u32)(b))
+#define TB_ATOMIC_ADD_i32(p, x) atomic_add((volatile TB_GLOBAL i32*)(p), (i32)(x))
+#define TB_ATOMIC_ADD_u32(p, x) atomic_add((volatile TB_GLOBAL u32*)(p), (u32)(x))
+#define TB_COMPARE_EXCHANGE_32(p, old, value) atomic_cmpxchg((volatile TB_GLOBAL u32*)(p), old, value)
+#define TB_COMPARE_EXCHANGE_64(p, old, value) atom_cmpxchg((volatile TB_GLOBAL u64*)(p), old, value)

@@ -1,0 +1,34 @@
+// The generated kernels by family, and how each makes itself known.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "csrc/ops/plugin/PluginKernels.h"
+#include "torch_backend/device.h"
+
+namespace torch_backend::generated {
+
+/// Kernels in the form of a plugin's, but that they are ours. Each family adds its own.
+class Kernels {
+ public:
+  /// `flags` are TB_KERNEL_*; `entry` is what the function is called with besides the arguments, of static storage.
+  void add(const char* overload, GeneratedFunction function, uint32_t flags = 0, const void* entry = nullptr);
+
+  std::vector<std::unique_ptr<PluginKernel>> take() {
+    return std::move(kernels_);
+  }
+
+ private:
+  std::vector<std::unique_ptr<PluginKernel>> kernels_;
+};
+
+void add_pointwise(Kernels& kernels);
+
+/// Once, when the device is activated, after load_plugin_kernels: what the plugin has no kernel for is served by one of
+/// these, and so is what its kernel refuses. Nothing if the device takes no modules.
+void load_generated_kernels();
+
+} // namespace torch_backend::generated

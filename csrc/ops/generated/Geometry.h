@@ -1,0 +1,28 @@
+// Several tensors of one shape, with dimensions that all of them can take as one put together.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "torch_backend/device.h"
+
+namespace torch_backend::generated {
+
+/// The dimensions in the order that suits the first operand: the last one is that of its smallest stride. Strides are in
+/// elements of each operand.
+struct Geometry {
+  static constexpr int kMaxOperands = 12;
+  static constexpr int kMaxRank = 8;
+
+  /// Operands have the shape of the first one. False: more dimensions than kMaxRank remain, or too many operands.
+  bool of(const tb_tensor* const* tensors, int num_operands);
+
+  int operands;
+  int rank; // at least 1
+  int64_t count;
+  std::array<int64_t, kMaxRank> sizes;
+  std::array<std::array<int64_t, kMaxRank>, kMaxOperands> strides;
+  bool fits_32; // every offset, and the count with what a loop's end adds to it
+};
+
+} // namespace torch_backend::generated

@@ -1,0 +1,39 @@
+// The text of the generated kernels, from codegen/kernels. See docs/maintain.md.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace torch_backend::generated {
+
+/// The prelude of a language ("cpp", "opencl", "cuda", "common") or a skeleton ("pointwise"). Static storage; NULL if there
+/// is none.
+const char* kernel_text(const char* name);
+
+/// One operator whose outputs are computed element by element.
+struct PointwiseEntry {
+  const char* overload; // "aten::add.out"
+  /// The arguments that decide which of several entries of one overload serves a call: "approximate=tanh" where the string
+  /// argument has that value; NULL: any call.
+  const char* variant;
+  /// `T self, T other, T alpha, TB_PRIVATE T* out`: what apply() takes, in the order of the kernel's arguments. Strings are
+  /// left out; numbers that count or choose are i64; `int has_min` precedes what may be None.
+  const char* parameters;
+  /// Statements that set *out; by what T is. NULL: not for such dtypes.
+  const char* floating;
+  const char* integral;
+  const char* boolean;
+  uint8_t num_outputs;
+  /// Kinds of the arguments but outputs, one letter each: 't' a tensor or number in T, 'm' a tensor or number that keeps its
+  /// own dtype, as a condition does, 'i' a whole number, 's' a string, upper case where it may be None.
+  const char* kinds;
+};
+
+struct PointwiseTable {
+  const PointwiseEntry* entries;
+  std::size_t size;
+};
+PointwiseTable pointwise_table();
+
+} // namespace torch_backend::generated

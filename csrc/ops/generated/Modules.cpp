@@ -1,0 +1,202 @@
+#include "csrc/ops/generated/Modules.h"
+
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
+
+#include <c10/util/Exception.h>
+#include <c10/util/StringUtil.h>
+#include <c10/util/hash.h>
+
+#include "csrc/core/Limits.h"
+#include "csrc/core/Runtime.h"
+#include "csrc/core/Status.h"
+#include "csrc/ops/generated/KernelText.h"
+#include "csrc/ops/plugin/PluginKernels.h"
+
+namespace torch_backend::generated {
+namespace {
+
+struct Language {
+  const char* format;
+  const char* name; // of its prelude
+};
+constexpr Language kLanguages[] = {{"c++", "cpp"}, {"opencl-c", "opencl"}, {"cuda-c", "cuda"}};
+
+/// The first of the device's formats that kernels are written in; NULL: none.
+const Language* language() {
+  static const Language* const found = [] {
+    const auto* formats = plugin_kernel_table().module_formats;
+    for (; formats && *formats; ++formats) {
+      for (const auto& candidate : kLanguages) {
+        if (std::string_view(*formats) == candidate.format) {
+          return &candidate;
+        }
+      }
+    }
+    return static_cast<const Language*>(nullptr);
+  }();
+  return found;
+}
+
+struct Hash {
+  std::size_t operator()(const KernelKey& key) const {
+    uint64_t hash = reinterpret_cast<uintptr_t>(key.kind);
+    for (const auto word : key.words) {
+      hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
+      hash ^= hash >> 29;
+    }
+    return static_cast<std::size_t>(hash);
+  }
+};
+
+struct Compiled {
+  std::once_flag once;
+  std::atomic<bool> ready{false};
+  Function function;
+};
+
+struct DeviceModules {
+  std::shared_mutex mutex; // guards by_key
+  std::unordered_map<KernelKey, std::unique_ptr<Compiled>, Hash> by_key;
+};
+
+DeviceModules& modules_of(int device) {
+  static auto* all = new std::array<DeviceModules, kMaxDevices>;
+  return (*all)[static_cast<std::size_t>(device)];
+}
+
+Function compile(int device, const std::string& text, const char* name) {
+  const auto& table = plugin_kernel_table();
+  auto& api = device_api();
+  tb_module* module = nullptr;
+  api.check_call(device, "module_load", table.module_load, static_cast<int32_t>(device), language()->format,
+                 static_cast<const void*>(text.c_str()), static_cast<uint64_t>(text.size()), &module);
+  api.check_given(module, "module_load", "out_module", device);
+  Function function;
+  api.check_call(device, "module_function", table.module_function, static_cast<int32_t>(device), module, name,
+                 &function.handle);
+  api.check_given(function.handle, "module_function", "out_function", device);
+  return function;
+}
+
+} // namespace
+
+void SourceText::define(std::string_view name, std::string_view value) {
+  text_ += "#define ";
+  text_ += name;
+  text_ += ' ';
+  for (const char c : value) {
+    if (c == '\n') {
+      text_ += " \\";
+    }
+    text_ += c;
+  }
+  text_ += '\n';
+}
+
+void SourceText::define(std::string_view name, int64_t value) {
+  define(name, std::to_string(value));
+}
+
+void SourceText::compute_in(ValueType type) {
+  const char* name = name_of(type);
+  compute_ = c10::str("#define TB_T_", name, " 1\n");
+  text_ += c10::str("typedef ", name, " T;\n#define TB_T ", name, "\n#define TB_SCALAR(n) (args.scalars[n].",
+                    is_floating(type) ? name : "i64", "_)\n");
+}
+
+void SourceText::index_of(bool fits_32) {
+  text_ += fits_32 ? "typedef i32 Index;\n" : "typedef i64 Index;\n";
+}
+
+void SourceText::line(std::string_view text) {
+  text_ += text;
+  text_ += '\n';
+}
+
+void SourceText::parameters(int num_pointers, bool has_args) {
+  std::string parameters, body;
+  for (int i = 0; i < num_pointers; ++i) {
+    if (language_ == "opencl") {
+      parameters += c10::str("__global char* b", i, ", ulong o", i, ", ");
+      body += c10::str(" __global char* p", i, " = b", i, " + o", i, ";");
+    } else if (language_ == "cuda") {
+      parameters += c10::str("char* p", i, ", ");
+    } else {
+      body += c10::str(" char* p", i, " = (char*)tb_params[", i, "];");
+    }
+  }
+  const char* args = has_args ? "const Args args" : "";
+  if (!has_args && !parameters.empty()) {
+    parameters.resize(parameters.size() - 2);
+  }
+  if (language_ == "cpp") {
+    define(
+        "TB_KERNEL(name)",
+        c10::str("extern \"C\" __attribute__((visibility(\"default\"))) void name(const u32* tb_block, const u32* "
+                 "tb_grid, const u32*, void* const* tb_params) {",
+                 body, has_args ? c10::str(" const Args& args = *(const Args*)tb_params[", num_pointers, "];") : ""));
+  } else {
+    define("TB_KERNEL(name)", c10::str(language_ == "cuda" ? "extern \"C\" __global__" : "__kernel", " void name(",
+                                       parameters, args, ") {", body));
+  }
+  define("TB_END", "}");
+}
+
+std::string SourceText::complete(const char* skeletons, bool chunked) const {
+  const std::string prelude(language_);
+  std::string text = kernel_text(prelude.c_str());
+  if (chunked && language_ != "cpp") {
+    text += "#define TB_CHUNKED 1\n";
+  }
+  text += compute_;
+  text += kernel_text("common");
+  text += text_;
+  for (const auto& name : c10::split(skeletons, ' ')) {
+    const char* skeleton = kernel_text(std::string(name).c_str());
+    TORCH_INTERNAL_ASSERT(skeleton, "no kernel text called ", name);
+    text += skeleton;
+  }
+  return text;
+}
+
+bool has_modules() {
+  return plugin_kernel_table().module_launch && language();
+}
+
+bool runs_in_stretches(int device) {
+  return device_api().properties(device).warp_size == 1;
+}
+
+const Function& find_function(int device, const KernelKey& key, const char* skeletons, const char* name,
+                              c10::function_ref<void(SourceText&)> write) {
+  auto& all = modules_of(device);
+  Compiled* compiled = nullptr;
+  {
+    const std::shared_lock<std::shared_mutex> lock(all.mutex);
+    const auto found = all.by_key.find(key);
+    compiled = found == all.by_key.end() ? nullptr : found->second.get();
+  }
+  if (C10_LIKELY(compiled && compiled->ready.load(std::memory_order_acquire))) {
+    return compiled->function;
+  }
+  if (!compiled) {
+    const std::unique_lock<std::shared_mutex> lock(all.mutex);
+    auto& slot = all.by_key[key];
+    if (!slot) {
+      slot = std::make_unique<Compiled>();
+    }
+    compiled = slot.get();
+  }
+  std::call_once(compiled->once, [&] {
+    SourceText text(language()->name);
+    write(text);
+    compiled->function = compile(device, text.complete(skeletons, runs_in_stretches(device)), name);
+    compiled->ready.store(true, std::memory_order_release);
+  });
+  return compiled->function;
+}
+
+} // namespace torch_backend::generated

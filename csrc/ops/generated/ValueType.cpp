@@ -1,0 +1,45 @@
+#include "csrc/ops/generated/ValueType.h"
+
+namespace torch_backend::generated {
+namespace {
+
+struct Named {
+  ValueType type;
+  uint8_t code;
+  uint8_t bits;
+};
+
+constexpr Named kTypes[] = {
+    {ValueType::b8, TB_DTYPE_BOOL, 8},    {ValueType::u8, TB_DTYPE_UINT, 8},      {ValueType::i8, TB_DTYPE_INT, 8},
+    {ValueType::i16, TB_DTYPE_INT, 16},   {ValueType::i32, TB_DTYPE_INT, 32},     {ValueType::i64, TB_DTYPE_INT, 64},
+    {ValueType::f16, TB_DTYPE_FLOAT, 16}, {ValueType::bf16, TB_DTYPE_BFLOAT, 16}, {ValueType::f32, TB_DTYPE_FLOAT, 32},
+    {ValueType::f64, TB_DTYPE_FLOAT, 64},
+};
+
+constexpr std::array<uint64_t, TB_DTYPE_MASK_WORDS> mask_of_types() {
+  std::array<uint64_t, TB_DTYPE_MASK_WORDS> mask{};
+  for (const auto& type : kTypes) {
+    mask[TB_DTYPE_MASK_WORD(type.code, type.bits)] |= TB_DTYPE_MASK_FLAG(type.code, type.bits);
+  }
+  return mask;
+}
+
+} // namespace
+
+const std::array<uint64_t, TB_DTYPE_MASK_WORDS> kValueTypes = mask_of_types();
+
+ValueType value_type(tb_dtype dtype) {
+  for (const auto& type : kTypes) {
+    if (type.code == dtype.code && type.bits == dtype.bits && dtype.lanes == 1) {
+      return type.type;
+    }
+  }
+  return ValueType::none;
+}
+
+const char* name_of(ValueType type) {
+  static constexpr const char* kNames[] = {"b8", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64"};
+  return type == ValueType::none ? "" : kNames[static_cast<int>(type)];
+}
+
+} // namespace torch_backend::generated
