@@ -43,7 +43,7 @@ SOURCES := CMakeLists.txt pyproject.toml $(shell find include csrc backends torc
 TEST_SOURCES := $(shell find test/cpp -type f)
 
 .DELETE_ON_ERROR:
-.PHONY: help demo check build test test-cpp test-python test-kit test-ecosystem test-torch test-sanitize \
+.PHONY: help demo check build test test-cpp test-python test-generated test-kit test-ecosystem test-torch test-sanitize \
 	test-sanitize-devices test-sanitize-core same-devices \
 	lint lint-ruff lint-format lint-mypy lint-imports lint-clang-format lint-cmake lint-codespell bench docs clean distclean
 
@@ -132,6 +132,7 @@ test: $(STAMPS)/built-tests $(STAMPS)/for-test
 	@failed=0; \
 	$(MAKE) --no-print-directory test-cpp || failed=1; \
 	$(MAKE) --no-print-directory test-kit || failed=1; \
+	$(MAKE) --no-print-directory test-generated || failed=1; \
 	$(MAKE) --no-print-directory test-python || failed=1; \
 	exit $$failed
 
@@ -169,6 +170,14 @@ test-python: $(STAMPS)/built $(STAMPS)/for-test
 	@failed=0; \
 	echo "Python tests on fake"; TORCH_BACKEND=fake TORCH_BACKEND_FAKE_DEVICES=2 $(PYTEST) $(FAKE_TESTS) || failed=1; \
 	echo "Python tests on $(DEVICE)"; TORCH_BACKEND=$(DEVICE) $(PYTEST) || failed=1; \
+	exit $$failed
+
+# Kernels that the device compiles: on xcpu at once, then late and on threads of their own, with what was compiled before.
+test-generated: $(STAMPS)/built $(STAMPS)/for-test
+	@failed=0; export TORCH_BACKEND=xcpu TORCH_BACKEND_XCPU_MODULES=1; \
+	echo "Generated kernels on xcpu"; $(PYTEST) test/generated || failed=1; \
+	echo "Generated kernels on asynchronous xcpu"; TORCH_BACKEND_XCPU_ASYNC=1 TORCH_BACKEND_XCPU_DELAY_US=0-100 \
+	$(PYTEST) test/generated --ignore test/generated/test_cache.py || failed=1; \
 	exit $$failed
 
 # Not part of "test": the libraries are large.
