@@ -45,8 +45,7 @@ TEST_SOURCES := $(shell find test/cpp -type f)
 
 .DELETE_ON_ERROR:
 .PHONY: help demo check build test test-cpp test-python test-generated test-kit test-opencl test-ecosystem \
-	test-torch test-sanitize \
-	test-sanitize-devices test-sanitize-core same-devices \
+	test-torch test-sanitize test-sanitize-devices test-sanitize-core same-devices \
 	lint lint-ruff lint-format lint-mypy lint-imports lint-clang-format lint-cmake lint-codespell bench docs clean distclean
 
 help:
