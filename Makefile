@@ -165,7 +165,7 @@ PYTEST = $(PY) -m pytest -q --numprocesses $(JOBS)
 FAKE_TESTS := $(patsubst %,test/python/test_%.py,amp autocast_policies backward_threads custom_operators device \
 	fallback_api memory metadata operators python_kernels random rerouting structured)
 
-OCL_TESTS := $(patsubst %,test/python/test_%.py,device fallback_api memory opencl random)
+OCL_TESTS := $(patsubst %,test/python/test_%.py,device fallback_api memory opencl operators random)
 
 # Without the first line, a device that cannot be activated would only skip the tests that need one.
 test-python: $(STAMPS)/built $(STAMPS)/for-test
