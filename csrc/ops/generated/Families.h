@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -30,5 +31,8 @@ void add_pointwise(Kernels& kernels);
 /// Once, when the device is activated, after load_plugin_kernels: what the plugin has no kernel for is served by one of
 /// these, and so is what its kernel refuses. Nothing if the device takes no modules.
 void load_generated_kernels();
+
+/// What there are kernels for, whether or not the active device takes modules: overloads as a plugin would name them, sorted.
+std::vector<std::string> generated_overloads();
 
 } // namespace torch_backend::generated
