@@ -19,9 +19,16 @@ typedef double f64;
 #define TB_GLOBAL
 #define TB_PRIVATE
 #define TB_CONSTANT static const
+#define TB_CONSTANT_TABLE(type, name, count) static const type name[count] // within a function
 #define TB_LOCAL
 #define TB_LOCAL_ARRAY(type, name, count) type name[count]
 #define TB_BARRIER()
+// Before a loop whose iterations do not depend on each other, though pointers may be the same.
+#ifdef __clang__
+#define TB_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define TB_INDEPENDENT _Pragma("GCC ivdep")
+#endif
 #define TB_ITEM (tb_block[0])
 #define TB_ITEMS (tb_grid[0])
 #define TB_BLOCK tb_block
@@ -34,6 +41,7 @@ static inline float tb_f32_of_bits(u32 x) { float y; memcpy(&y, &x, 4); return y
 
 #define TB_LOAD_f16(p, i) ((float)((const _Float16*)(p))[i])
 #define TB_STORE_f16(p, i, x) (((_Float16*)(p))[i] = (_Float16)(float)(x))
+#define TB_ROUND_f16(x) ((float)(_Float16)(x))
 
 // Of the C library; those that it has vectorized carry the attribute that says so.
 #define TB_VECTOR __attribute__((simd("notinbranch")))
@@ -85,6 +93,9 @@ TB_MATH_2(, nextafter)
 extern "C" float ldexpf(float, int) noexcept;
 extern "C" double ldexp(double, int) noexcept;
 static inline float ldexp(float x, int y) { return ldexpf(x, y); }
+extern "C" float frexpf(float, int*) noexcept;
+extern "C" double frexp(double, int*) noexcept;
+static inline float frexp(float x, int* y) { return frexpf(x, y); }
 template <class X>
 static inline X rsqrt(X x) {
   return 1 / sqrt(x);

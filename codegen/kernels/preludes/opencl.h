@@ -21,9 +21,11 @@ typedef double f64;
 #define TB_GLOBAL __global
 #define TB_PRIVATE __private
 #define TB_CONSTANT __constant
+#define TB_CONSTANT_TABLE(type, name, count) const type name[count] // within a function
 #define TB_LOCAL __local
 #define TB_LOCAL_ARRAY(type, name, count) __local type name[count]
 #define TB_BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
+#define TB_INDEPENDENT
 #define TB_ITEM get_global_id(0)
 #define TB_ITEMS get_global_size(0)
 #define TB_BLOCK ((u32[3]){get_group_id(0), get_group_id(1), get_group_id(2)})
@@ -35,6 +37,8 @@ typedef double f64;
 
 #define TB_LOAD_f16(p, i) vload_half((i), (TB_GLOBAL const half*)(p))
 #define TB_STORE_f16(p, i, x) vstore_half_rte((float)(x), (i), (TB_GLOBAL half*)(p))
+static inline float tb_round_f16(float x) { u16 y; vstore_half_rte(x, 0, (half*)&y); return vload_half(0, (const half*)&y); }
+#define TB_ROUND_f16(x) tb_round_f16(x)
 #define tb_mul_hi(a, b) mul_hi((u32)(a), (u32)(b))
 #define TB_ATOMIC_ADD_i32(p, x) atomic_add((volatile TB_GLOBAL i32*)(p), (i32)(x))
 #define TB_ATOMIC_ADD_u32(p, x) atomic_add((volatile TB_GLOBAL u32*)(p), (u32)(x))

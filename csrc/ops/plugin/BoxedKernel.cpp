@@ -169,8 +169,8 @@ class BoxedKernel::InputAdder {
     call_.add_expanded(tensor, sizes);
   }
 
-  void add_number(const at::Scalar& number) {
-    call_.add(number);
+  void add_number(const at::Tensor& number) {
+    call_.add_number(number);
   }
   void add_generator(const std::optional<at::Generator>& generator) {
     call_.add(generator);
@@ -220,7 +220,8 @@ BoxedKernel::BoxedKernel(const PluginKernel& kernel, OperatorForm form, std::opt
     is_generator_.push_back(is_generator(*arguments[i].real_type()));
   }
   pointwise_ = !kernel_.allocates_output() &&
-               (form_.op.hasTag(at::Tag::pointwise) || (functional_ && functional_->op.hasTag(at::Tag::pointwise)));
+               (form_.op.hasTag(at::Tag::pointwise) || (functional_ && functional_->op.hasTag(at::Tag::pointwise)) ||
+                (kernel_.generated() && kernel_.takes_numbers())); // not all are tagged
 }
 
 void BoxedKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
@@ -339,7 +340,7 @@ void BoxedKernel::add_inputs(InputAdder& adder, Values inputs, const Stack& fore
     } else if (is_resolved && is_tensor && !written) {
       const at::Tensor& input = inputs[i].toTensor();
       if (input.device().is_cpu() && kernel_.takes_numbers()) {
-        adder.add_number(input.item());
+        adder.add_number(input);
       } else {
         adder.add_expanded(input.device().is_cpu() ? on_device(input, *dtype, device) : input, result.sizes());
       }

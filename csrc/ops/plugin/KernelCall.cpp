@@ -65,7 +65,9 @@ tb_tensor* KernelCall::describe(const c10::TensorImpl& tensor, const void* data)
   auto* described = take<tb_tensor>(1);
   const auto type = c10::typeMetaToScalarType(tensor.dtype());
   const auto device = tensor.device();
-  refuse_unless(device.is_privateuseone() && device.index() == device_ && tensor.numel() > 0);
+  // Ours of pointwise operators have nothing to do then.
+  const bool may_be_empty = kernel_.generated() && kernel_.takes_numbers();
+  refuse_unless(device.is_privateuseone() && device.index() == device_ && (tensor.numel() > 0 || may_be_empty));
   types_ |= uint64_t{1} << static_cast<unsigned>(type);
   described->data = const_cast<void*>(data);
   described->device = {kExtDevice, device.index()};
@@ -146,6 +148,24 @@ void KernelCall::add(const at::Scalar& scalar) {
   } else {
     add(scalar.toLong());
   }
+}
+
+void KernelCall::add_number(const at::Tensor& tensor) {
+  // Tensor::item() takes longer than a small kernel.
+  const auto& impl = *tensor.unsafeGetTensorImpl();
+  if (C10_LIKELY(tensor.device().is_cpu() && is_plain(impl))) {
+    switch (tensor.scalar_type()) {
+      case c10::ScalarType::Double:
+        return add(*static_cast<const double*>(impl.data()));
+      case c10::ScalarType::Long:
+        return add(*static_cast<const int64_t*>(impl.data()));
+      case c10::ScalarType::Bool:
+        return add(*static_cast<const bool*>(impl.data()));
+      default:
+        break;
+    }
+  }
+  add(tensor.item());
 }
 
 void KernelCall::add(c10::Device device) {

@@ -62,6 +62,8 @@ class KernelCall final : tb_kernel_host {
   void add_written(at::TensorList tensors);
 
   void add(const at::Scalar& scalar);
+  /// A tensor of one element on the CPU, as the number that it holds.
+  void add_number(const at::Tensor& tensor);
   void add(bool value) {
     auto& argument = next();
     argument.tag = TB_ARG_BOOL;
