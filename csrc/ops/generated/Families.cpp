@@ -15,6 +15,7 @@ void load_generated_kernels() {
   }
   Kernels kernels;
   add_pointwise(kernels);
+  add_reductions(kernels);
   add_kernels(kernels.take());
 }
 
