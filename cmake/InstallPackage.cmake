@@ -15,6 +15,11 @@ if(TB_PLUGIN_DIR) # not stripped, as targets are: the files stay what they are
 else()
   install(TARGETS torch_backend_fake torch_backend_xcpu LIBRARY DESTINATION ${tb_package}/lib)
 endif()
+if(TARGET torch_backend_ocl) # where there are OpenCL headers
+  install(TARGETS torch_backend_ocl LIBRARY DESTINATION ${tb_package}/lib)
+elseif(EXISTS "${TB_PLUGIN_DIR}/libtorch_backend_ocl.so")
+  install(PROGRAMS "${TB_PLUGIN_DIR}/libtorch_backend_ocl.so" DESTINATION ${tb_package}/lib)
+endif()
 # The extension works with the minor version of torch it was built with and no other: the package checks that first.
 file(WRITE "${CMAKE_CURRENT_BINARY_DIR}/torch_version.txt" "${TORCH_VERSION}\n")
 install(FILES "${CMAKE_CURRENT_BINARY_DIR}/torch_version.txt" DESTINATION ${tb_package}/lib)

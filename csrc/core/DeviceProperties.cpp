@@ -20,7 +20,8 @@ constexpr uint64_t kMaxAlignmentBytes = uint64_t{1} << 30;
 constexpr uint64_t kMaxMemoryBytes = uint64_t{1} << 56; // no machine addresses more
 
 /// The struct of the first minor version.
-constexpr uint64_t kFirstSize = offsetof(tb_device_properties, uuid) + sizeof(tb_device_properties::uuid);
+constexpr uint64_t kFirstSize =
+    offsetof(tb_device_properties, driver_version) + sizeof(tb_device_properties::driver_version);
 
 /// What a plugin must leave alone, right behind the struct that it fills.
 constexpr std::size_t kGuardBytes = 256;
@@ -52,6 +53,31 @@ void check_sizes(const tb_device_properties& properties, Faults& faults) {
   if (memory == 0 || memory > kMaxMemoryBytes) {
     faults.push_back(c10::str("a total memory of ", memory, " bytes; it must be the size of the memory"));
   }
+  const uint64_t largest = properties.max_allocation_bytes;
+  if (largest > memory) {
+    faults.push_back(c10::str("a max_allocation_bytes of ", largest, " with a total memory of ", memory,
+                              " bytes; 0 means as much as there is"));
+  }
+  if (largest != 0 && largest < granularity) {
+    faults.push_back(c10::str("a max_allocation_bytes of ", largest, " with an allocation granularity of ", granularity,
+                              " bytes; nothing could be allocated"));
+  }
+}
+
+/// What modules are launched with.
+void check_limits(const tb_device_properties& properties, Faults& faults) {
+  uint64_t room = 1;
+  for (const uint64_t side : properties.max_block) {
+    room = side == 0 || room > UINT64_MAX / side ? UINT64_MAX : room * side;
+  }
+  const uint64_t items = properties.max_block_items;
+  if (items > room) {
+    faults.push_back(c10::str("max_block_items of ", items, " with a max_block that has room for ", room));
+  }
+  if (items != 0 && properties.preferred_block_items > items) {
+    faults.push_back(
+        c10::str("preferred_block_items of ", properties.preferred_block_items, " with max_block_items of ", items));
+  }
 }
 
 void check_numbers(const tb_device_properties& properties, Faults& faults) {
@@ -80,6 +106,7 @@ void check_texts(const tb_device_properties& properties, Faults& faults) {
   };
   ends(properties.name, sizeof(properties.name), "a name");
   ends(properties.arch, sizeof(properties.arch), "an arch");
+  ends(properties.driver_version, sizeof(properties.driver_version), "a driver_version");
   if (properties.name[0] == '\0') {
     faults.emplace_back("an empty name");
   }
@@ -88,6 +115,15 @@ void check_texts(const tb_device_properties& properties, Faults& faults) {
 void check_dtypes(const tb_device_properties& properties, Faults& faults) {
   if (scalar_types_in(properties.dtype_mask) == 0) {
     faults.emplace_back("a dtype_mask without a dtype that PyTorch has; all zero means every dtype");
+  }
+  const auto& computed = properties.compute_dtype_mask;
+  const uint64_t types = scalar_types_in(computed);
+  if (types == 0) {
+    faults.emplace_back("a compute_dtype_mask without a dtype that PyTorch has; all zero means all that are stored");
+  }
+  const bool says_some = std::any_of(std::begin(computed), std::end(computed), [](auto word) { return word != 0; });
+  if (says_some && (types & ~scalar_types_in(properties.dtype_mask)) != 0) {
+    faults.emplace_back("a compute_dtype_mask with dtypes that are not in dtype_mask: they are not even stored");
   }
 }
 
@@ -125,6 +161,7 @@ void check(const Answer& answer, const tb_core_table& table, const std::string& 
   check_texts(properties, faults);
   check_sizes(properties, faults);
   check_numbers(properties, faults);
+  check_limits(properties, faults);
   check_dtypes(properties, faults);
   check_slots(properties, table, faults);
   TORCH_CHECK(faults.empty(), where, ": device_properties reports what cannot be: ", c10::Join("; ", faults),
@@ -156,6 +193,7 @@ tb_device_properties read_properties(const tb_core_table& table, const std::stri
   properties.capabilities &= kKnownCapabilities;
   make_utf8(properties.name);
   make_utf8(properties.arch);
+  make_utf8(properties.driver_version);
   return properties;
 }
 

@@ -13,12 +13,6 @@
 #include "csrc/memory/OutOfMemory.h"
 
 namespace torch_backend {
-namespace {
-
-// Larger requests fail at once; adding and rounding sizes below it cannot overflow.
-constexpr std::size_t kLargestRequest = std::size_t{1} << 62;
-
-} // namespace
 
 CachingAllocator::CachingAllocator(DeviceApi& api, c10::DeviceIndex device)
     : state_(api, device),
@@ -55,7 +49,7 @@ void* CachingAllocator::allocate(std::size_t size, const StreamRef& stream) {
     prepare(request, stream);
   }
   Lock lock(state_.mutex);
-  if (C10_UNLIKELY(size > kLargestRequest)) {
+  if (C10_UNLIKELY(size > state_.policy.largest_request())) {
     throw_out_of_memory(request, Refusal{}, lock);
   }
   request.size = state_.policy.block_size(size);
@@ -164,6 +158,10 @@ void CachingAllocator::throw_out_of_memory(const Request& request, const Refusal
   report.private_pools = static_cast<std::size_t>(state_.stats.private_pools_reserved());
   report.limit = segments_.limit();
   report.limit_hit = refusal.limit_hit;
+  if (request.requested > state_.policy.largest_request() &&
+      state_.api.properties(state_.device).max_allocation_bytes) {
+    report.largest_request = state_.policy.largest_request();
+  }
   report.plugin_text = refusal.plugin_text;
   const auto observers = observers_;
   lock.unlock();

@@ -11,6 +11,10 @@ std::string out_of_memory_text(const OutOfMemoryReport& report) {
   const std::size_t unallocated = report.reserved - report.allocated;
   std::ostringstream text;
   text << report.device << " out of memory. Tried to allocate " << format_size(report.requested) << ". ";
+  if (report.largest_request) {
+    text << "The device gives at most " << format_size(*report.largest_request)
+         << " in one piece (max_allocation_bytes), however much is free: use smaller tensors. ";
+  }
   if (report.device_total > 0) {
     text << "The device has a total capacity of " << format_size(report.device_total);
     if (report.device_free) {

@@ -9,6 +9,8 @@
 namespace torch_backend {
 namespace {
 
+constexpr std::size_t kLargestRequest = std::size_t{1} << 62;
+
 using Config = c10::CachingAllocator::AcceleratorAllocatorConfig;
 
 void warn_of_unsupported_settings() {
@@ -21,8 +23,9 @@ void warn_of_unsupported_settings() {
 
 } // namespace
 
-SizePolicy::SizePolicy(std::size_t granularity)
+SizePolicy::SizePolicy(std::size_t granularity, std::size_t max_allocation)
     : granularity_(std::max<std::size_t>(granularity, FreeList::kGrain)),
+      largest_(max_allocation == 0 ? kLargestRequest : max_allocation & ~(granularity_ - 1)),
       power2_divisions_(Config::roundup_power2_divisions()) {
   warn_of_unsupported_settings();
 }
@@ -33,7 +36,7 @@ std::size_t SizePolicy::divided_block_size(std::size_t size) const {
     const std::size_t step = std::bit_floor(size) / divisions;
     size = step <= FreeList::kGrain ? size : (size + step - 1) / step * step;
   }
-  return round_up(size, FreeList::kGrain);
+  return std::min(round_up(size, FreeList::kGrain), largest_);
 }
 
 bool SizePolicy::fits_unsplit_limits(std::size_t size, std::size_t block_size) const {
@@ -49,7 +52,7 @@ std::size_t SizePolicy::segment_size(std::size_t size) const {
   const std::size_t segment = size <= kSmallSize ? kSmallSegment
                               : size < large / 2 ? large
                                                  : round_up(size, kSegmentRounding);
-  return round_up(segment, granularity_);
+  return std::min(round_up(segment, granularity_), largest_);
 }
 
 std::size_t SizePolicy::least_segment_size(std::size_t size) const {

@@ -19,10 +19,16 @@ constexpr std::size_t kSegmentRounding = std::size_t{2} << 20;
 /// large_segment_size_mb. Others that PyTorch accepts (expandable_segments) are warned about once.
 class SizePolicy {
  public:
-  /// `granularity`: what plugin requests are rounded up to; a power of two, or 0.
-  explicit SizePolicy(std::size_t granularity);
+  /// `granularity`: what plugin requests are rounded up to; a power of two, or 0. `max_allocation`: what one of them may
+  /// be at most; 0 if it may be anything.
+  SizePolicy(std::size_t granularity, std::size_t max_allocation);
 
-  /// Size of the block for a request of `size` > 0.
+  /// What cannot be had in one piece is larger. Adding and rounding sizes up to it cannot overflow.
+  std::size_t largest_request() const {
+    return largest_;
+  }
+
+  /// Size of the block for a request of `size` > 0, here and below at most largest_request().
   std::size_t block_size(std::size_t size) const {
     if (__builtin_expect(!power2_divisions_.empty(), 0)) {
       return divided_block_size(size);
@@ -52,6 +58,7 @@ class SizePolicy {
   std::size_t divided_block_size(std::size_t size) const;
 
   std::size_t granularity_;
+  std::size_t largest_;                              // a multiple of it
   const std::vector<std::size_t>& power2_divisions_; // c10's, which lives until the process ends
 };
 

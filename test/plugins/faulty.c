@@ -24,7 +24,7 @@ typedef struct part {
   int is_early;
 } part;
 
-static part parts[256];
+static part parts[512];
 static int num_parts;
 
 #define PART(fault, name, is_early)                                       \
@@ -160,8 +160,26 @@ THEN(failures_stay, memory_allocate, has_failed |= status == TB_STATUS_OUT_OF_ME
 ANSWERS(rows_without_pitch, memory_copy_2d,
         copy_rows(device, dst, width_bytes, src, width_bytes, width_bytes, height, kind, stream))
 
+/* A driver that copies row by row, until it sees that both sides are in one buffer. */
+FAULT(rows_of_one_block_are_begun, memory_copy_2d) {
+  tb_pointer_info to = {.struct_size = sizeof to}, from = {.struct_size = sizeof from};
+  good.core.memory_query(dst, &to);
+  good.core.memory_query(src, &from);
+  if (kind != TB_COPY_DEVICE_TO_DEVICE || to.base != from.base) return GOOD(memory_copy_2d);
+  height = 1;
+  GOOD(memory_copy_2d);
+  return host->fail(TB_STATUS_UNSUPPORTED, "both sides are in one buffer");
+}
+
+ANSWERS(rows_of_one_block_are_one_block, memory_copy_2d,
+        src_pitch_bytes != dst_pitch_bytes || kind != TB_COPY_DEVICE_TO_DEVICE
+            ? GOOD(memory_copy_2d)
+            : original.memory_copy(device, dst, device, src, (height - 1) * src_pitch_bytes + width_bytes, kind,
+                                   stream))
+
 /* ---- fills ---- */
 
+FIRST(fill_begins_at_the_base, memory_fill, dst = (void*)((uintptr_t)dst & ~(uintptr_t)63))
 FIRST(fill_misses_the_last_byte, memory_fill, if (pattern_bytes == 1 && size_bytes > 1) size_bytes -= 1)
 FIRST(fill_halves_wide_patterns, memory_fill, if (pattern_bytes == 16) pattern_bytes = 8)
 
@@ -386,6 +404,15 @@ CHANGED(priorities_are_reversed, p->stream_priority_lowest = -3; p->stream_prior
 CHANGED(name_is_not_terminated, memset(p->name, 'x', sizeof p->name))
 CHANGED(devices_differ, if (device == 1) p->capabilities &= ~TB_CAP_HOST_COHERENT)
 CHANGED(unknown_capabilities, p->capabilities |= 1ull << 60)
+CHANGED(blocks_have_more_items_than_room, p->max_block[0] = p->max_block[1] = p->max_block[2] = 8;
+        p->max_block_items = 1024)
+CHANGED(preferred_blocks_are_too_large, p->max_block_items = 256; p->preferred_block_items = 512)
+CHANGED(allocations_are_larger_than_memory, p->max_allocation_bytes = p->total_memory_bytes + 1)
+CHANGED(larger_allocations_succeed, p->max_allocation_bytes = 1 << 20)
+CHANGED(driver_version_is_not_terminated, memset(p->driver_version, 'v', sizeof p->driver_version))
+CHANGED(driver_version_is_no_text, memcpy(p->driver_version, "\xff\xfe", 3))
+CHANGED(computes_in_what_it_cannot_store, p->dtype_mask[0] = TB_DTYPE_MASK_FLAG(TB_DTYPE_FLOAT, 32);
+        p->compute_dtype_mask[0] = TB_DTYPE_MASK_FLAG(TB_DTYPE_FLOAT, 64))
 CHANGED(no_memory_at_all, p->total_memory_bytes = 0)
 CHANGED(uuids_are_equal, memset(p->uuid, 7, sizeof p->uuid))
 CHANGE(graphs_without_table, made.graph.struct_size = 0)
@@ -559,6 +586,50 @@ FAULT(nobody_waits_for_the_function, stream_host_function) {
   return good.core.stream_host_function(device, stream, start_thread, KEPT(host_call, fn, arg));
 }
 
+/* One thread for the functions of all streams, or even for everything. */
+static pthread_mutex_t functions_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static void call_alone(void* arg) {
+  const host_call call = *(host_call*)arg;
+  free(arg);
+  pthread_mutex_lock(&functions_mutex);
+  call.fn(call.arg);
+  pthread_mutex_unlock(&functions_mutex);
+}
+
+ANSWERS(functions_wait_for_each_other, stream_host_function,
+        good.core.stream_host_function(device, stream, call_alone, KEPT(host_call, fn, arg)))
+static int is_in_the_way;
+
+static void call_in_the_way(void* arg) {
+  const host_call call = *(host_call*)arg;
+  free(arg);
+  __atomic_add_fetch(&is_in_the_way, 1, __ATOMIC_SEQ_CST);
+  call.fn(call.arg);
+  __atomic_sub_fetch(&is_in_the_way, 1, __ATOMIC_SEQ_CST);
+}
+
+static void wait_for_functions(void) {
+  while (__atomic_load_n(&is_in_the_way, __ATOMIC_SEQ_CST)) pause_ms(1);
+}
+
+ANSWERS(functions_block_copies, stream_host_function,
+        good.core.stream_host_function(device, stream, call_in_the_way, KEPT(host_call, fn, arg)))
+FIRST(functions_block_copies, memory_copy, wait_for_functions())
+
+static tb_host_function waiting_function;
+static void* waiting_arg;
+
+/* Called when somebody waits, by a driver without a thread of its own. */
+FAULT(functions_run_in_waits, stream_host_function) {
+  if (waiting_function) waiting_function(waiting_arg);
+  waiting_function = fn, waiting_arg = arg;
+  return TB_STATUS_OK;
+}
+
+FIRST(functions_run_in_waits, stream_synchronize, if (waiting_function) waiting_function(waiting_arg),
+      waiting_function = NULL)
+
 /* ---- threads and processes ---- */
 
 static int32_t current_device; /* one for all threads */
@@ -692,6 +763,8 @@ static tb_status ignores_strides(const tb_kernel_context* context, const tb_arg*
 CHANGE(kernel_ignores_strides, copy_kernels(), good_kernel = changed_kernel.function,
        changed_kernel.function = ignores_strides)
 
+#include "faulty_modules.h"
+
 /* ---- graphs, traces, collectives ---- */
 
 static tb_stream* captured_instead;
@@ -795,7 +868,7 @@ static int make_parts(const char* fault, int early) {
 
 /* The reason is the list of all names, which is how the tests learn them. */
 static const tb_plugin* refuse_fault(const char* fault) {
-  static char names[8192];
+  static char names[16384];
   int i;
   for (i = 0; i < num_parts; ++i) {
     if (i && strcmp(parts[i].fault, parts[i - 1].fault) == 0) continue;

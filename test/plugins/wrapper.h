@@ -17,7 +17,9 @@
 #include "slots.h" /* written by codegen/slots.py: TB_SLOT_<slot>, and lists of slots */
 #include "torch_backend/device.h"
 
-#define ALL_SLOTS(X) TB_CORE_SLOTS(X) TB_GRAPH_SLOTS(X) TB_PROF_SLOTS(X) TB_CCL_SLOTS(X)
+/* Of kernels.1 those that return a status. */
+#define MODULE_SLOTS(X) X(module_load) X(module_unload) X(module_function) X(module_launch) X(module_image)
+#define ALL_SLOTS(X) TB_CORE_SLOTS(X) TB_GRAPH_SLOTS(X) TB_PROF_SLOTS(X) TB_CCL_SLOTS(X) MODULE_SLOTS(X)
 
 #define TABLE_OF(...) TABLE_OF_(__VA_ARGS__)
 #define TABLE_OF_(table, device, parameters, arguments) table

@@ -39,11 +39,16 @@ ASYNC = {"TORCH_BACKEND_XCPU_ASYNC": "1"}
 IPC = {"TORCH_BACKEND_XCPU_IPC": "1"}
 SLOW = {**ASYNC, "TORCH_BACKEND_XCPU_DELAY_US": "1000"}
 CCL = {"TORCH_BACKEND_XCPU_CCL": "1"}
+MODULES = {"TORCH_BACKEND_XCPU_MODULES": "1"}
 PROTECTED = {"TORCH_BACKEND_XCPU_PROTECT": "1"}
 
 
 def _async(fault: str, caught_by: str, words: str) -> FaultyDevice:
     return FaultyDevice(fault, caught_by, words, options=ASYNC)
+
+
+def _modules(fault: str, caught_by: str, words: str, options: Mapping[str, str] | None = None) -> FaultyDevice:
+    return FaultyDevice(fault, f"abi/{caught_by}", words, options={**MODULES, **(options or {})})
 
 
 def _collectives(fault: str, caught_by: str, words: str) -> FaultyDevice:
@@ -97,6 +102,16 @@ FAULTY_DEVICES = (
         "abi/test_copies_2d.py::test_rows_are_copied_to_the_host[17x33x20x9]",
         "rows (17, 33, 20, 9)",
     ),
+    FaultyDevice(
+        "rows_of_one_block_are_begun",
+        "abi/test_copies_2d.py::test_rows_are_copied_within_one_allocation[apart]",
+        "memory_copy_2d within one allocation answered UNSUPPORTED, but",
+    ),
+    FaultyDevice(
+        "rows_of_one_block_are_one_block",
+        "abi/test_copies_2d.py::test_rows_are_copied_within_one_allocation[side-by-side]",
+        "rows that were copied within one allocation, side-by-side",
+    ),
     _async("few_copies_fit", "abi/test_streams.py::test_a_stream_takes_much_work[thousand]", "the queue is full"),
     FaultyDevice("failures_stay", "abi/test_errors.py::test_a_failure_does_not_stay", "an earlier call failed"),
     # ---- fills ----
@@ -104,6 +119,11 @@ FAULTY_DEVICES = (
         "fill_misses_the_last_byte",
         "abi/test_fills.py::test_fills_repeat_the_pattern[1]",
         "1 of 69 bytes are wrong, bytes 4..4",
+    ),
+    FaultyDevice(
+        "fill_begins_at_the_base",
+        "abi/test_fills.py::test_fills_repeat_the_pattern[2]",
+        "filled with 2 bytes at offset 6",
     ),
     FaultyDevice(
         "fill_halves_wide_patterns", "abi/test_fills.py::test_fills_repeat_the_pattern[16]", "filled with 16 bytes"
@@ -264,6 +284,41 @@ FAULTY_DEVICES = (
         "unknown_capabilities",
         "abi/test_properties.py::test_properties_are_possible",
         "capabilities has the bits 0x1000",
+    ),
+    FaultyDevice(
+        "blocks_have_more_items_than_room",
+        "abi/test_properties.py::test_properties_are_possible",
+        "max_block_items is 1024, and max_block [8, 8, 8] has room for 512",
+    ),
+    FaultyDevice(
+        "preferred_blocks_are_too_large",
+        "abi/test_properties.py::test_properties_are_possible",
+        "preferred_block_items is 512, more than max_block_items, 256",
+    ),
+    FaultyDevice(
+        "allocations_are_larger_than_memory",
+        "abi/test_properties.py::test_properties_are_possible",
+        "0 means as much as there is",
+    ),
+    FaultyDevice(
+        "driver_version_is_not_terminated",
+        "abi/test_properties.py::test_properties_are_possible",
+        "driver_version fills all 64 bytes",
+    ),
+    FaultyDevice(
+        "driver_version_is_no_text",
+        "abi/test_properties.py::test_properties_are_possible",
+        "driver_version is no UTF-8",
+    ),
+    FaultyDevice(
+        "computes_in_what_it_cannot_store",
+        "abi/test_properties.py::test_properties_are_possible",
+        "compute_dtype_mask has float64, which dtype_mask does not",
+    ),
+    FaultyDevice(
+        "larger_allocations_succeed",
+        "abi/test_allocation.py::test_more_than_one_allocation_may_have_is_out_of_memory",
+        "max_allocation_bytes is 1048576, and a request for 1048577 bytes returned OK",
     ),
     FaultyDevice("no_memory_at_all", "abi/test_properties.py::test_properties_are_possible", "total_memory_bytes is 0"),
     _async(
@@ -430,6 +485,21 @@ FAULTY_DEVICES = (
         "abi/test_host_functions.py::test_what_follows_a_host_function_waits_for_it",
         "a copy did not wait for the function before it",
     ),
+    _async(
+        "functions_wait_for_each_other",
+        "abi/test_host_functions.py::test_a_host_function_may_block",
+        "one on another stream does not run",
+    ),
+    _async(
+        "functions_block_copies",
+        "abi/test_host_functions.py::test_a_host_function_may_block",
+        "copies on another stream wait for it",
+    ),
+    _async(
+        "functions_run_in_waits",
+        "abi/test_host_functions.py::test_host_functions_run_while_the_caller_goes_on",
+        "a host function has not run 5 s after it was enqueued",
+    ),
     # ---- threads, processes, hosts ----
     FaultyDevice(
         "current_device_is_shared",
@@ -529,6 +599,137 @@ FAULTY_DEVICES = (
         "abi/test_kernel_table.py::test_pointwise_kernels_compute[aten::add.out-transposed]",
         "aten::add.out: element 1 is",
         over="example",
+    ),
+    # ---- modules ----
+    _modules(
+        "formats_are_repeated",
+        "test_modules.py::test_formats_are_names",
+        "module_formats lists a name twice",
+    ),
+    _modules(
+        "modules_cannot_be_unloaded",
+        "test_kernel_table.py::test_module_slots_are_set_together",
+        "only ['module_formats', 'module_load', 'module_function', 'module_launch'] are set",
+    ),
+    _modules(
+        "the_compiler_is_not_heard",
+        "test_modules.py::test_errors_in_the_source_are_told",
+        "what the compiler says is not told: 'the build of the program has failed'",
+    ),
+    _modules(
+        "bad_source_is_taken",
+        "test_modules.py::test_errors_in_the_source_are_told",
+        "module_load returned OK for source that uses an unknown name",
+    ),
+    _modules(
+        "unknown_functions_are_internal",
+        "test_modules.py::test_an_unknown_function_is_refused",
+        "returned INTERNAL instead of INVALID_ARGUMENT",
+    ),
+    _modules(
+        "names_are_prefixes",
+        "test_modules.py::test_an_unknown_function_is_refused",
+        "module_function of 'const', which the module does not have, returned OK",
+    ),
+    _modules(
+        "functions_are_global",
+        "test_modules.py::test_functions_of_one_name_are_those_of_their_modules",
+        "functions of modules 1, 2, 1 wrote [1, 1, 1]",
+    ),
+    _modules(
+        "loads_share_a_place",
+        "test_modules.py::test_threads_load_at_once",
+        "some wrote another's number",
+    ),
+    _modules(
+        "images_overrun",
+        "test_modules.py::test_too_little_room_for_an_image",
+        "with room for 1: ",
+    ),
+    _modules(
+        "image_sizes_are_echoed",
+        "test_modules.py::test_too_little_room_for_an_image",
+        "module_image with room for 1 bytes says that 1 are needed",
+    ),
+    _modules(
+        "bad_images_are_internal",
+        "test_modules.py::test_what_is_no_image_is_unsupported",
+        "module_load of random bytes as an image returned INTERNAL instead of UNSUPPORTED",
+    ),
+    _modules(
+        "all_images_are_the_first",
+        "test_modules.py::test_an_image_is_a_module",
+        "the image of module 2 wrote 1",
+    ),
+    _modules(
+        "values_have_eight_bytes",
+        "test_module_launches.py::test_values_arrive_whole",
+        "a function added up what its values hold to",
+    ),
+    _modules(
+        "pointers_are_rounded",
+        "test_module_launches.py::test_pointers_point_anywhere_in_memory[13]",
+        "pointers 13 bytes into memory",
+    ),
+    _modules(
+        "null_is_a_buffer",
+        "test_module_launches.py::test_null_is_null",
+        "a function that was given NULL",
+    ),
+    _modules(
+        "local_memory_overlaps",
+        "test_module_launches.py::test_local_memory_is_the_blocks_own",
+        "with 1 bytes of local memory, twice",
+    ),
+    _modules(
+        "local_memory_is_small",
+        "test_module_launches.py::test_all_local_memory_can_be_used",
+        "out of local memory",
+    ),
+    _modules(
+        "grids_are_flat",
+        "test_module_launches.py::test_every_item_runs_once_and_knows_where_it_is[1x1x1]",
+        "in a grid of (5, 3, 2) blocks",
+    ),
+    _modules(
+        "grids_have_sixteen_bits",
+        "test_module_launches.py::test_many_blocks_run",
+        "100003 blocks",
+    ),
+    _modules(
+        "values_are_read_late",
+        "test_module_launches.py::test_parameters_are_read_before_the_call_returns",
+        "a launch whose parameters were overwritten after the call gave",
+        ASYNC,
+    ),
+    _modules(
+        "launches_are_on_the_default_stream",
+        "test_module_launches.py::test_launches_are_in_the_order_of_their_stream",
+        "launches ran before what is on their stream",
+        ASYNC,
+    ),
+    _modules(
+        "unloading_drops_launches",
+        "test_modules.py::test_a_module_is_unloaded_with_launches_pending",
+        "a launch that was pending when its module was unloaded wrote 0",
+        ASYNC,
+    ),
+    _modules(
+        "threads_share_arguments",
+        "test_module_launches.py::test_threads_launch_one_function",
+        "got mixed up",
+    ),
+    _modules(
+        "few_launches_fit",
+        "test_module_launches.py::test_many_launches_are_taken",
+        "the ring is full",
+        ASYNC,
+    ),
+    _modules(
+        "launches_are_not_recorded",
+        "test_graph_table.py::test_recorded_launches_keep_their_parameters",
+        "after launches were recorded",
+        ASYNC,
     ),
     # ---- graphs, traces, collectives ----
     _async(

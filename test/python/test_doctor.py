@@ -90,7 +90,21 @@ def test_all_that_can_be_found(doctor: Doctor, build_plugin: BuildPlugin) -> Non
     code, said = doctor(TORCH_BACKEND_PATH=build_plugin().parent)
     assert code == 0, said
     assert "ok       import torch: It activates 'acme'." in said
-    assert all(f"{name} (reference device of torch_backend)" in said for name in installed.REFERENCE_DEVICES)
+    built = set(installed.REFERENCE_DEVICES) - {
+        name for name in installed.BUILT_IF_POSSIBLE if not installed.reference_library(name).is_file()
+    }
+    assert all(f"{name} (reference device of torch_backend)" in said for name in built)
+
+
+def test_a_reference_device_without_a_driver(doctor: Doctor, tmp_path: Path) -> None:
+    if not installed.reference_library("ocl").is_file():
+        pytest.skip("ocl was not built: there are no OpenCL headers")
+    code, said = doctor(OCL_ICD_VENDORS=tmp_path)
+    assert code == 0, said
+    assert re.search(r"^note .*ocl \(reference device.*install", said, re.MULTILINE | re.IGNORECASE), said
+    code, said = doctor("ocl", OCL_ICD_VENDORS=tmp_path)
+    assert code == 1, said
+    assert problems(said), said
 
 
 def test_json(doctor: Doctor, build_plugin: BuildPlugin) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Templates
-from faulty_devices import ASYNC, CRASHED, FAULTY_DEVICES, FaultyDevice
+from faulty_devices import ASYNC, CRASHED, FAULTY_DEVICES, MODULES, FaultyDevice
 
 from torch_backend.files import installed
 from torch_backend.testing.levels import SUITE, level_of
@@ -98,8 +98,14 @@ def test_the_fault_is_found_and_named(device: FaultyDevice, run_suite: RunSuite,
 
 @pytest.mark.parametrize(
     ("over", "options"),
-    [("fake", {"TORCH_BACKEND_FAKE_DEVICES": "2"}), ("xcpu", {}), ("xcpu", ASYNC), ("example", {})],
-    ids=["fake", "xcpu", "xcpu-async", "example"],
+    [
+        ("fake", {"TORCH_BACKEND_FAKE_DEVICES": "2"}),
+        ("xcpu", {}),
+        ("xcpu", ASYNC),
+        ("xcpu", MODULES | ASYNC),
+        ("example", {}),
+    ],
+    ids=["fake", "xcpu", "xcpu-async", "xcpu-modules", "example"],
 )
 def test_nothing_is_found_in_a_device_without_a_fault(
     over: str, options: dict[str, str], run_suite: RunSuite, good: Library

@@ -60,7 +60,11 @@ def test_a_file_that_was_cut_off(run_python: RunPython, tmp_path: Path, kept: in
     assert "Copy, download or build it again" in said
 
 
-MODES = {"fast": {}, "async": {"TORCH_BACKEND_XCPU_ASYNC": "1"}}
+MODES = {
+    "fast": {},
+    "async": {"TORCH_BACKEND_XCPU_ASYNC": "1"},
+    "modules": {"TORCH_BACKEND_XCPU_ASYNC": "1", "TORCH_BACKEND_XCPU_MODULES": "1"},
+}
 
 
 @pytest.mark.parametrize("mode", MODES)

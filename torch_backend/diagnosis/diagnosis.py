@@ -3,13 +3,14 @@
 import difflib
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from torch_backend.devices.discovery import ENTRY_POINT_GROUP, PATH_VARIABLE, Candidate, Origin, discover
 from torch_backend.devices.selection import SELECT_VARIABLE
 from torch_backend.diagnosis import child, devices, installation, places, settings
 from torch_backend.diagnosis.devices import Examined, Subject
 from torch_backend.diagnosis.finding import Finding, Severity, note, ok, problem
-from torch_backend.files import location
+from torch_backend.files import installed, location
 
 STEP_SECONDS = 20.0
 
@@ -43,8 +44,13 @@ def diagnose(
         is_found |= is_meant
         if not is_meant and examined.name is not None:  # another device, in a file whose name did not tell
             continue
-        has_problems |= any(finding.severity is Severity.PROBLEM for finding in examined.findings)
-        yield from examined.findings
+        findings = examined.findings
+        if device is None and _may_be_unusable(subject):
+            findings = [
+                f if f.severity is Severity.OK else replace(f, severity=Severity.NOTE, todo="") for f in findings
+            ]
+        has_problems |= any(finding.severity is Severity.PROBLEM for finding in findings)
+        yield from findings
         _note_keys(keys, examined)
     if device is not None and not is_found:
         yield _not_found(device, names)
@@ -78,6 +84,15 @@ def _label(candidate: Candidate) -> str:
 
 def _is_vendors(subject: Subject) -> bool:
     return subject.candidate is None or not subject.candidate.is_reference
+
+
+def _may_be_unusable(subject: Subject) -> bool:
+    """Whether it came with this package, and needs more than that to work."""
+    return (
+        subject.candidate is not None
+        and subject.candidate.origin is Origin.REFERENCE
+        and subject.candidate.name in installed.BUILT_IF_POSSIBLE
+    )
 
 
 def _note_keys(keys: dict[str, Sequence[str] | None], examined: Examined) -> None:

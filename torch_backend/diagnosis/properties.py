@@ -1,6 +1,7 @@
 """What is impossible in what a device says of itself."""
 
 import ctypes
+import math
 from collections.abc import Iterator
 
 from torch_backend.abi import ABI_MINOR, ASYNC_SLOTS, Capability, DeviceLibrary, dtypes_in, tb_device_properties
@@ -21,11 +22,12 @@ def faults_of(library: DeviceLibrary, device: int) -> Iterator[str]:
     yield from _text_faults(properties)
     yield from _size_faults(properties)
     yield from _number_faults(properties)
+    yield from _limit_faults(properties)
     yield from _capability_faults(library, properties.capabilities)
 
 
 def _text_faults(properties: tb_device_properties) -> Iterator[str]:
-    for field in ("name", "arch"):
+    for field in ("name", "arch", "driver_version"):
         descriptor = getattr(tb_device_properties, field)
         raw = ctypes.string_at(ctypes.addressof(properties) + descriptor.offset, descriptor.size)
         text, end, _ = raw.partition(b"\0")
@@ -47,6 +49,16 @@ def _size_faults(properties: tb_device_properties) -> Iterator[str]:
             yield f"{field} is {size}; it must be a power of two and at least {least}, at most 2^30."
     if not 0 < properties.total_memory_bytes < _MAX_MEMORY_BYTES:
         yield f"total_memory_bytes is {properties.total_memory_bytes}; it must be the size of the memory, in bytes."
+    if properties.max_allocation_bytes > properties.total_memory_bytes:
+        yield (
+            f"max_allocation_bytes is {properties.max_allocation_bytes}, and total_memory_bytes only "
+            f"{properties.total_memory_bytes}; 0 means as much as there is."
+        )
+    if 0 < properties.max_allocation_bytes < properties.allocation_granularity_bytes:
+        yield (
+            f"max_allocation_bytes is {properties.max_allocation_bytes}, less than allocation_granularity_bytes, "
+            f"{properties.allocation_granularity_bytes}: nothing could be allocated."
+        )
 
 
 def _number_faults(properties: tb_device_properties) -> Iterator[str]:
@@ -61,6 +73,23 @@ def _number_faults(properties: tb_device_properties) -> Iterator[str]:
         yield f"stream_priority_highest is {highest} and _lowest {lowest}; lower numbers are served first."
     if not dtypes_in(properties.dtype_mask):
         yield "dtype_mask has no dtype of PyTorch; all zero means every dtype."
+
+
+def _limit_faults(properties: tb_device_properties) -> Iterator[str]:
+    items, sides = properties.max_block_items, list(properties.max_block)
+    if all(sides) and items > math.prod(sides):
+        yield f"max_block_items is {items}, and max_block {sides} has room for {math.prod(sides)}."
+    preferred = properties.preferred_block_items
+    if 0 < items < preferred:
+        yield f"preferred_block_items is {preferred}, more than max_block_items, {items}."
+    if properties.reserved_limits:
+        yield f"reserved_limits is {properties.reserved_limits}; it must be 0."
+    if not dtypes_in(properties.compute_dtype_mask):
+        yield "compute_dtype_mask has no dtype of PyTorch; all zero means all that dtype_mask has."
+    elif any(properties.compute_dtype_mask):
+        beyond = sorted(dtypes_in(properties.compute_dtype_mask) - dtypes_in(properties.dtype_mask))
+        if beyond:
+            yield f"compute_dtype_mask has {', '.join(beyond)}, which dtype_mask does not: they are not even stored."
 
 
 def _capability_faults(library: DeviceLibrary, flags: int) -> Iterator[str]:

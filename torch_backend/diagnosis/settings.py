@@ -10,7 +10,10 @@ from torch_backend.diagnosis.finding import Finding, note, problem
 from torch_backend.files import installed
 
 AUTOLOAD_VARIABLE = "TORCH_DEVICE_BACKEND_AUTOLOAD"
-OWN_VARIABLES = (SELECT_VARIABLE, PATH_VARIABLE, "TORCH_BACKEND_REROUTE")
+OWN_VARIABLES = (
+    *(SELECT_VARIABLE, PATH_VARIABLE, "TORCH_BACKEND_REROUTE"),
+    *("TORCH_BACKEND_CACHE", "TORCH_BACKEND_CACHE_MIB"),
+)
 
 
 def examine_selection(device: str | None, names: Sequence[str], environ: Mapping[str, str]) -> Iterator[Finding]:

@@ -1,17 +1,20 @@
 #include "csrc/ops/generated/Modules.h"
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <unordered_map>
 
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
-#include <c10/util/hash.h>
 
 #include "csrc/core/Limits.h"
+#include "csrc/core/Plugin.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/Status.h"
+#include "csrc/ops/generated/ImageCache.h"
 #include "csrc/ops/generated/KernelText.h"
 #include "csrc/ops/plugin/PluginKernels.h"
 
@@ -67,13 +70,80 @@ DeviceModules& modules_of(int device) {
   return (*all)[static_cast<std::size_t>(device)];
 }
 
+/// Everything that an image depends on. "" if the device's images are not kept.
+std::string cache_key(int device, const std::string& text) {
+  const auto& properties = device_api().properties(device);
+  if (!plugin_kernel_table().module_image || properties.driver_version[0] == '\0') {
+    return {};
+  }
+  const auto& plugin = *active_plugin();
+  std::string key;
+  for (const auto& part :
+       {plugin.name(), plugin.vendor(), plugin.version(), std::string(properties.name), std::string(properties.arch),
+        std::string(properties.driver_version), std::string(language()->format), text}) {
+    key += c10::str(part.size(), ':', part);
+  }
+  return key;
+}
+
+/// NULL: the driver does not take it.
+tb_module* load_image(int device, const std::string& image) {
+  auto& api = device_api();
+  tb_module* module = nullptr;
+  const auto status =
+      api.call(device, "module_load", plugin_kernel_table().module_load, static_cast<int32_t>(device), "image",
+               static_cast<const void*>(image.data()), static_cast<uint64_t>(image.size()), &module);
+  if (status != TB_STATUS_OK) {
+    take_error_text();
+    return nullptr;
+  }
+  return module;
+}
+
+std::string image_of(int device, tb_module* module) {
+  auto& api = device_api();
+  const auto slot = plugin_kernel_table().module_image;
+  uint64_t size = 0;
+  std::string image;
+  for (int i = 0; i < 2; ++i) { // its size, then itself
+    image.resize(size);
+    const auto status = api.call(device, "module_image", slot, static_cast<int32_t>(device), module,
+                                 static_cast<void*>(image.data()), &size);
+    if (status != TB_STATUS_OK) {
+      take_error_text();
+      return {};
+    }
+  }
+  image.resize(std::min<std::size_t>(image.size(), size));
+  return image;
+}
+
+tb_module* load_module(int device, const std::string& text) {
+  const auto key = cache_key(device, text);
+  auto& cache = ImageCache::of_process();
+  if (const auto image = key.empty() ? std::nullopt : cache.find(key)) {
+    if (auto* module = load_image(device, *image)) {
+      return module;
+    }
+  }
+  auto& api = device_api();
+  tb_module* module = nullptr;
+  api.check_call(device, "module_load", plugin_kernel_table().module_load, static_cast<int32_t>(device),
+                 language()->format, static_cast<const void*>(text.c_str()), static_cast<uint64_t>(text.size()),
+                 &module);
+  api.check_given(module, "module_load", "out_module", device);
+  if (!key.empty()) {
+    if (const auto image = image_of(device, module); !image.empty()) {
+      cache.store(key, image);
+    }
+  }
+  return module;
+}
+
 Function compile(int device, const std::string& text, const char* name) {
   const auto& table = plugin_kernel_table();
   auto& api = device_api();
-  tb_module* module = nullptr;
-  api.check_call(device, "module_load", table.module_load, static_cast<int32_t>(device), language()->format,
-                 static_cast<const void*>(text.c_str()), static_cast<uint64_t>(text.size()), &module);
-  api.check_given(module, "module_load", "out_module", device);
+  auto* module = load_module(device, text);
   Function function;
   api.check_call(device, "module_function", table.module_function, static_cast<int32_t>(device), module, name,
                  &function.handle);

@@ -103,6 +103,15 @@ void apply_policy(OperatorInfo& info) {
   }
 }
 
+void count(OperatorInfo& info, c10::function_ref<uint64_t()> run) {
+  apply_policy(info);
+  info.calls.fetch_add(1, std::memory_order_relaxed);
+  const auto start = std::chrono::steady_clock::now();
+  info.bytes.fetch_add(run(), std::memory_order_relaxed);
+  const std::chrono::nanoseconds taken = std::chrono::steady_clock::now() - start;
+  info.nanoseconds.fetch_add(static_cast<uint64_t>(taken.count()), std::memory_order_relaxed);
+}
+
 } // namespace
 
 void set_fallback_policy(const std::string& op, FallbackPolicy policy) {
@@ -157,12 +166,11 @@ void cpu_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, t
 void layout_fallback(const c10::OperatorHandle& op, c10::DispatchKey host_key, torch::jit::Stack* stack) {
   auto& info = info_of(op);
   check_cpu_has_kernel(op, info, host_key);
-  apply_policy(info);
-  info.calls.fetch_add(1, std::memory_order_relaxed);
-  const auto start = std::chrono::steady_clock::now();
-  info.bytes.fetch_add(call_on_host(op, info.traits, stack, host_key), std::memory_order_relaxed);
-  const std::chrono::nanoseconds taken = std::chrono::steady_clock::now() - start;
-  info.nanoseconds.fetch_add(static_cast<uint64_t>(taken.count()), std::memory_order_relaxed);
+  count(info, [&] { return call_on_host(op, info.traits, stack, host_key); });
+}
+
+void count_fallback(const c10::OperatorHandle& op, c10::function_ref<uint64_t()> run) {
+  count(info_of(op), run);
 }
 
 void call_aten_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {

@@ -8,6 +8,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
+#include <c10/util/FunctionRef.h>
 
 namespace torch_backend {
 
@@ -32,6 +33,9 @@ void reset_fallback_report();
 /// The kernel for every operator without another: runs it on the CPU. Results are on the device, in-place and out=
 /// arguments are the same tensors afterwards, generators are the device's.
 void cpu_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
+
+/// Count what `run` does, which returns the bytes that it copied, as a fallback of `op`; the policy for `op` comes first.
+void count_fallback(const c10::OperatorHandle& op, c10::function_ref<uint64_t()> run);
 
 /// The same for an operator whose CPU kernel is registered for `host_key`, e.g. SparseCPU.
 void layout_fallback(const c10::OperatorHandle& op, c10::DispatchKey host_key, torch::jit::Stack* stack);

@@ -16,6 +16,7 @@
 #include "csrc/memory/HostAllocator.h"
 #include "csrc/ops/dispatch/Registrar.h"
 #include "csrc/ops/generated/Pointwise.h"
+#include "csrc/ops/host/Fallback.h"
 #include "csrc/ops/host/HostCall.h"
 #include "csrc/ops/host/HostLaunch.h"
 #include "csrc/ops/native/Register.h"
@@ -52,18 +53,15 @@ void copy_on_host(const at::Tensor& dst, const at::Tensor& src) {
 
 // ---- between tensors of one device ----
 
-/// Way 6: read what `dst` covers, change it on the host, write it back.
-void copy_through_host(const at::Tensor& dst, const at::Tensor& src) {
-  const at::Tensor values = on_device(src) ? copy_to_host(src) : src;
-  if (dst.is_non_overlapping_and_dense()) {
-    at::Tensor staged = with_bits_of(at::empty_strided(dst.sizes(), dst.strides(), host_options(dst)), dst);
-    copy_on_host(staged, values);
-    copy_from_host(staged, dst);
-    return;
-  }
-  at::Tensor staged = copy_to_host(dst);
+/// Way 6: read what `dst` covers, change it on the host, write it back. Counts as a fallback of copy_. Returns the bytes
+/// that crossed.
+uint64_t copy_through_host(const at::Tensor& dst, const at::Tensor& src) {
+  const at::Tensor values = copy_to_host(src);
+  const bool dense = dst.is_non_overlapping_and_dense();
+  const at::Tensor staged =
+      dense ? with_bits_of(at::empty_strided(dst.sizes(), dst.strides(), host_options(dst)), dst) : copy_to_host(dst);
   copy_on_host(staged, values);
-  copy_from_host(staged, dst);
+  return values.nbytes() + (dense ? 0 : staged.nbytes()) + copy_from_host(staged, dst);
 }
 
 void copy_within_device(const at::Tensor& dst, const at::Tensor& src) {
@@ -88,7 +86,8 @@ void copy_within_device(const at::Tensor& dst, const at::Tensor& src) {
     call.leave();
     return;
   }
-  copy_through_host(dst, src);
+  static const auto copy = c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", "");
+  count_fallback(copy, [&] { return copy_through_host(dst, src); });
 }
 
 // ---- between two devices ----

@@ -40,6 +40,7 @@ tb_status properties(int32_t, tb_device_properties* out) {
   out->capabilities = options.extra_capabilities | (options.async ? TB_CAP_ASYNC : 0);
   out->total_memory_bytes = options.memory_bytes;
   out->allocation_granularity_bytes = options.granularity_bytes;
+  out->max_allocation_bytes = options.max_allocation_bytes;
   out->allocation_alignment_bytes = 64;
   out->warp_size = 1;
   std::strcpy(out->name, "allocator test");
@@ -49,6 +50,7 @@ tb_status properties(int32_t, tb_device_properties* out) {
 tb_status memory_allocate(int32_t, uint32_t, uint64_t size, tb_stream* stream, void** out) {
   ENTER("memory_allocate");
   ++device.num_allocates;
+  EXPECT_LE(size, device.options.max_allocation_bytes ? device.options.max_allocation_bytes : UINT64_MAX);
   if (device.live_bytes() + size > device.options.memory_bytes) {
     return fail(TB_STATUS_OUT_OF_MEMORY, "bank %d is full", 3);
   }

@@ -25,6 +25,7 @@ struct DeviceOptions {
   uint64_t extra_capabilities = TB_CAP_EVENT_RERECORD;
   uint64_t memory_bytes = 8 * kGiB;
   uint64_t granularity_bytes = 0;
+  uint64_t max_allocation_bytes = 0;
   bool has_memory_info = true;
 };
 

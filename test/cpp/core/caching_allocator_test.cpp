@@ -308,6 +308,24 @@ TEST_F(AllocatorTest, OutOfMemorySaysWhatIsKnown) {
   EXPECT_EQ(stats().num_ooms, 1);
 }
 
+TEST_F(AllocatorTest, MoreThanTheDeviceGivesInOnePieceIsRefusedAtOnce) {
+  restart({.granularity_bytes = 2 * kMiB, .max_allocation_bytes = 15 * kMiB});
+  allocator->free(allocate(kMiB + 1));
+  EXPECT_EQ(device->live_bytes(), 14 * kMiB) << "segments keep to it";
+  const int asked = device->num_allocates;
+  const auto text = message_of_out_of_memory([&] { allocate(15 * kMiB); });
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "Tried to allocate 15.00 MiB", text);
+  EXPECT_EQ(device->num_allocates, asked);
+  EXPECT_EQ(device->live_bytes(), 14 * kMiB) << "nothing that is cached was given back";
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "gives at most 14.00 MiB in one piece (max_allocation_bytes)",
+                      message_of_out_of_memory([&] { allocate(16 * kMiB); }));
+  EXPECT_EQ(stats().num_ooms, 2);
+  configure("roundup_power2_divisions:1");
+  allocator->free(allocate(9 * kMiB));
+  allocator->free(allocate(14 * kMiB));
+  expect_consistent(*allocator);
+}
+
 TEST_F(AllocatorTest, AbsurdSizesAreOutOfMemory) {
   message_of_out_of_memory([&] { allocate(std::size_t{1} << 50); });
   message_of_out_of_memory([&] { allocate(~std::size_t{0}); });

@@ -412,6 +412,32 @@ TEST_F(DeviceApiTest, EveryPropertyIsChecked) {
        "stream priorities from 1 (lowest) to 2147483647 (highest)"},
       {[](int32_t, tb_device_properties* out) { out->dtype_mask[3] = uint64_t{1} << 63; },
        "a dtype_mask without a dtype that PyTorch has"},
+      {[](int32_t, tb_device_properties* out) { std::memset(out->driver_version, 'v', sizeof(out->driver_version)); },
+       "a driver_version that does not end with a NUL within its 64 bytes"},
+      {[](int32_t, tb_device_properties* out) { out->max_allocation_bytes = out->total_memory_bytes + 1; },
+       "bytes; 0 means as much as there is"},
+      {[](int32_t, tb_device_properties* out) {
+         out->allocation_granularity_bytes = 4096;
+         out->max_allocation_bytes = 4095;
+       },
+       "a max_allocation_bytes of 4095 with an allocation granularity of 4096 bytes"},
+      {[](int32_t, tb_device_properties* out) {
+         std::fill(std::begin(out->max_block), std::end(out->max_block), 8u);
+         out->max_block_items = 513;
+       },
+       "max_block_items of 513 with a max_block that has room for 512"},
+      {[](int32_t, tb_device_properties* out) {
+         out->max_block_items = 256;
+         out->preferred_block_items = 257;
+       },
+       "preferred_block_items of 257 with max_block_items of 256"},
+      {[](int32_t, tb_device_properties* out) { out->compute_dtype_mask[3] = uint64_t{1} << 63; },
+       "a compute_dtype_mask without a dtype that PyTorch has"},
+      {[](int32_t, tb_device_properties* out) {
+         out->dtype_mask[0] = TB_DTYPE_MASK_FLAG(TB_DTYPE_FLOAT, 32);
+         out->compute_dtype_mask[0] = TB_DTYPE_MASK_FLAG(TB_DTYPE_FLOAT, 64);
+       },
+       "a compute_dtype_mask with dtypes that are not in dtype_mask"},
       {[](int32_t, tb_device_properties* out) { out->capabilities = TB_CAP_HOST_COHERENT; },
        "TB_CAP_HOST_COHERENT is declared without TB_CAP_HOST_ACCESS"},
       {[](int32_t, tb_device_properties* out) { out->struct_size = 8; }, "that it has filled 8 bytes"},

@@ -1,4 +1,6 @@
-/* device.h compiles alone, as strict C99. Compiling this file is the test; a C++ test calls what it defines. */
+/* The headers compile alone, as strict C99. Compiling this file is the test; a C++ test calls what it defines. */
+#define _DEFAULT_SOURCE /* address_map.h: MAP_ANONYMOUS */
+#include "torch_backend/address_map.h"
 #include "torch_backend/device.h"
 
 tb_status header_c99_test(void);

@@ -6,6 +6,7 @@ import itertools
 import pytest
 
 from torch_backend.abi import CopyKind, Device, DeviceError, DeviceLibrary, MemoryKind, Status, status_name
+from torch_backend.testing import needs
 from torch_backend.testing.suite.abi._support import expect_bytes, memory, pattern
 
 _SIZES = (1, 2, 3, 7, 31, 63, 64, 65, 255, 511, 513, 4095, 4096, 4097, 65537, (1 << 20) + 1)
@@ -112,6 +113,25 @@ def test_too_large_a_request_is_out_of_memory(library: DeviceLibrary) -> None:
             f"{device}: a request for 2^60 bytes returned {status_name(status)} instead of OUT_OF_MEMORY"
         )
         assert out.value == _UNTOUCHED, f"{device}: memory_allocate failed but wrote to out_ptr"
+
+
+def test_more_than_one_allocation_may_have_is_out_of_memory(library: DeviceLibrary) -> None:
+    """A request for more than max_allocation_bytes is OUT_OF_MEMORY, writes no address, and others work."""
+    for device in library.devices:
+        limit = device.properties.max_allocation_bytes
+        if limit == 0:
+            needs.not_offered("max_allocation_bytes is 0: no limit but that of the memory")
+        size = limit + max(device.properties.allocation_granularity_bytes, 1)
+        out = ctypes.c_void_p(_UNTOUCHED)
+        status = library.status("memory_allocate", device.index, MemoryKind.DEVICE, size, None, ctypes.byref(out))
+        if status == Status.OK and out.value is not None:
+            device.free(out.value, size)
+        assert status == Status.OUT_OF_MEMORY, (
+            f"{device}: max_allocation_bytes is {limit}, and a request for {size} bytes returned {status_name(status)} "
+            "instead of OUT_OF_MEMORY"
+        )
+        assert out.value == _UNTOUCHED, f"{device}: memory_allocate failed but wrote to out_ptr"
+        _expect_usable(device, min(limit, 1 << 20), "after a request beyond max_allocation_bytes")
 
 
 def test_memory_is_there_after_a_request_failed(library: DeviceLibrary) -> None:

@@ -72,3 +72,41 @@ def test_rows_are_copied_within_the_device(library: DeviceLibrary, shape: tuple[
             device.write(src, rows)
             _copy(device, dst, src, shape, CopyKind.DEVICE_TO_DEVICE)
             expect_bytes(device.read(dst, len(before)), _expected(before, rows, shape), f"{device}: rows {shape}")
+
+
+_PLACES = {"apart": (7, 7 + 40 * 9, 40, 33), "side-by-side": (0, 20, 40, 40), "rows-in-turn": (0, 40, 80, 80)}
+"""Where source and target begin in one allocation, and their pitches."""
+
+
+@pytest.mark.parametrize("places", _PLACES)
+def test_rows_are_copied_within_one_allocation(library: DeviceLibrary, places: str) -> None:
+    """Source and target may lie in one allocation, also in turn; a device that answers UNSUPPORTED has done nothing."""
+    src_at, dst_at, src_pitch, dst_pitch = _PLACES[places]
+    width, height = 20, 9
+    before = pattern(1000)
+    expected = bytearray(before)
+    for row in range(height):
+        start = src_at + row * src_pitch
+        expected[dst_at + row * dst_pitch : dst_at + row * dst_pitch + width] = before[start : start + width]
+    for device in library.devices:
+        with memory(device, len(before)) as address:
+            device.write(address, before)
+            status = library.status(
+                "memory_copy_2d",
+                device.index,
+                address + dst_at,
+                dst_pitch,
+                address + src_at,
+                src_pitch,
+                width,
+                height,
+                CopyKind.DEVICE_TO_DEVICE,
+                None,
+            )
+            device.synchronize()
+            after = device.read(address, len(before))
+            if status == Status.UNSUPPORTED:
+                expect_bytes(after, before, f"{device}: memory_copy_2d within one allocation answered UNSUPPORTED, but")
+                needs.not_offered("memory_copy_2d within one allocation answered UNSUPPORTED")
+            assert status == Status.OK, f"{device}: memory_copy_2d within one allocation returned {status}"
+            expect_bytes(after, bytes(expected), f"{device}: rows that were copied within one allocation, {places}")

@@ -16,6 +16,7 @@ from torch_backend.abi import (
     tb_host_function,
 )
 from torch_backend.testing import needs
+from torch_backend.testing.suite.abi._modules import Launch, Modules, Pointer, modules_of
 from torch_backend.testing.suite.abi._support import enqueue_function, expect_bytes, memory, pattern
 
 pytestmark = needs.table("graph.1")
@@ -180,6 +181,32 @@ def test_host_functions_run_once_a_launch(library: DeviceLibrary) -> None:
                 device.synchronize(stream)
                 device.synchronize(other)
             assert calls == [1, 2, 3] * 10, f"{device}: 10 launches of host functions 1, 2, 3 called {calls}"
+
+
+@needs.table("kernels.1")
+def test_recorded_launches_keep_their_parameters(library: DeviceLibrary) -> None:
+    """A launch of a module's function is recorded with its parameters as they were, and runs at every graph_launch."""
+    for modules in modules_of(library):
+        device = modules.device
+        with device.stream() as stream, memory(device, 4) as number:
+            device.write(number, bytes(4))
+
+            def enqueue(modules: Modules = modules, stream: int = stream, number: int = number) -> None:
+                for add in (1, 2):
+                    what = Launch([Pointer(number), ctypes.c_int32(add)])
+                    modules.launch("step", what, stream)
+                    what.spoil()
+
+            with _graph(device, stream, enqueue) as graph:
+                expect_bytes(device.read(number, 4), bytes(4), f"{modules}: after launches were recorded")
+                expected = 0
+                for launch in (1, 2, 3):
+                    _check(device, "graph_launch", graph, stream)
+                    expected = 3 * (3 * expected + 1) + 2
+                    actual = int.from_bytes(device.read(number, 4, stream), "little")
+                    assert actual == expected, (
+                        f"{modules}: graph_launch {launch} of two launches gave {actual} instead of {expected}"
+                    )
 
 
 @_modes

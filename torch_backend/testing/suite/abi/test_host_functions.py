@@ -7,6 +7,8 @@ import time
 from torch_backend.abi import CopyKind, DeviceLibrary, tb_host_function
 from torch_backend.testing import needs
 from torch_backend.testing.suite.abi._support import (
+    HOLD_SECONDS,
+    Hold,
     enqueue_function,
     expect_bytes,
     host_function,
@@ -21,6 +23,7 @@ _COUNT = 50
 _ROUNDS = 10
 _COPIES = 4
 _SETTLE_SECONDS = 0.02
+_PATIENCE_SECONDS = 5.0
 
 
 def test_host_functions_run_once_and_in_order(library: DeviceLibrary) -> None:
@@ -106,3 +109,44 @@ def test_host_functions_of_many_streams_all_run(library: DeviceLibrary) -> None:
             for stream in (None, first, second):
                 device.synchronize(stream)
     assert len(calls) == expected, f"{expected} host functions were called {len(calls)} times"
+
+
+def test_host_functions_run_while_the_caller_goes_on(library: DeviceLibrary) -> None:
+    """A function is not called by the call that enqueues it, and runs though nobody waits for its stream."""
+    for device in library.devices:
+        with some_streams(device) as streams:
+            for stream in streams:
+                has_returned, has_run = threading.Event(), threading.Event()
+                saw: list[bool] = []
+
+                def run(returned: threading.Event = has_returned, ran: threading.Event = has_run) -> None:
+                    saw.append(returned.wait(_PATIENCE_SECONDS))  # noqa: B023  # called before the next turn
+                    ran.set()
+
+                host_function(device, run, stream)
+                has_returned.set()
+                assert has_run.wait(_PATIENCE_SECONDS), (
+                    f"{device}: a host function has not run {_PATIENCE_SECONDS:.0f} s after it was enqueued"
+                )
+                assert saw == [True], f"{device}: stream_host_function returned only when its function had"
+                device.synchronize(stream)
+
+
+def test_a_host_function_may_block(library: DeviceLibrary) -> None:
+    """While a function waits, functions and copies of other streams run: it has a thread that nobody needs."""
+    size = 4096
+    for device in library.devices:
+        with device.stream() as held, device.stream() as other, memory(device, size) as address:
+            with Hold(device, held) as hold:
+                other_ran = threading.Event()
+                host_function(device, other_ran.set, other)
+                assert other_ran.wait(HOLD_SECONDS / 2), (
+                    f"{device}: a host function waits, and one on another stream does not run"
+                )
+                start = time.monotonic()
+                device.write(address, pattern(size), other)
+                expect_bytes(device.read(address, size, other), pattern(size), f"{device}: a copy beside a function")
+                seconds = time.monotonic() - start
+                assert not hold.ended, (
+                    f"{device}: a host function waits, and copies on another stream wait for it, for {seconds:.1f} s"
+                )
