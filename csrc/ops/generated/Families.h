@@ -27,6 +27,7 @@ class Kernels {
 };
 
 void add_pointwise(Kernels& kernels);
+void add_reductions(Kernels& kernels);
 
 /// Once, when the device is activated, after load_plugin_kernels: what the plugin has no kernel for is served by one of
 /// these, and so is what its kernel refuses. Nothing if the device takes no modules.
