@@ -33,7 +33,9 @@ def main() -> int:
     emit.emit_structured_kernels(structured_kernels, options.out, options.shards)
     facts = operators.facts(known, device_checks.checked_overloads(functions, backends))
     emit.emit_facts(facts, options.out)
-    emit.emit_kernel_texts(kernel_texts.texts(), kernel_texts.pointwise_entries(functions), options.out)
+    emit.emit_kernel_texts(
+        kernel_texts.texts(), kernel_texts.pointwise_entries(functions), kernel_texts.reduction_entries(), options.out
+    )
     print(f"codegen: {len(typed_kernels)} typed and {len(served)} structured overloads, {options.shards} files each")
     return 0
 

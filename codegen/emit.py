@@ -12,7 +12,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from .kernel_texts import PointwiseEntry
+from .kernel_texts import PointwiseEntry, ReductionEntry
 from .structured import StructuredKernel
 from .typed import TypedKernel
 
@@ -58,10 +58,16 @@ def emit_facts(facts: Mapping[str, Sequence[str]], out_dir: Path) -> Path:
     return path
 
 
-def emit_kernel_texts(texts: Mapping[str, str], pointwise: Sequence[PointwiseEntry], out_dir: Path) -> Path:
+def emit_kernel_texts(
+    texts: Mapping[str, str],
+    pointwise: Sequence[PointwiseEntry],
+    reductions: Sequence[ReductionEntry],
+    out_dir: Path,
+) -> Path:
     """``KernelText.cpp``. Returns its path."""
     path = out_dir / "KernelText.cpp"
-    write_if_changed(path, _TEMPLATES.get_template("KernelText.cpp.jinja").render(texts=texts, pointwise=pointwise))
+    template = _TEMPLATES.get_template("KernelText.cpp.jinja")
+    write_if_changed(path, template.render(texts=texts, pointwise=pointwise, reductions=reductions))
     return path
 
 

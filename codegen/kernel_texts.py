@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 from torchgen.model import Argument, BaseTy, BaseType, ListType, NativeFunction, OptionalType, Type
@@ -25,6 +26,20 @@ class PointwiseEntry:
     boolean: str | None
     num_outputs: int
     kinds: str
+
+
+@dataclass(frozen=True)
+class ReductionEntry:
+    """One row of the table of reductions; see csrc/ops/generated/KernelText.h."""
+
+    name: str
+    operators: str
+    text: str
+    num_inputs: int
+    num_outputs: int
+    num_numbers: int
+    of_output: bool
+    counts: bool
 
 
 def texts() -> dict[str, str]:
@@ -97,3 +112,57 @@ def _parameters(argument: Argument) -> Iterator[str]:
     if kind.isupper():
         yield f"int has_{argument.name}"
     yield f"{'i64' if kind in 'iI' else 'T'} {argument.name}"
+
+
+def reduction_entries() -> list[ReductionEntry]:
+    """The table of reductions, in its order."""
+    table = yaml.safe_load((_KERNELS / "reductions.yaml").read_text())
+    return [_reduction(name, value) for name, value in table.items()]
+
+
+_REDUCTION_KEYS = {"operators", "computes", "inputs", "numbers", "state", "step", "merge", "finish"}
+
+
+def _reduction(name: str, value: Mapping[str, Any]) -> ReductionEntry:
+    if unknown := set(value) - _REDUCTION_KEYS:
+        raise ValueError(f"reductions.yaml: {name} has {', '.join(sorted(unknown))}")
+    state = {field: text.split(maxsplit=1) for field, text in value["state"].items()}
+    inputs = value.get("inputs", ["x"])
+    numbers = value.get("numbers", [])
+    finish = value["finish"] if isinstance(value["finish"], list) else [value["finish"]]
+    results = [next(iter(result.items())) for result in finish]
+    pointers = ", ".join(f"TB_PRIVATE F{i}* p_{field}" for i, field in enumerate(state))
+    values = ", ".join(f"F{i} {field}" for i, field in enumerate(state))
+    others = ", ".join(f"F{i} b_{field}" for i, field in enumerate(state))
+    load = " ".join(f"F{i} {field} = *p_{field};" for i, field in enumerate(state))
+    keep = " ".join(f"*p_{field} = {field};" for field in state)
+    with_numbers = "".join(f", T {number}" for number in numbers)
+    lines = [f"#define FIELDS {len(state)}"]
+    lines += [f"typedef {type_} F{i};" for i, (type_, _) in enumerate(state.values())]
+    lines += [
+        f"TB_DEVICE void tb_init({pointers}) {{",
+        *(f"  *p_{field} = ({type_}){initial};" for field, (type_, initial) in state.items()),
+        "}",
+        f"TB_DEVICE void tb_step({', '.join(f'T {one}' for one in inputs)}, Index i{with_numbers}, {pointers}) {{",
+        f"  {load} {value['step']}; {keep}",
+        "}",
+        f"TB_DEVICE void tb_merge({others}, {pointers}) {{",
+        f"  {load} {value['merge']}; {keep}",
+        "}",
+        f"TB_DEVICE void tb_finish({values}, i64 n{with_numbers}, "
+        + ", ".join(f"TB_PRIVATE {type_}* out{i}" for i, (type_, _) in enumerate(results))
+        + ") {",
+        *(f"  *out{i} = {expression};" for i, (_, expression) in enumerate(results)),
+        "}",
+        "#define FINISHED " + " ".join(f"{type_} r{i};" for i, (type_, _) in enumerate(results)),
+    ]
+    return ReductionEntry(
+        name=name,
+        operators=" ".join(f"aten::{operator}" for operator in value.get("operators", [])),
+        text="\n".join(lines) + "\n",
+        num_inputs=len(inputs),
+        num_outputs=len(results),
+        num_numbers=len(numbers),
+        of_output=value.get("computes") == "output",
+        counts="Index" in str(value["state"]),
+    )

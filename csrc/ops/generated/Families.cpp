@@ -19,6 +19,7 @@ std::vector<std::unique_ptr<PluginKernel>> all_kernels() {
   add_matmul(kernels);
   add_pointwise(kernels);
   add_pool(kernels);
+  add_reductions(kernels);
   add_resample(kernels);
   return kernels.take();
 }

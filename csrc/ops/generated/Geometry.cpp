@@ -10,7 +10,7 @@ constexpr int kMaxDims = 64;
 
 } // namespace
 
-bool Geometry::of(const tb_tensor* const* tensors, int num_operands) {
+bool Geometry::of(const tb_tensor* const* tensors, int num_operands, bool reorder) {
   const tb_tensor& first = *tensors[0];
   if (num_operands > kMaxOperands || first.ndim > kMaxDims) {
     return false;
@@ -26,7 +26,7 @@ bool Geometry::of(const tb_tensor* const* tensors, int num_operands) {
     }
     // Insertion by falling stride of the first operand that tells the two apart.
     int at = num_dims++;
-    for (; at > 0; --at) {
+    for (; reorder && at > 0; --at) {
       int order = 0;
       for (int n = 0; n < num_operands && order == 0; ++n) {
         const int64_t outer = std::llabs(tensors[n]->strides[dims[at - 1]]);

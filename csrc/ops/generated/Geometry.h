@@ -14,8 +14,9 @@ struct Geometry {
   static constexpr int kMaxOperands = 12;
   static constexpr int kMaxRank = 8;
 
-  /// Operands have the shape of the first one. False: more dimensions than kMaxRank remain, or too many operands.
-  bool of(const tb_tensor* const* tensors, int num_operands);
+  /// Operands have the shape of the first one. False: more dimensions than kMaxRank remain, or too many operands. Without
+  /// `reorder` the dimensions stay in their order.
+  bool of(const tb_tensor* const* tensors, int num_operands, bool reorder = true);
 
   int operands;
   int rank; // at least 1

@@ -36,4 +36,24 @@ struct PointwiseTable {
 };
 PointwiseTable pointwise_table();
 
+/// One reduction: codegen/kernels/reductions.yaml.
+struct ReductionEntry {
+  const char* name;      // "sum"
+  const char* operators; // "aten::sum.IntList_out", those that are this and nothing else, with spaces between them
+  /// What the skeleton needs of it: FIELDS, F0, ..., tb_init, tb_step, tb_merge, tb_finish and FINISHED, which declares
+  /// the results r0, ...
+  const char* text;
+  uint8_t num_inputs;
+  uint8_t num_outputs;
+  uint8_t num_numbers;
+  bool of_output; // T is what the output's dtype is computed in, else the first input's
+  bool counts;    // elements have numbers, so that their order matters
+};
+
+struct ReductionTable {
+  const ReductionEntry* entries;
+  std::size_t size;
+};
+ReductionTable reduction_table();
+
 } // namespace torch_backend::generated

@@ -9,6 +9,7 @@ struct Named {
   uint8_t bits;
 };
 
+/// In the order of ValueType.
 constexpr Named kTypes[] = {
     {ValueType::b8, TB_DTYPE_BOOL, 8},    {ValueType::u8, TB_DTYPE_UINT, 8},      {ValueType::i8, TB_DTYPE_INT, 8},
     {ValueType::i16, TB_DTYPE_INT, 16},   {ValueType::i32, TB_DTYPE_INT, 32},     {ValueType::i64, TB_DTYPE_INT, 64},
@@ -35,6 +36,15 @@ ValueType value_type(tb_dtype dtype) {
     }
   }
   return ValueType::none;
+}
+
+tb_dtype dtype_of(ValueType type) {
+  const auto& found = kTypes[static_cast<std::size_t>(type)];
+  return {found.code, found.bits, 1};
+}
+
+std::size_t size_of(ValueType type) {
+  return kTypes[static_cast<std::size_t>(type)].bits / 8;
 }
 
 const char* name_of(ValueType type) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "torch_backend/device.h"
@@ -11,6 +12,9 @@ namespace torch_backend::generated {
 enum class ValueType : uint8_t { b8, u8, i8, i16, i32, i64, f16, bf16, f32, f64, none };
 
 ValueType value_type(tb_dtype dtype);
+/// The other way.
+tb_dtype dtype_of(ValueType type);
+std::size_t size_of(ValueType type);
 
 /// "f32", the end of TB_LOAD_f32.
 const char* name_of(ValueType type);

@@ -1,0 +1,372 @@
+#include "csrc/ops/generated/Reduce.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <string>
+
+#include <c10/util/Exception.h>
+#include <c10/util/StringUtil.h>
+
+#include "csrc/core/KernelHost.h"
+#include "csrc/core/Runtime.h"
+#include "csrc/ops/generated/Geometry.h"
+#include "csrc/ops/generated/Launch.h"
+#include "csrc/ops/generated/Modules.h"
+
+namespace torch_backend::generated {
+namespace {
+
+constexpr int kMaxOperands = 8;
+constexpr std::size_t kMaxNumbers = 4;
+constexpr int64_t kWorthAProcessor = 32768; // elements
+constexpr int64_t kTile = 256;              // as the skeleton has it
+constexpr int64_t kLongRow = 64;            // worth the items of a block
+constexpr int64_t kMaxParts = 256;
+constexpr int64_t kColumnsAtOnce = 8;
+
+/// Some of the dimensions of all operands, outputs first.
+struct Part {
+  std::array<Dims, kMaxOperands> strides;
+  Dims sizes;
+  Geometry geometry;
+
+  /// `order` is in which operands decide how dimensions are ordered; empty: they stay as they are.
+  bool collapse(int num_operands, c10::ArrayRef<int> order) {
+    std::array<tb_tensor, kMaxOperands> tensors;
+    std::array<const tb_tensor*, kMaxOperands> pointers{};
+    for (int i = 0; i < num_operands; ++i) {
+      const auto n = static_cast<std::size_t>(order.empty() ? i : order[static_cast<std::size_t>(i)]);
+      tensors[n] = {nullptr, {}, static_cast<int32_t>(sizes.size()), {}, sizes.data(), strides[n].data(), 0};
+      pointers[static_cast<std::size_t>(i)] = &tensors[n];
+    }
+    if (!geometry.of(pointers.data(), num_operands, /*reorder=*/!order.empty())) {
+      return false;
+    }
+    if (!order.empty()) {
+      auto sorted = geometry.strides;
+      for (int i = 0; i < num_operands; ++i) {
+        sorted[static_cast<std::size_t>(order[static_cast<std::size_t>(i)])] =
+            geometry.strides[static_cast<std::size_t>(i)];
+      }
+      geometry.strides = sorted;
+    }
+    return true;
+  }
+  int rank_class() const {
+    return geometry.rank <= 2 ? geometry.rank : geometry.rank <= 4 ? 4 : Geometry::kMaxRank;
+  }
+  int64_t inner_size() const {
+    return geometry.sizes[static_cast<std::size_t>(geometry.rank - 1)];
+  }
+  int64_t inner_stride(int operand) const {
+    return geometry.strides[static_cast<std::size_t>(operand)][static_cast<std::size_t>(geometry.rank - 1)];
+  }
+  int64_t reach(int operand) const {
+    int64_t last = 0;
+    for (int d = 0; d < geometry.rank; ++d) {
+      last += (geometry.sizes[static_cast<std::size_t>(d)] - 1) *
+              std::llabs(geometry.strides[static_cast<std::size_t>(operand)][static_cast<std::size_t>(d)]);
+    }
+    return last;
+  }
+};
+
+enum class Step : uint8_t { kOne, kZero, kOther };
+
+Step step_of(int64_t stride) {
+  return stride == 1 ? Step::kOne : stride == 0 ? Step::kZero : Step::kOther;
+}
+
+struct Plan {
+  const ReductionEntry* entry;
+  ValueType compute;
+  int num_outputs = 0;
+  int num_operands = 0;
+  std::array<View, kMaxOperands> operands;
+  Part kept;
+  Part reduced;
+  bool fits_32 = true;
+  bool columns = false;
+  uint32_t group = 0; // items of a block that reduce together; 0: each for itself
+  int64_t parts = 1;
+  int64_t part_size = 0;
+  int64_t units = 0; // pieces of work of all parts
+
+  bool lay_out(uint64_t dims) {
+    const auto& first = operands[static_cast<std::size_t>(num_outputs)];
+    for (int64_t d = 0; d < first.dim(); ++d) {
+      const auto at = static_cast<std::size_t>(d);
+      const bool is_reduced = (dims >> d & 1) != 0;
+      auto& part = is_reduced ? reduced : kept;
+      part.sizes.push_back(first.sizes[at]);
+      for (int n = 0; n < num_operands; ++n) {
+        const auto operand = static_cast<std::size_t>(n);
+        part.strides[operand].push_back(is_reduced && n < num_outputs ? 0 : operands[operand].strides[at]);
+      }
+    }
+    std::array<int, kMaxOperands> order{}; // inputs first: there are more of their elements
+    const int num_inputs = num_operands - num_outputs;
+    for (int n = 0; n < num_operands; ++n) {
+      order[static_cast<std::size_t>(n)] = n < num_inputs ? num_outputs + n : n - num_inputs;
+    }
+    const c10::ArrayRef<int> inputs_first(order.data(), static_cast<std::size_t>(num_operands));
+    if (!kept.collapse(num_operands, inputs_first) ||
+        !reduced.collapse(num_operands, entry->counts ? c10::ArrayRef<int>() : inputs_first)) {
+      return false;
+    }
+    fits_32 = kept.geometry.fits_32 && reduced.geometry.fits_32;
+    for (int n = 0; n < num_operands; ++n) {
+      fits_32 = fits_32 && kept.reach(n) + reduced.reach(n) < (int64_t{1} << 31) - (int64_t{1} << 20);
+    }
+    return true;
+  }
+
+  /// How the work is divided.
+  void divide(int device) {
+    const int64_t outputs = kept.geometry.count;
+    const int64_t count = reduced.geometry.count;
+    const int64_t processors = std::max(device_api().properties(device).multiprocessor_count, 1);
+    int64_t across = 0, along = 0; // strides of the first input that has any
+    for (int n = num_outputs; n < num_operands && across == along; ++n) {
+      across = std::llabs(kept.inner_stride(n));
+      along = std::llabs(reduced.inner_stride(n));
+    }
+    const bool neighbours_are_kept = outputs > 1 && count > 1 && across != 0 && across < along;
+    if (runs_in_stretches(device)) {
+      columns = neighbours_are_kept && kept.inner_size() >= kColumnsAtOnce;
+      units = columns ? outputs / kept.inner_size() * ((kept.inner_size() + kTile - 1) / kTile) : outputs;
+      const int64_t wanted = std::clamp<int64_t>(outputs * count / kWorthAProcessor, 1, processors);
+      parts = units >= wanted ? 1 : std::min((wanted + units - 1) / units, std::max<int64_t>(count / 1024, 1));
+    } else {
+      const int64_t items = block_items(device);
+      if (!neighbours_are_kept && count >= kLongRow && items > 1) {
+        group = static_cast<uint32_t>(items);
+      }
+      units = outputs;
+      const int64_t enough = group ? 2 * processors : 2 * processors * items; // units, for all to have work
+      const int64_t worth = group ? 16 * items : kLongRow;                    // elements of a part
+      parts = std::clamp<int64_t>(enough / std::max<int64_t>(units, 1), 1,
+                                  std::clamp<int64_t>(count / worth, 1, kMaxParts));
+    }
+    part_size = (count + parts - 1) / parts;
+    parts = (count + part_size - 1) / part_size;
+    units *= parts;
+  }
+
+  KernelKey key(bool second_stage) const {
+    KernelKey key{entry};
+    for (int n = 0; n < num_operands; ++n) {
+      key.words[0] = key.words[0] << 4 | static_cast<uint64_t>(operands[static_cast<std::size_t>(n)].type);
+      key.words[1] = key.words[1] << 4 | static_cast<uint64_t>(step_of(kept.inner_stride(n))) << 2 |
+                     static_cast<uint64_t>(step_of(reduced.inner_stride(n)));
+    }
+    key.words[2] = static_cast<uint64_t>(compute) << 16 | static_cast<uint64_t>(kept.rank_class()) << 12 |
+                   static_cast<uint64_t>(reduced.rank_class()) << 8 | static_cast<uint64_t>(num_outputs) << 5 |
+                   static_cast<uint64_t>(fits_32) << 4 | static_cast<uint64_t>(columns) << 3 |
+                   static_cast<uint64_t>(group != 0) << 2 | static_cast<uint64_t>(parts > 1) << 1 |
+                   static_cast<uint64_t>(second_stage);
+    return key;
+  }
+
+  void write(SourceText& text, bool second_stage) const {
+    text.compute_in(compute);
+    text.index_of(fits_32);
+    const bool floating = is_floating(compute);
+    const char* most = compute == ValueType::i64 ? "0x7fffffffffffffff" : "0x7fffffff";
+    text.define("HIGHEST", floating ? "INFINITY" : most);
+    text.define("LOWEST", floating ? std::string("-INFINITY") : c10::str("(-(T)", most, " - 1)"));
+    text.define("LAST_INDEX", fits_32 ? "0x7fffffff" : "0x7fffffffffffffff");
+    text.define("OUTPUTS", num_outputs);
+    text.define("INPUTS", num_operands - num_outputs);
+    text.define("KEPT", kept.rank_class());
+    text.define("REDUCED", reduced.rank_class());
+    const auto step = [&](int64_t stride, std::string_view otherwise) {
+      const auto kind = step_of(stride);
+      return kind == Step::kOne ? std::string("1") : kind == Step::kZero ? std::string("0") : std::string(otherwise);
+    };
+    std::string values, finish, stores, numbers;
+    for (int n = num_outputs; n < num_operands; ++n) {
+      text.define(c10::str("REDUCED_STEP_", n),
+                  step(reduced.inner_stride(n), c10::str("args.reduced_strides[", n, "][REDUCED - 1]")));
+      text.define(c10::str("KEPT_STEP_", n),
+                  step(kept.inner_stride(n), c10::str("args.kept_strides[", n, "][KEPT - 1]")));
+      values += c10::str(values.empty() ? "" : ", ", "(T)TB_LOAD_", name_of(operands[static_cast<std::size_t>(n)].type),
+                         "(p", n, ", K(", n, "))");
+    }
+    for (int n = 0; n < num_outputs; ++n) {
+      finish += c10::str(", &r", n);
+      stores += c10::str(" TB_STORE_", name_of(operands[static_cast<std::size_t>(n)].type), "(p", n, ", K(", n, "), r",
+                         n, ");");
+    }
+    for (int n = 0; n < entry->num_numbers; ++n) {
+      numbers += c10::str(", TB_SCALAR(", n, ")");
+    }
+    text.define("VALUES(K)", values);
+    text.define("NUMBERS", numbers);
+    text.define("STORE(V, K)", c10::str("{ FINISHED tb_finish(V, n NUMBERS", finish, ");", stores, " }"));
+    if (columns) {
+      text.define("COLUMNS", 1);
+    }
+    if (group) {
+      text.define("GROUP", group);
+    }
+    if (parts > 1) {
+      text.define("PARTS", 1);
+      text.define("WORKSPACE", c10::str("p", num_operands));
+    }
+    if (second_stage) {
+      text.define("STAGE_2", 1);
+    }
+    text.line(entry->text);
+    text.parameters(num_operands + (parts > 1 ? 1 : 0));
+  }
+};
+
+/// The struct Args of the skeleton, whose fields are eight bytes each.
+class ArgsStruct {
+ public:
+  void add(int64_t value) {
+    words_[size_++] = value;
+  }
+  void add_padded(c10::ArrayRef<int64_t> values, int rank, int rank_class, int64_t padding) {
+    for (int d = 0; d < rank_class; ++d) {
+      add(d < rank_class - rank ? padding : values[static_cast<std::size_t>(d - (rank_class - rank))]);
+    }
+  }
+  void add_dims(const Part& part, int num_operands) {
+    const int rank = part.geometry.rank;
+    add_padded(part.geometry.sizes, rank, part.rank_class(), 1);
+    for (int n = 0; n < num_operands; ++n) {
+      add_padded(part.geometry.strides[static_cast<std::size_t>(n)], rank, part.rank_class(), 0);
+    }
+  }
+  void add_number(double value, ValueType compute) {
+    union {
+      float f32;
+      double f64;
+      int64_t i64;
+    } number{};
+    if (!is_floating(compute)) {
+      number.i64 = static_cast<int64_t>(value);
+    } else if (compute == ValueType::f64) {
+      number.f64 = value;
+    } else {
+      number.f32 = static_cast<float>(value);
+    }
+    add(number.i64);
+  }
+  void pass(Launch& launch) const {
+    launch.value(words_.data(), size_ * sizeof(int64_t));
+  }
+
+ private:
+  std::size_t size_ = 0;
+  std::array<int64_t, 12 + 2 * Geometry::kMaxRank * (1 + kMaxOperands)> words_;
+};
+
+} // namespace
+
+const ReductionEntry& reduction(std::string_view name) {
+  const auto table = reduction_table();
+  const auto* end = table.entries + table.size;
+  const auto* found = std::find_if(table.entries, end, [&](const auto& entry) { return name == entry.name; });
+  TORCH_INTERNAL_ASSERT(found != end, "no reduction called ", name);
+  return *found;
+}
+
+tb_status reduce(const tb_kernel_context& context, const ReductionEntry& entry, c10::ArrayRef<View> outputs,
+                 c10::ArrayRef<View> inputs, uint64_t dims, ValueType compute, c10::ArrayRef<double> numbers) {
+  TORCH_INTERNAL_ASSERT(outputs.size() == entry.num_outputs && inputs.size() == entry.num_inputs &&
+                        numbers.size() == entry.num_numbers);
+  Plan plan;
+  plan.entry = &entry;
+  plan.compute = compute;
+  for (const auto& list : {outputs, inputs}) {
+    for (const auto& view : list) {
+      if (view.type == ValueType::none) {
+        return TB_STATUS_UNSUPPORTED;
+      }
+      plan.operands[static_cast<std::size_t>(plan.num_operands++)] = view;
+    }
+  }
+  plan.num_outputs = entry.num_outputs;
+  if (compute == ValueType::none || !can_compute(context.device, compute) || inputs[0].dim() > 64 ||
+      !plan.lay_out(dims)) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  plan.divide(context.device);
+
+  void* workspace = nullptr;
+  const int64_t values = plan.kept.geometry.count * plan.parts; // of each field
+  if (plan.parts > 1) {
+    const auto status = context.host->alloc_workspace(static_cast<uint64_t>(values) * 8 * 3, &workspace);
+    if (status != TB_STATUS_OK) {
+      return status;
+    }
+  }
+  ArgsStruct args;
+  args.add(plan.kept.geometry.count);
+  args.add(plan.reduced.geometry.count);
+  args.add(plan.parts);
+  args.add(plan.part_size);
+  args.add_dims(plan.kept, plan.num_operands);
+  args.add_dims(plan.reduced, plan.num_operands);
+  for (int64_t f = 0; f < 4; ++f) {
+    args.add(f * 8 * values);
+  }
+  for (std::size_t i = 0; i < kMaxNumbers; ++i) {
+    args.add_number(i < numbers.size() ? numbers[i] : 0, compute);
+  }
+  for (const bool second_stage : {false, true}) {
+    if (second_stage && plan.parts == 1) {
+      break;
+    }
+    const auto& function =
+        find_function(context.device, plan.key(second_stage), "reduce", second_stage ? "reduce_parts" : "reduce",
+                      [&](SourceText& text) { plan.write(text, second_stage); });
+    Launch launch(context);
+    for (int n = 0; n < plan.num_operands; ++n) {
+      launch.pointer(plan.operands[static_cast<std::size_t>(n)].address);
+    }
+    if (plan.parts > 1) {
+      launch.pointer(workspace);
+    }
+    args.pass(launch);
+    const int64_t units = second_stage ? plan.kept.geometry.count : plan.units;
+    if (plan.group && !second_stage) {
+      launch.run_blocks(function, units, plan.group);
+    } else {
+      launch.run(function, units,
+                 second_stage ? plan.parts
+                              : std::max<int64_t>(plan.kept.geometry.count * plan.reduced.geometry.count / units, 1));
+    }
+  }
+  return TB_STATUS_OK;
+}
+
+View with_reduced(const View& view, int64_t num_dims, uint64_t dims) {
+  if (view.dim() == num_dims) {
+    return view;
+  }
+  View result = view;
+  for (int64_t d = 0; d < num_dims; ++d) {
+    if ((dims >> d & 1) != 0) {
+      result = result.repeated(d, 1);
+    }
+  }
+  return result;
+}
+
+View repeated_over(const View& view, const View& like, uint64_t dims) {
+  View result = view;
+  result.sizes = like.sizes;
+  for (int64_t d = 0; d < like.dim(); ++d) {
+    if ((dims >> d & 1) != 0) {
+      result.strides[static_cast<std::size_t>(d)] = 0;
+    }
+  }
+  return result;
+}
+
+} // namespace torch_backend::generated

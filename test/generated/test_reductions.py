@@ -1,0 +1,167 @@
+"""Reductions over any dimensions of tensors of any layout."""
+
+import math
+
+import pytest
+import torch
+
+FLOATING = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+INTEGRAL = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+NAN, INF = math.nan, math.inf
+
+
+def values(*shape, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(0)
+    if dtype.is_floating_point:
+        return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
+    return torch.randint(0, 2 if dtype is torch.bool else 5, shape, generator=generator).to(dtype)
+
+
+REDUCTIONS = {
+    "sum": lambda x, dim: x.sum(dim),
+    "mean": lambda x, dim: x.mean(dim),
+    "prod": lambda x, dim: x.prod(dim),
+    "amax": lambda x, dim: x.amax(dim),
+    "amin": lambda x, dim: x.amin(dim),
+    "aminmax": lambda x, dim: tuple(x.aminmax(dim=dim)),
+    "max": lambda x, dim: tuple(x.max(dim)),
+    "min": lambda x, dim: tuple(x.min(dim)),
+    "argmax": lambda x, dim: x.argmax(dim),
+    "argmin": lambda x, dim: x.argmin(dim),
+    "any": lambda x, dim: x.any(dim),
+    "all": lambda x, dim: x.all(dim),
+    "nansum": lambda x, dim: x.nansum(dim),
+    "count_nonzero": lambda x, dim: x.count_nonzero(dim),
+    "var": lambda x, dim: x.var(dim),
+    "std": lambda x, dim: x.std(dim, correction=0),
+    "var_mean": lambda x, dim: torch.var_mean(x, dim),
+    "std_mean": lambda x, dim: torch.std_mean(x, dim, correction=2),
+    "norm": lambda x, dim: torch.linalg.vector_norm(x, 2, dim),
+}
+FLOATING_ONLY = ("mean", "var", "std", "var_mean", "std_mean", "norm")
+
+
+@pytest.mark.parametrize("dtype", FLOATING + INTEGRAL)
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_every_dtype(check, name, dtype):
+    if name in FLOATING_ONLY and not dtype.is_floating_point:
+        with pytest.raises(RuntimeError):
+            REDUCTIONS[name](values(3, 4, dtype=dtype), 1)
+        return
+    if name.startswith("arg") and dtype is torch.bool:
+        dtype = torch.int32  # the CPU has none of bool
+    x = values(7, 45, dtype=dtype)
+    # The CPU rounds a product of half numbers at every step.
+    limits = {"rtol": 0.03, "atol": 0} if name == "prod" and dtype.itemsize == 2 and dtype.is_floating_point else {}
+    check(lambda x: REDUCTIONS[name](x, 1), x, **limits)
+    check(lambda x: REDUCTIONS[name](x, 0), x, **limits)
+
+
+LAYOUTS = {
+    "contiguous": lambda x: x,
+    "transposed": lambda x: x.permute(2, 0, 1),
+    "strided": lambda x: x[::2, 1:, ::3],
+    "expanded": lambda x: x[:1].expand(9, -1, -1),
+    "long": lambda x: x.reshape(2, -1, 3),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dim", [0, 1, 2, (0, 1), (0, 2), (1, 2), (0, 1, 2)])
+def test_every_layout(check, layout, dim):
+    x = LAYOUTS[layout](values(20, 30, 78).abs())
+    check(lambda x: x.sum(dim), x)
+    check(lambda x: x.sum(dim, keepdim=True), x)
+    check(lambda x: x.var(dim), x)
+    if isinstance(dim, int):
+        check(lambda x: tuple(x.max(dim, keepdim=True)), x)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_over_everything(check, layout):
+    x = LAYOUTS[layout](values(20, 30, 78).round())
+    for function in (torch.sum, torch.mean, torch.max, torch.min, torch.argmax, torch.argmin, torch.any, torch.all):
+        check(function, x)
+    for function in (torch.aminmax, torch.std_mean, torch.norm, torch.count_nonzero):
+        check(lambda x, function=function: function(x), x)
+    check(torch.prod, x * 0.0001 + 1, rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("order", [0, 1, 2, 3.5, INF, -INF, -1])
+def test_norms(check, order):
+    x = values(33, 70).abs() + 0.5
+    for dim in (0, 1, None):
+        check(lambda x, dim=dim: torch.linalg.vector_norm(x, order, dim), x)
+    check(lambda x: torch.norm(x, order, 1, dtype=torch.float64), x)
+    check(lambda x: torch.linalg.vector_norm(x, order, dtype=torch.float32), x.bfloat16())
+
+
+@pytest.mark.parametrize("name", [name for name in REDUCTIONS if name not in ("norm", "aminmax")])
+def test_nan_infinities_and_ties(check, name):
+    x = torch.tensor(
+        [
+            [1, NAN, 3, NAN],
+            [INF, 2, INF, -1],
+            [-INF, -INF, -INF, -INF],
+            [0, 0, 0, 0],
+            [5, 5, NAN, INF],
+            [INF, -INF, 1, 2],
+        ]
+    )
+    for source in (x, x.t().contiguous(), x.repeat(1, 40), x.repeat(30, 1)):
+        for dim in (0, 1):
+            # The mean of infinities depends on where they are in Welford's algorithm, which the CPU uses there.
+            first = (lambda *result: result[0]) if name.endswith("_mean") else (lambda *result: result)
+            reduced = REDUCTIONS[name]
+            check(lambda x, dim=dim: first(*r) if isinstance(r := reduced(x, dim), tuple) else r, source)
+
+
+def test_first_of_equals_over_everything_is_in_the_order_of_places(check):
+    x = torch.zeros(40, 50)
+    x[7, 30] = x[9, 2] = 1
+    check(torch.argmax, x)
+    check(torch.argmax, x.t())
+    check(torch.argmin, x.t() * -1)
+
+
+@pytest.mark.parametrize("size", [1, 31, 32, 33, 4096, 32769, 1 << 21])
+def test_long_sums(check, size):
+    x = torch.rand(size, generator=torch.Generator().manual_seed(1))
+    check(torch.sum, x)
+    check(torch.var, x + 1000, rtol=1e-4, atol=0) if size > 1 else None
+    check(lambda x: x.reshape(1, -1).argmax(1), x)
+    check(torch.sum, x.bfloat16())
+
+
+@pytest.mark.parametrize("shape", [(70000, 2), (2, 70000), (300, 1000), (3, 40000, 5), (1000, 3, 100)])
+def test_long_columns(check, shape):
+    x = torch.rand(shape, generator=torch.Generator().manual_seed(1))
+    for dim in range(len(shape)):
+        check(lambda x, dim=dim: x.sum(dim), x)
+        check(lambda x, dim=dim: x.argmax(dim), x)
+    check(lambda x: x.sum((0, len(shape) - 1)), x)
+
+
+def test_numbers_and_dtypes(check):
+    one = torch.tensor(3.0)
+    for function in (torch.sum, torch.max, torch.argmax, torch.any, torch.std_mean, torch.norm):
+        if function is not torch.std_mean:
+            check(function, one)
+    check(lambda x: x.sum(-1), one)
+    check(lambda x: tuple(x.max(0)), one)
+    check(lambda x: x.sum(1, dtype=torch.float64), values(5, 6, dtype=torch.int16))
+    check(lambda x: x.mean(1, dtype=torch.float32), values(5, 6, dtype=torch.int64))
+    check(lambda x: x.sum(dtype=torch.int32), values(5, 6) * 10)
+    check(lambda x: x.prod(dtype=torch.float64), values(5, 6))
+    check(lambda x: x.any(()), values(5, 6))
+    check(lambda x, out: torch.sum(x, 1, out=out), values(5, 6), torch.empty(5))
+    check(lambda x, out: torch.sum(x, 0, out=out), values(5, 6), torch.empty(12)[::2])
+
+
+def test_products_of_vectors(check):
+    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.int64):
+        x, y = values(1000, dtype=dtype), values(1000, dtype=dtype).flip(0)
+        check(torch.dot, x, y)
+    check(torch.vdot, values(999), values(1998)[::2])
+    check(torch.trace, values(30, 41))
+    check(torch.trace, values(30, 41, dtype=torch.int32).t())
