@@ -36,6 +36,26 @@ typedef double f64;
 #define TB_LOCAL_ITEM 0
 #define TB_BLOCK_ITEMS 1
 
+// Vectors of as many bytes as the processor has registers for; a function may fuse its products with its sums.
+#ifdef __AVX512F__
+#define TB_VECTOR_BYTES 64
+#else
+#define TB_VECTOR_BYTES 32
+#endif
+typedef f32 f32x8 __attribute__((vector_size(32), may_alias));
+typedef f32 f32x16 __attribute__((vector_size(64), may_alias));
+typedef f64 f64x4 __attribute__((vector_size(32), may_alias));
+typedef f64 f64x8 __attribute__((vector_size(64), may_alias));
+typedef i32 i32x8 __attribute__((vector_size(32), may_alias));
+typedef i32 i32x16 __attribute__((vector_size(64), may_alias));
+typedef i64 i64x4 __attribute__((vector_size(32), may_alias));
+typedef i64 i64x8 __attribute__((vector_size(64), may_alias));
+#ifdef __clang__
+#define TB_CONTRACTED
+#else
+#define TB_CONTRACTED __attribute__((noinline, optimize("fp-contract=fast")))
+#endif
+
 static inline u32 tb_bits_f32(float x) { u32 y; memcpy(&y, &x, 4); return y; }
 static inline float tb_f32_of_bits(u32 x) { float y; memcpy(&y, &x, 4); return y; }
 

@@ -32,6 +32,21 @@ typedef double f64;
 #define TB_LOCAL_ITEM get_local_id(0)
 #define TB_BLOCK_ITEMS get_local_size(0)
 
+#ifdef __AVX512F__
+#define TB_VECTOR_BYTES 64
+#endif
+typedef float8 f32x8;
+typedef float16 f32x16;
+#ifdef TB_HAS_f64
+typedef double4 f64x4;
+typedef double8 f64x8;
+#endif
+typedef int8 i32x8;
+typedef int16 i32x16;
+typedef long4 i64x4;
+typedef long8 i64x8;
+#define TB_CONTRACTED
+
 #define tb_bits_f32(x) as_uint(x)
 #define tb_f32_of_bits(x) as_float(x)
 

@@ -15,7 +15,12 @@ namespace {
 
 std::vector<std::unique_ptr<PluginKernel>> all_kernels() {
   Kernels kernels;
+  add_columns(kernels);
+  add_matmul(kernels);
   add_pointwise(kernels);
+  add_pool(kernels);
+  add_reductions(kernels);
+  add_resample(kernels);
   return kernels.take();
 }
 

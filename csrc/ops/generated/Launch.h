@@ -40,6 +40,9 @@ class Launch {
   std::array<tb_launch_param, kMaxParameters> parameters_;
 };
 
+/// Whether modules of the device compute in `type`, a compute_type.
+bool computes(int device, ValueType type);
+
 /// The items that blocks of the device should have, a power of two; 1 where it runs in stretches.
 uint32_t block_items(int device);
 

@@ -211,7 +211,7 @@ void SourceText::parameters(int num_pointers, bool has_args) {
   for (int i = 0; i < num_pointers; ++i) {
     if (language_ == "opencl") {
       parameters += c10::str("__global char* b", i, ", ulong o", i, ", ");
-      body += c10::str(" __global char* p", i, " = b", i, " + o", i, ";");
+      define(c10::str("p", i), c10::str("(b", i, " + o", i, ")"));
     } else if (language_ == "cuda") {
       parameters += c10::str("char* p", i, ", ");
     } else {
@@ -228,11 +228,13 @@ void SourceText::parameters(int num_pointers, bool has_args) {
         c10::str("extern \"C\" __attribute__((visibility(\"default\"))) void name(const u32* tb_block, const u32* "
                  "tb_grid, const u32*, void* const* tb_params) {",
                  body, has_args ? c10::str(" const Args& args = *(const Args*)tb_params[", num_pointers, "];") : ""));
+    define("TB_END", "}");
   } else {
+    // The skeleton's braces are the function's: local memory is declared nowhere else.
     define("TB_KERNEL(name)", c10::str(language_ == "cuda" ? "extern \"C\" __global__" : "__kernel", " void name(",
-                                       parameters, args, ") {", body));
+                                       parameters, args, ")"));
+    define("TB_END", "");
   }
-  define("TB_END", "}");
 }
 
 std::string SourceText::complete(const char* skeletons, bool chunked) const {

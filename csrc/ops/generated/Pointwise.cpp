@@ -99,12 +99,6 @@ bool add_number(Call& call, const tb_arg& argument, char kind) {
   return true;
 }
 
-bool computes(int device, ValueType type) {
-  const auto& mask = device_api().properties(device).compute_dtype_mask;
-  return type != ValueType::f64 || (mask[0] | mask[1] | mask[2] | mask[3]) == 0 ||
-         (mask[TB_DTYPE_MASK_WORD(TB_DTYPE_FLOAT, 64u)] & TB_DTYPE_MASK_FLAG(TB_DTYPE_FLOAT, 64u)) != 0;
-}
-
 Step step_of(const Geometry& geometry, int operand) {
   const int64_t stride =
       geometry.strides[static_cast<std::size_t>(operand)][static_cast<std::size_t>(geometry.rank - 1)];
