@@ -14,7 +14,9 @@ void load_generated_kernels() {
     return;
   }
   Kernels kernels;
+  add_multi_tensor(kernels);
   add_pointwise(kernels);
+  add_random(kernels);
   add_kernels(kernels.take());
 }
 

@@ -14,7 +14,7 @@ namespace torch_backend::generated {
 /// Kernels in the form of a plugin's, but that they are ours. Each family adds its own.
 class Kernels {
  public:
-  /// `flags` are TB_KERNEL_*; `entry` is what the function is called with besides the arguments, of static storage.
+  /// `flags` are TB_KERNEL_* and kKernelTakesEmpty; `entry` is what the function is called with besides the arguments, of static storage.
   void add(const char* overload, GeneratedFunction function, uint32_t flags = 0, const void* entry = nullptr);
 
   std::vector<std::unique_ptr<PluginKernel>> take() {
@@ -25,7 +25,9 @@ class Kernels {
   std::vector<std::unique_ptr<PluginKernel>> kernels_;
 };
 
+void add_multi_tensor(Kernels& kernels);
 void add_pointwise(Kernels& kernels);
+void add_random(Kernels& kernels);
 
 /// Once, when the device is activated, after load_plugin_kernels: what the plugin has no kernel for is served by one of
 /// these, and so is what its kernel refuses. Nothing if the device takes no modules.

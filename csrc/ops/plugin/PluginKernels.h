@@ -23,6 +23,10 @@ class Plugin;
 using GeneratedFunction = tb_status (*)(const void* entry, const tb_kernel_context& context, const tb_arg* args,
                                         int32_t num_args);
 
+/// A flag of kernels of ours beside TB_KERNEL_*: tensors among the inputs, and those that are written in place, may be
+/// without elements.
+constexpr uint32_t kKernelTakesEmpty = 1u << 31;
+
 /// One entry of the table. Lives until the process ends.
 class PluginKernel {
  public:
@@ -67,6 +71,10 @@ class PluginKernel {
   }
   bool takes_numbers() const {
     return (flags_ & TB_KERNEL_NUMBERS) != 0;
+  }
+
+  bool takes_empty() const {
+    return (flags_ & kKernelTakesEmpty) != 0;
   }
 
   /// A bit per c10::ScalarType: the kernel's own dtypes, or the device's if it names none. The first call for a device
