@@ -17,8 +17,10 @@ std::vector<std::unique_ptr<PluginKernel>> all_kernels() {
   Kernels kernels;
   add_columns(kernels);
   add_matmul(kernels);
+  add_multi_tensor(kernels);
   add_pointwise(kernels);
   add_pool(kernels);
+  add_random(kernels);
   add_reductions(kernels);
   add_resample(kernels);
   return kernels.take();

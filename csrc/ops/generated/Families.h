@@ -15,7 +15,7 @@ namespace torch_backend::generated {
 /// Kernels in the form of a plugin's, but that they are ours. Each family adds its own.
 class Kernels {
  public:
-  /// `flags` are TB_KERNEL_*; `entry` is what the function is called with besides the arguments, of static storage.
+  /// `flags` are TB_KERNEL_* and kTakesEmpty; `entry` is what the function is called with besides the arguments, of static storage.
   void add(const char* overload, GeneratedFunction function, uint32_t flags = 0, const void* entry = nullptr);
 
   std::vector<std::unique_ptr<PluginKernel>> take() {
@@ -28,8 +28,10 @@ class Kernels {
 
 void add_columns(Kernels& kernels);
 void add_matmul(Kernels& kernels);
+void add_multi_tensor(Kernels& kernels);
 void add_pointwise(Kernels& kernels);
 void add_pool(Kernels& kernels);
+void add_random(Kernels& kernels);
 void add_reductions(Kernels& kernels);
 void add_resample(Kernels& kernels);
 

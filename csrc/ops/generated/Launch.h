@@ -12,7 +12,7 @@ namespace torch_backend::generated {
 /// Pointers first, then the struct Args, as SourceText::parameters declares them. One thread, one launch.
 class Launch {
  public:
-  static constexpr int kMaxParameters = 32;
+  static constexpr int kMaxParameters = 256;
 
   explicit Launch(const tb_kernel_context& context) : device_(context.device), stream_(context.stream) {}
 

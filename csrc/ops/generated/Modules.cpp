@@ -258,6 +258,10 @@ bool has_modules() {
   return plugin_kernel_table().module_launch && language();
 }
 
+int most_pointers() {
+  return std::string_view(language()->name) == "opencl" ? 36 : 120;
+}
+
 bool runs_in_stretches(int device) {
   return device_api().properties(device).warp_size == 1;
 }

@@ -467,7 +467,7 @@ void add_pointwise(Kernels& kernels) {
   for (std::size_t i = 0; i < table.size; ++i) {
     const auto& entry = table.entries[i];
     if (i == 0 || std::strcmp(entry.overload, table.entries[i - 1].overload) != 0) {
-      kernels.add(entry.overload, pointwise, TB_KERNEL_MIXED_DTYPES | TB_KERNEL_NUMBERS, &entry);
+      kernels.add(entry.overload, pointwise, TB_KERNEL_MIXED_DTYPES | TB_KERNEL_NUMBERS | kTakesEmpty, &entry);
     }
   }
 }

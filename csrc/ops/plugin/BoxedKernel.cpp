@@ -182,6 +182,16 @@ class BoxedKernel::InputAdder {
   }
 
  private:
+  /// Numbers as a list of Scalar has them, one of them with a fraction.
+  static bool is_list_of_reals(Values values) {
+    bool fraction = false, real = true;
+    for (const auto& value : values) {
+      fraction = fraction || value.isDouble();
+      real = real && (value.isDouble() || value.isInt() || value.isBool());
+    }
+    return fraction && real;
+  }
+
   void add_list(const c10::IValue& value, bool written) {
     if (value.isTensorList()) {
       tensors_.push_back(value.toTensorVector());
@@ -191,6 +201,15 @@ class BoxedKernel::InputAdder {
     } else if (value.isDoubleList()) {
       doubles_.push_back(value.toDoubleVector());
       call_.add(at::ArrayRef<double>(doubles_.back()));
+    } else if (is_list_of_reals(value.toListRef())) {
+      doubles_.emplace_back();
+      for (const c10::IValue& element : value.toListRef()) {
+        doubles_.back().push_back(element.toScalar().toDouble());
+      }
+      call_.add(at::ArrayRef<double>(doubles_.back()));
+    } else if (std::any_of(value.toListRef().begin(), value.toListRef().end(),
+                           [](const c10::IValue& element) { return element.isComplexDouble(); })) {
+      call_.add_none(); // which no kernel of ours takes for a list
     } else {
       ints_.emplace_back();
       for (const c10::IValue& element : value.toListRef()) {

@@ -65,9 +65,8 @@ tb_tensor* KernelCall::describe(const c10::TensorImpl& tensor, const void* data)
   auto* described = take<tb_tensor>(1);
   const auto type = c10::typeMetaToScalarType(tensor.dtype());
   const auto device = tensor.device();
-  // Ours of pointwise operators have nothing to do then.
-  const bool may_be_empty = kernel_.generated() && kernel_.takes_numbers();
-  refuse_unless(device.is_privateuseone() && device.index() == device_ && (tensor.numel() > 0 || may_be_empty));
+  refuse_unless(device.is_privateuseone() && device.index() == device_);
+  has_empty_ = has_empty_ || tensor.numel() == 0;
   types_ |= uint64_t{1} << static_cast<unsigned>(type);
   described->data = const_cast<void*>(data);
   described->device = {kExtDevice, device.index()};
@@ -177,8 +176,11 @@ void KernelCall::add(c10::Device device) {
 
 void KernelCall::add(const std::optional<at::Generator>& generator) {
   auto* numbers = take<tb_philox>(1);
-  if (device_api().async()) {
-    graph::refuse_in_capture(device_, current_stream(device_).handle(), kernel_.op().c_str());
+  if (graph::any_capture() && device_api().async()) {
+    const auto what = c10::str(kernel_.op(),
+                               ", whose random numbers would be the same in every replay (draw them before "
+                               "the replay, into a tensor that the captured work reads),");
+    graph::refuse_in_capture(device_, current_stream(device_).handle(), what.c_str());
   }
   auto* philox = resolve_generator(generator, device_);
   {
@@ -337,7 +339,7 @@ tb_status KernelCall::launch() {
   for (const auto* kernel = &kernel_; kernel && status == TB_STATUS_UNSUPPORTED; kernel = kernel->next()) {
     const bool is_ours = kernel->source() == Source::kGenerated;
     if ((types_ & ~kernel->accepted_dtypes(device_)) == 0 && kernel->allocates_output() == kernel_.allocates_output() &&
-        !(is_ours && api.host_access())) {
+        !(is_ours && api.host_access()) && (!has_empty_ || kernel->takes_empty())) {
       status = run_with_memory(*kernel, context);
     }
   }

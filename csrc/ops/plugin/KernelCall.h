@@ -215,6 +215,7 @@ class KernelCall final : tb_kernel_host {
   c10::DeviceIndex device_;
   tb_dtype compute_dtype_{};
   bool refused_ = false;
+  bool has_empty_ = false; // a tensor without elements
   int num_arguments_ = 0;
   std::size_t arena_used_ = 0;
   std::vector<std::unique_ptr<std::byte[]>> more_;
