@@ -14,7 +14,10 @@ void load_generated_kernels() {
     return;
   }
   Kernels kernels;
+  add_indexed(kernels);
+  add_moves(kernels);
   add_pointwise(kernels);
+  add_sorting(kernels);
   add_kernels(kernels.take());
 }
 

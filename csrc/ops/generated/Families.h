@@ -25,7 +25,10 @@ class Kernels {
   std::vector<std::unique_ptr<PluginKernel>> kernels_;
 };
 
+void add_indexed(Kernels& kernels);
+void add_moves(Kernels& kernels);
 void add_pointwise(Kernels& kernels);
+void add_sorting(Kernels& kernels);
 
 /// Once, when the device is activated, after load_plugin_kernels: what the plugin has no kernel for is served by one of
 /// these, and so is what its kernel refuses. Nothing if the device takes no modules.

@@ -14,6 +14,7 @@
 #include "csrc/ops/generated/KernelText.h"
 #include "csrc/ops/generated/Launch.h"
 #include "csrc/ops/generated/Modules.h"
+#include "csrc/ops/generated/Support.h"
 #include "csrc/ops/tensor/Transfer.h"
 #include "csrc/profiler/Recording.h"
 
@@ -314,6 +315,21 @@ bool copy_elements(const at::Tensor& dst, const at::Tensor& src, const Stream& s
   }
   span.enqueued();
   return true;
+}
+
+bool copy_views(const tb_kernel_context& context, const View& dst, const View& src) {
+  View to = dst, from = src;
+  if (to.dtype.code == from.dtype.code && to.dtype.bits == from.dtype.bits) {
+    to.dtype = from.dtype = bits_of(static_cast<std::size_t>(to.element_bytes()));
+  }
+  const tb_tensor out = to.tensor(), in = from.tensor();
+  Call call;
+  if (!call.add_operand(&out) || !call.add_operand(&in)) {
+    return false;
+  }
+  call.add_argument('o');
+  call.compute = compute_type(call.types[1]);
+  return launch(kCopy, call, context);
 }
 
 void add_pointwise(Kernels& kernels) {

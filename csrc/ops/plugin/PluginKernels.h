@@ -23,6 +23,12 @@ class Plugin;
 using GeneratedFunction = tb_status (*)(const void* entry, const tb_kernel_context& context, const tb_arg* args,
                                         int32_t num_args);
 
+/// Flags of our own kernels beside TB_KERNEL_*. The output may be the first argument itself (same memory, shape and strides),
+/// and then it need not be copied first.
+constexpr uint32_t kUpdatesFirst = 1u << 16;
+/// Tensors that are not outputs may have no elements (and then have no address).
+constexpr uint32_t kTakesEmpty = 1u << 17;
+
 /// One entry of the table. Lives until the process ends.
 class PluginKernel {
  public:
@@ -64,6 +70,12 @@ class PluginKernel {
   }
   bool takes_mixed_dtypes() const {
     return (flags_ & TB_KERNEL_MIXED_DTYPES) != 0;
+  }
+  bool updates_first() const {
+    return (flags_ & kUpdatesFirst) != 0;
+  }
+  bool takes_empty() const {
+    return (flags_ & kTakesEmpty) != 0;
   }
   bool takes_numbers() const {
     return (flags_ & TB_KERNEL_NUMBERS) != 0;
