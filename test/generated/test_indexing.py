@@ -107,7 +107,7 @@ def test_embedding(check, dtype):
     grad = torch.randn(2, 3, 6).to(dtype)
     check(torch.nn.functional.embedding, words, weight, exact=True)
     for padding, scale in ((-1, False), (1, False), (-1, True), (2, True)):
-        check(lambda g, w: torch.ops.aten.embedding_dense_backward(g, w, 10, padding, scale), grad, words)  # noqa: B023
+        check(lambda g, w: torch.ops.aten.embedding_dense_backward(g, w, 10, padding, scale), grad, words, rtol=0.02, atol=0.02)  # noqa: B023
 
 
 def test_many_elements(check):
@@ -186,7 +186,7 @@ def test_each_error_is_raised_once_by_whichever_thread_waits():
 def test_replays_report_too():
     x, i = to_device(MATRIX), to_device(torch.tensor([0, 1]))
     graph = torch.accelerator.Graph()
-    with graph:
+    with torch.Stream(DEVICE), graph:
         y = torch.index_select(x, 0, i)
     graph.replay()
     assert torch.equal(y.cpu(), MATRIX[:2])

@@ -14,7 +14,8 @@ def test_dtypes(check, dtype):
     x = (SPECIAL if dtype.is_floating_point else SPECIAL[1:]).to(dtype)
     for descending in (False, True):
         check(lambda a: torch.sort(a, dim=-1, descending=descending, stable=True), x, exact=True)  # noqa: B023
-    check(lambda a: a.topk(3).values, x, exact=True)
+    if dtype != torch.bool:
+        check(lambda a: a.topk(3).values, x, exact=True)
     check(lambda a: torch.unique(a, return_inverse=True, return_counts=True), x[-1:], exact=True)
 
 

@@ -44,6 +44,7 @@ class Sorter {
   void sort() {
     allocate(total_);
     run(Step::kRuns, total_ / kRun + rows_, kRun * kRun / 2, {elements_.data, elements_.data, keys_, places_});
+    width_ = size_;
     if (size_ <= kRun) {
       return;
     }
