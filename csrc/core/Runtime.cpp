@@ -8,6 +8,7 @@
 
 #include "csrc/core/AsyncError.h"
 #include "csrc/core/Capture.h"
+#include "csrc/core/ErrorCell.h"
 #include "csrc/core/ExternalStreams.h"
 #include "csrc/core/FailedWait.h"
 #include "csrc/core/Stream.h"
@@ -99,6 +100,7 @@ void synchronize_device(c10::DeviceIndex device) {
     }
   });
   retry_releases(api);
+  raise_device_error(index, nullptr);
 }
 
 } // namespace torch_backend

@@ -10,6 +10,7 @@
 
 #include "csrc/core/AsyncError.h"
 #include "csrc/core/Capture.h"
+#include "csrc/core/ErrorCell.h"
 #include "csrc/core/ExternalStreams.h"
 #include "csrc/core/InterpreterLock.h"
 #include "csrc/core/Runtime.h"
@@ -137,7 +138,9 @@ bool Stream::query() const {
 
 void Stream::synchronize() const {
   graph::refuse_in_capture(*this, "Stream.synchronize");
-  wait_and_raise_async_error(device_index(), [this] { device_api().stream_synchronize(device_index(), handle()); });
+  auto* const waited_for = handle();
+  wait_and_raise_async_error(device_index(), [&] { device_api().stream_synchronize(device_index(), waited_for); });
+  raise_device_error(device_index(), &waited_for);
 }
 
 Stream default_stream(c10::DeviceIndex device) {

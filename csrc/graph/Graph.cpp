@@ -8,6 +8,7 @@
 
 #include "csrc/core/AsyncError.h"
 #include "csrc/core/CallSpan.h"
+#include "csrc/core/ErrorCell.h"
 #include "csrc/core/FailedWait.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/memory/DeviceAllocator.h"
@@ -151,6 +152,7 @@ void Graph::replay() {
     }
     replayed_on_.insert(stream.id());
     device_api().check_call(device_, "graph_launch", table().graph_launch, device_, graph_, stream.handle());
+    fallible_replay(device_, stream.handle());
   } catch (...) {
     while (begun > 0) {
       recorded_[--begun]->cancel_launch();

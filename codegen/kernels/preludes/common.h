@@ -86,3 +86,15 @@ typedef union {
 #else
 #define TB_FOR(i, count) for (Index i = (Index)TB_ITEM; i < (count); i += (Index)TB_ITEMS)
 #endif
+
+// What the host finds at its next wait, as csrc/core/ErrorCell.h lays it out. The first error stays.
+#define TB_INDEX_OUT_OF_RANGE 1
+#define TB_TOO_FEW_ELEMENTS 2
+TB_DEVICE void tb_report(TB_GLOBAL char* cell, i32 code, i64 op, i64 index, i64 size) {
+  if (TB_COMPARE_EXCHANGE_32(cell, 0, 1) == 0) {
+    TB_STORE_i64(cell, 1, op);
+    TB_STORE_i64(cell, 2, index);
+    TB_STORE_i64(cell, 3, size);
+    TB_STORE_i32(cell, 1, code);
+  }
+}

@@ -62,6 +62,8 @@ static inline float tb_f32_of_bits(u32 x) { float y; memcpy(&y, &x, 4); return y
 #define TB_LOAD_f16(p, i) ((float)((const _Float16*)(p))[i])
 #define TB_STORE_f16(p, i, x) (((_Float16*)(p))[i] = (_Float16)(float)(x))
 #define TB_ROUND_f16(x) ((float)(_Float16)(x))
+static inline float tb_f32_of_half(u16 x) { _Float16 y; memcpy(&y, &x, 2); return (float)y; }
+static inline u16 tb_half_of_f32(float x) { const _Float16 y = (_Float16)x; u16 z; memcpy(&z, &y, 2); return z; }
 
 // Of the C library; those that it has vectorized carry the attribute that says so.
 #define TB_VECTOR __attribute__((simd("notinbranch")))

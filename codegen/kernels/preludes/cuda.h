@@ -30,6 +30,8 @@ typedef double f64;
 
 TB_DEVICE float tb_load_half(u16 x) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x)); return y; }
 TB_DEVICE u16 tb_store_half(float x) { u16 y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x)); return y; }
+#define tb_f32_of_half(x) tb_load_half(x)
+#define tb_half_of_f32(x) tb_store_half(x)
 #define TB_LOAD_f16(p, i) tb_load_half(((const u16*)(p))[i])
 #define TB_STORE_f16(p, i, x) (((u16*)(p))[i] = tb_store_half((float)(x)))
 #define TB_ROUND_f16(x) tb_load_half(tb_store_half(x))

@@ -54,6 +54,8 @@ typedef long8 i64x8;
 #define TB_STORE_f16(p, i, x) vstore_half_rte((float)(x), (i), (TB_GLOBAL half*)(p))
 static inline float tb_round_f16(float x) { u16 y; vstore_half_rte(x, 0, (half*)&y); return vload_half(0, (const half*)&y); }
 #define TB_ROUND_f16(x) tb_round_f16(x)
+TB_DEVICE float tb_f32_of_half(u16 x) { return vload_half(0, (const TB_PRIVATE half*)&x); }
+TB_DEVICE u16 tb_half_of_f32(float x) { u16 y; vstore_half_rte(x, 0, (TB_PRIVATE half*)&y); return y; }
 #define tb_mul_hi(a, b) mul_hi((u32)(a), (u32)(b))
 #define TB_ATOMIC_ADD_i32(p, x) atomic_add((volatile TB_GLOBAL i32*)(p), (i32)(x))
 #define TB_ATOMIC_ADD_u32(p, x) atomic_add((volatile TB_GLOBAL u32*)(p), (u32)(x))

@@ -44,7 +44,9 @@ void Launch::run(const Function& function, int64_t count, int64_t cost) {
   } else {
     blocks = (count + items * kElementsPerItem - 1) / (items * kElementsPerItem);
   }
-  run_blocks(function, std::min(blocks, count), items);
+  if (count > 0) {
+    run_blocks(function, std::min(blocks, count), items);
+  }
 }
 
 void Launch::run_blocks(const Function& function, int64_t blocks, uint32_t items) {

@@ -15,6 +15,7 @@
 #include "csrc/ops/generated/KernelText.h"
 #include "csrc/ops/generated/Launch.h"
 #include "csrc/ops/generated/Modules.h"
+#include "csrc/ops/generated/Support.h"
 #include "csrc/ops/tensor/Transfer.h"
 #include "csrc/profiler/Recording.h"
 
@@ -460,6 +461,15 @@ bool copy_elements(const at::Tensor& dst, const at::Tensor& src, const Stream& s
     span.enqueued();
   }
   return copied;
+}
+
+bool copy_views(const tb_kernel_context& context, const Strided& dst, const Strided& src) {
+  Strided to = dst, from = src;
+  if (to.dtype.code == from.dtype.code && to.dtype.bits == from.dtype.bits) {
+    to.dtype = from.dtype = bits_of(static_cast<std::size_t>(to.element_bytes()));
+  }
+  const tb_tensor out = to.tensor(), in = from.tensor();
+  return compute(kCopy, out, &in, context);
 }
 
 void add_pointwise(Kernels& kernels) {

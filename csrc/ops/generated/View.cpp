@@ -79,12 +79,6 @@ tb_tensor View::tensor() const {
           0};
 }
 
-bool can_compute(int device, ValueType type) {
-  const auto& mask = device_api().properties(device).compute_dtype_mask;
-  return type != ValueType::f64 || (mask[0] | mask[1] | mask[2] | mask[3]) == 0 ||
-         (mask[TB_DTYPE_MASK_WORD(TB_DTYPE_FLOAT, 64u)] & TB_DTYPE_MASK_FLAG(TB_DTYPE_FLOAT, 64u)) != 0;
-}
-
 bool view_of(const tb_arg& argument, View* view) {
   if (argument.tag != TB_ARG_TENSOR) {
     return false;

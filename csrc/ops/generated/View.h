@@ -43,9 +43,6 @@ struct View {
   tb_tensor tensor() const;
 };
 
-/// Whether the device does arithmetic in `type`, which is one that values are computed in.
-bool can_compute(int device, ValueType type);
-
 /// The view that an argument is; false if it is no tensor, or of a dtype that kernels do not take.
 bool view_of(const tb_arg& argument, View* view);
 

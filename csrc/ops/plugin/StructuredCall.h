@@ -72,6 +72,15 @@ inline bool shares_memory(const at::Tensor& a, const at::ITensorListRef& list) {
   return false;
 }
 
+template <class... Args>
+bool is_first(const at::Tensor& a, const at::Tensor& first, const Args&...) {
+  return a.is_same(first);
+}
+template <class... Args>
+bool is_first(const at::Tensor&, const Args&...) {
+  return false;
+}
+
 /// An uninitialized tensor like `tensor`, of dense strides.
 at::Tensor fresh_like(const at::Tensor& tensor);
 
@@ -104,7 +113,8 @@ bool call_plugin(const PluginKernel& kernel, Kernel& op, const Args&... args) {
         fresh; // in place of outputs that are inputs, which a kernel reads as it writes
     for (std::size_t i = 0; i < fresh.size(); ++i) {
       const at::Tensor& output = op.maybe_get_output(static_cast<int64_t>(i));
-      if ((detail::shares_memory(output, args) || ...)) {
+      const int num_shared = (static_cast<int>(detail::shares_memory(output, args)) + ... + 0);
+      if (num_shared > (kernel.updates_first() && detail::is_first(output, args...) ? 1 : 0)) {
         fresh[i] = detail::fresh_like(output);
       }
       call.add_output(fresh[i].defined() ? fresh[i] : output);

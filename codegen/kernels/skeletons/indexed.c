@@ -1,0 +1,165 @@
+// Elements at places that tensors of indices name: read from there, or written to.
+//
+// p0 is what lies here, with a place for each element of the loop; p1 what lies there, its dimensions that indices choose
+// left out; p2, ... the indices, one of them for each dimension they choose; then, with SCALED, how often each row occurs;
+// last the error cell.
+//
+// RANK, OPERANDS  of the loop's collapsed shape; p0, p1 and the indices
+// STEP_n          stride of operand n in the inner dimension, where it is known
+// FIND            TB_FIND(n, type) for each index
+// HOISTED         no index changes along the inner dimension
+// WRAPS           negative indices count from the end
+// READS           here = there. Else there = here, or
+// COMBINE(a, b)   there = COMBINE(there, here), computed in T
+// WORD            what is moved as it is, of as many bytes as the dtype
+// VALUE           a number in place of what lies here
+
+typedef struct {
+  i64 count;
+  i64 sizes[RANK];
+  i64 strides[OPERANDS][RANK];
+  i64 extents[OPERANDS];
+  i64 steps[OPERANDS];
+  i64 op;
+  i64 skipped;
+  i64 word;
+  tb_scalar scalars[1];
+} Args;
+
+#define PLACE(n) (base[n] + k * (Index)(STEP_##n))
+
+#ifdef WRAPS
+#define TB_WRAP(index, n) index += index < 0 ? args.extents[n] : 0;
+#else
+#define TB_WRAP(index, n)
+#endif
+#define TB_FIND(n, type)                                                        \
+  {                                                                             \
+    i64 index = (i64)TB_LOAD_##type(p##n, PLACE(n));                            \
+    const i64 wanted = index;                                                   \
+    TB_WRAP(index, n)                                                           \
+    if ((u64)index >= (u64)args.extents[n]) {                                   \
+      if (index != args.skipped) tb_report(CELL, TB_INDEX_OUT_OF_RANGE, args.op, wanted, args.extents[n]); \
+      found = 0;                                                                \
+    } else {                                                                    \
+      found &= index != args.skipped;                                           \
+      there += (Index)index * (Index)args.steps[n];                             \
+      row_there = (Index)index;                                                 \
+    }                                                                           \
+  }
+
+#ifdef COMBINE
+#ifdef VALUE
+#define HERE ((T)TB_SCALAR(0))
+#elif defined(SCALED)
+#define HERE ((T)LOAD_HERE(p0, PLACE(0)) / (T)TB_LOAD_i32(SCALED, row_there))
+#else
+#define HERE ((T)LOAD_HERE(p0, PLACE(0)) * FACTOR)
+#endif
+#ifdef ATOMIC_UNION
+// The containing word is exchanged until nobody has changed it in between.
+TB_DEVICE void tb_update(TB_GLOBAL char* p, Index place, T x) {
+#if ATOMIC_BYTES == 8
+  TB_GLOBAL u64* at = (TB_GLOBAL u64*)p + place;
+  u64 old = *(volatile TB_GLOBAL u64*)at;
+  for (;;) {
+    ATOMIC_UNION now;
+    now.word = old;
+    now.value = COMBINE(now.value, x);
+    const u64 was = TB_COMPARE_EXCHANGE_64(at, old, now.word);
+    if (was == old) return;
+    old = was;
+  }
+#else
+  TB_GLOBAL char* address = p + place * ATOMIC_BYTES;
+  const u32 inside = ((u32)(size_t)address & 3u) * 8u;
+  TB_GLOBAL u32* at = (TB_GLOBAL u32*)(address - inside / 8u);
+  const u32 mask = ATOMIC_BYTES == 4 ? 0xffffffffu : ((1u << (ATOMIC_BYTES * 8 % 32)) - 1u) << inside;
+  u32 old = *(volatile TB_GLOBAL u32*)at;
+  for (;;) {
+    const u32 part = (old & mask) >> inside;
+    const T value = (T)VALUE_OF_BITS(part);
+    const T combined = COMBINE(value, x);
+    const u32 now = (old & ~mask) | (((u32)BITS_OF_VALUE(combined) << inside) & mask);
+    const u32 was = TB_COMPARE_EXCHANGE_32(at, old, now);
+    if (was == old) return;
+    old = was;
+  }
+#endif
+}
+#define ACT(place) tb_update(p1, place, HERE);
+#else
+#define ACT(place)                                       \
+  {                                                      \
+    const T value = (T)LOAD_THERE(p1, place);            \
+    const T x = HERE;                                    \
+    STORE_THERE(p1, place, COMBINE(value, x));           \
+  }
+#endif
+#elif defined(READS)
+#define ACT(place) TB_STORE_PLAIN(WORD, p0, PLACE(0), TB_LOAD_PLAIN(WORD, p1, place));
+#elif defined(VALUE)
+#define ACT(place) TB_STORE_PLAIN(WORD, p1, place, (WORD)args.word);
+#else
+#define ACT(place) TB_STORE_PLAIN(WORD, p1, place, TB_LOAD_PLAIN(WORD, p0, PLACE(0)));
+#endif
+
+#define LOCATE(row)                                                        \
+  Index base[OPERANDS];                                                    \
+  {                                                                        \
+    Index rest = (row);                                                    \
+    for (int n = 0; n < OPERANDS; ++n) base[n] = 0;                        \
+    for (int d = RANK - 2; d >= 0; --d) {                                  \
+      const Index size = (Index)args.sizes[d];                             \
+      const Index next = d > 0 ? rest / size : 0;                          \
+      const Index here = d > 0 ? rest - next * size : rest;                \
+      for (int n = 0; n < OPERANDS; ++n) base[n] += here * (Index)args.strides[n][d]; \
+      rest = next;                                                         \
+    }                                                                      \
+  }
+#define EACH                           \
+  Index there = 0, row_there = 0;      \
+  int found = 1;                       \
+  (void)row_there;                     \
+  FIND
+
+TB_KERNEL(indexed) {
+  const Index inner = (Index)args.sizes[RANK - 1];
+#ifdef TB_CHUNKED
+  const Index count = (Index)args.count;
+  Index first = (Index)TB_ITEM * TB_STRETCH(count);
+  const Index end = first + TB_STRETCH(count) < count ? first + TB_STRETCH(count) : count;
+  Index row = first / inner;
+  Index begin = first - row * inner;
+  while (first < end) {
+    const Index stop = inner - begin < end - first ? inner : begin + end - first;
+    LOCATE(row)
+#ifdef HOISTED
+    const Index k = 0;
+    EACH
+    if (found) {
+      for (Index k = begin; k < stop; ++k) {
+        ACT(PLACE(1) + there)
+      }
+    }
+    (void)k;
+#else
+    for (Index k = begin; k < stop; ++k) {
+      EACH
+      if (found) ACT(PLACE(1) + there)
+    }
+#endif
+    first += stop - begin;
+    begin = 0;
+    ++row;
+  }
+#else
+  TB_FOR(i, (Index)args.count) {
+    const Index row = i / inner;
+    const Index k = i - row * inner;
+    LOCATE(row)
+    EACH
+    if (found) ACT(PLACE(1) + there)
+  }
+#endif
+} TB_END

@@ -1,0 +1,211 @@
+// Rows of a contiguous tensor in order. Keys are unsigned numbers in the order of the values: NaN is the greatest, -0 is 0.
+//
+// p0, p1  keys and places of the step; p2, p3 those that it makes
+//
+// STEP_runs    p0 the elements: keys and places, each stretch of RUN sorted
+// STEP_merge   two sorted runs of args.width each become one
+// STEP_top     p0 the elements: the first K places of each row, without sorting the rest
+// STEP_finish  p0 the elements, p1 places, p2 values, p3 int64 indices, p4 keys: `args.kept` of each row from args.first on
+// STEP_starts  p0 keys, p1 the elements: p2 is 1 where a value begins, as unique tells values apart
+// STEP_unique  p0 the elements, p1 places, p2 values, p3 inverse, p4 counts, p5 where values begin
+//
+// KEY, WIDE    u32 or u64; whether it is that
+// LOAD(p, i)   an element in T
+// DESCENDING   0 or 1
+
+typedef struct {
+  i64 rows;
+  i64 size;
+  i64 width;
+  i64 kept;
+  i64 first;
+  i64 total;
+} Args;
+
+#define RUN 16
+
+#ifdef WIDE
+typedef union {
+  T value;
+  u64 bits;
+} tb_bits_of;
+#define SIGN ((u64)1 << 63)
+#define FLIPPED(bits) ((bits) & SIGN ? ~(bits) : (bits) | SIGN)
+#define BITS(x) ((tb_bits_of_T(x)))
+TB_DEVICE u64 tb_bits_of_T(T x) { tb_bits_of both; both.value = x; return both.bits; }
+#else
+#define SIGN 0x80000000u
+#define FLIPPED(bits) ((bits) & SIGN ? ~(bits) : (bits) | SIGN)
+#define BITS(x) tb_bits_f32(x)
+#endif
+
+TB_DEVICE KEY tb_key(T x) {
+#ifdef FLOATING
+  const KEY bits = x == 0 ? (KEY)0 : BITS(x);
+  const KEY key = x != x ? ~(KEY)0 : FLIPPED(bits);
+#else
+  const KEY key = (KEY)x ^ SIGN;
+#endif
+  return DESCENDING ? ~key : key;
+}
+#define IS_NAN_KEY(key) ((key) == (DESCENDING ? (KEY)0 : ~(KEY)0))
+#define KEYS(p) ((TB_GLOBAL KEY*)(p))
+#define PLACES(p) ((TB_GLOBAL i32*)(p))
+
+TB_KERNEL(sort) {
+#ifdef STEP_runs
+  const Index runs = ((Index)args.size + RUN - 1) / RUN;
+  TB_FOR(item, (Index)args.rows * runs) {
+    const Index row = item / runs;
+    const Index first = (item - row * runs) * RUN;
+    const Index base = row * (Index)args.size + first;
+    const int count = (Index)args.size - first < RUN ? (int)((Index)args.size - first) : RUN;
+    KEY keys[RUN];
+    i32 places[RUN];
+    for (int i = 0; i < count; ++i) {
+      const KEY key = tb_key((T)LOAD(p0, base + i));
+      int at = i;
+      for (; at > 0 && keys[at - 1] > key; --at) {
+        keys[at] = keys[at - 1];
+        places[at] = places[at - 1];
+      }
+      keys[at] = key;
+      places[at] = (i32)(first + i);
+    }
+    for (int i = 0; i < count; ++i) {
+      KEYS(p2)[base + i] = keys[i];
+      PLACES(p3)[base + i] = places[i];
+    }
+  }
+#elif defined(STEP_merge)
+#ifdef TB_CHUNKED
+  const Index width = (Index)args.width;
+  const Index pairs = ((Index)args.size + 2 * width - 1) / (2 * width);
+  TB_FOR(item, (Index)args.rows * pairs) {
+    const Index row = item / pairs;
+    const Index start = row * (Index)args.size;
+    const Index end = start + (Index)args.size;
+    Index a = start + (item - row * pairs) * 2 * width;
+    const Index a_end = a + width < end ? a + width : end;
+    Index b = a_end;
+    const Index b_end = b + width < end ? b + width : end;
+    Index to = a;
+    TB_GLOBAL const KEY* keys = KEYS(p0);
+    TB_GLOBAL const i32* places = PLACES(p1);
+    while (a < a_end && b < b_end) {
+      const int second = keys[b] < keys[a];
+      const Index from = second ? b : a;
+      KEYS(p2)[to] = keys[from];
+      PLACES(p3)[to] = places[from];
+      ++to;
+      b += second;
+      a += !second;
+    }
+    for (; a < a_end; ++a, ++to) {
+      KEYS(p2)[to] = keys[a];
+      PLACES(p3)[to] = places[a];
+    }
+    for (; b < b_end; ++b, ++to) {
+      KEYS(p2)[to] = keys[b];
+      PLACES(p3)[to] = places[b];
+    }
+  }
+#else
+  // Each element counts those of the other run that go before it.
+  TB_FOR(i, (Index)args.total) {
+    const Index row = i / (Index)args.size;
+    const Index start = row * (Index)args.size;
+    const Index here = i - start;
+    const Index width = (Index)args.width;
+    const Index pair = here / (2 * width) * (2 * width);
+    const int second = here - pair >= width;
+    const KEY key = KEYS(p0)[i];
+    Index low = second ? pair : pair + width;
+    Index high = low + width;
+    if (low > (Index)args.size) low = (Index)args.size;
+    if (high > (Index)args.size) high = (Index)args.size;
+    const Index other = low;
+    while (low < high) {
+      const Index middle = low + (high - low) / 2;
+      const KEY there = KEYS(p0)[start + middle];
+      if (second ? there <= key : there < key) low = middle + 1;
+      else high = middle;
+    }
+    const Index to = start + (second ? here - width : here) + (low - other);
+    KEYS(p2)[to] = key;
+    PLACES(p3)[to] = PLACES(p1)[i];
+  }
+#endif
+#elif defined(STEP_top)
+  TB_FOR(row, (Index)args.rows) {
+    const Index start = row * (Index)args.size;
+    KEY keys[K];
+    i32 places[K];
+    int have = 0;
+    KEY worst = 0;
+    for (Index i = 0; i < (Index)args.size; ++i) {
+      const KEY key = tb_key((T)LOAD(p0, start + i));
+      if (have == K && key >= worst) continue;
+      int at = have < K ? have++ : K - 1;
+      for (; at > 0 && keys[at - 1] > key; --at) {
+        keys[at] = keys[at - 1];
+        places[at] = places[at - 1];
+      }
+      keys[at] = key;
+      places[at] = (i32)i;
+      worst = keys[have - 1];
+    }
+    for (int i = 0; i < K; ++i) {
+      KEYS(p2)[row * K + i] = keys[i];
+      PLACES(p3)[row * K + i] = places[i];
+    }
+  }
+#elif defined(STEP_finish)
+  TB_FOR(i, (Index)(args.rows * args.kept)) {
+    const Index row = i / (Index)args.kept;
+    // Rows of args.width places each.
+    Index at = row * (Index)args.width + (Index)args.first + (i - row * (Index)args.kept);
+#ifdef MEDIAN
+    {
+      Index low = row * (Index)args.width, high = low + (Index)args.size;
+      const Index begin = low;
+      while (low < high) {
+        const Index middle = low + (high - low) / 2;
+        if (IS_NAN_KEY(KEYS(p4)[middle])) high = middle;
+        else low = middle + 1;
+      }
+      const Index numbers = low - begin;
+      at = begin + (numbers == (Index)args.size ? (numbers - 1) / 2 : MEDIAN);
+    }
+#endif
+    const i32 place = PLACES(p1)[at];
+    TB_STORE_PLAIN(WORD, p2, i, TB_LOAD_PLAIN(WORD, p0, row * (Index)args.size + place));
+    TB_STORE_i64(p3, i, place);
+  }
+#elif defined(STEP_starts)
+  TB_FOR(i, (Index)args.total) {
+    const KEY key = KEYS(p0)[i];
+#ifdef FLOATING
+    const int is_nan = IS_NAN_KEY(key);
+#else
+    const int is_nan = 0;
+#endif
+    TB_STORE_u8(p2, i, i == 0 || is_nan || KEYS(p0)[i - 1] != key);
+  }
+#elif defined(STEP_keys)
+  TB_FOR(i, (Index)args.total) {
+    KEYS(p2)[i] = tb_key((T)LOAD(p0, i));
+    PLACES(p3)[i] = (i32)i;
+  }
+#else
+  TB_FOR(j, (Index)args.kept) {
+    const i64 begin = TB_LOAD_i64(p5, j);
+    const i64 end = j + 1 < (Index)args.kept ? TB_LOAD_i64(p5, j + 1) : args.total;
+    TB_STORE_PLAIN(WORD, p2, j, TB_LOAD_PLAIN(WORD, p0, PLACES(p1)[begin]));
+    if (args.first) {
+      for (i64 i = begin; i < end; ++i) TB_STORE_i64(p3, PLACES(p1)[i], j);
+    }
+    if (args.width) TB_STORE_i64(p4, j, end - begin);
+  }
+#endif
+} TB_END

@@ -1,0 +1,108 @@
+#include "csrc/ops/generated/Compaction.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include <c10/util/StringUtil.h>
+
+#include "csrc/core/ErrorCell.h"
+#include "csrc/core/Runtime.h"
+#include "csrc/ops/generated/Launch.h"
+#include "csrc/ops/generated/Modules.h"
+#include "csrc/ops/generated/Support.h"
+
+namespace torch_backend::generated {
+namespace {
+
+/// Enough for every processor to have work, and few for the one item that adds up.
+int64_t chunks_for(int device, int64_t count) {
+  const int64_t most =
+      runs_in_stretches(device) ? std::max(device_api().properties(device).multiprocessor_count, 1) : 4096;
+  const int64_t least = runs_in_stretches(device) ? 32768 : 64;
+  return std::clamp<int64_t>(count / least, 1, most);
+}
+
+} // namespace
+
+Compaction::Compaction(const tb_kernel_context& context, const char* op, const Strided& mask)
+    : context_(context),
+      op_(op),
+      mask_(mask),
+      chunks_(chunks_for(context.device, mask.numel())),
+      counts_(workspace(context, (chunks_ + 1) * 8)) {
+  const int64_t none[4] = {};
+  run("count", nullptr, nullptr, 0, none);
+  run("scan", nullptr, nullptr, 0, none);
+}
+
+int64_t Compaction::count() {
+  int64_t total = 0;
+  read_back(context_, op_, counts_ + chunks_ * 8, &total, 1);
+  return total;
+}
+
+void Compaction::write_places(char* out, int64_t stride_row, int64_t stride_dim, int ndim, const int64_t* shape,
+                              int64_t limit) {
+  const int64_t numbers[] = {stride_row, stride_dim, limit, ndim, 0};
+  std::array<int64_t, 5 + Strided::kMaxDims> all{};
+  std::copy(std::begin(numbers), std::end(numbers), all.begin());
+  std::copy(shape, shape + ndim, all.begin() + 4);
+  run("places", out, nullptr, 0, all.data());
+}
+
+void Compaction::select(char* out, const char* elements, int element_bytes) {
+  const int64_t none[4] = {};
+  run("select", out, elements, element_bytes, none);
+}
+
+void Compaction::scatter(char* elements, const char* source, int element_bytes, int64_t source_count) {
+  const int64_t numbers[4] = {source_count};
+  run("scatter", elements, source, element_bytes, numbers);
+  fallible_launch(context_.device, context_.stream);
+}
+
+void Compaction::run(const char* action, const char* first, const char* second, int element_bytes,
+                     const int64_t* numbers) {
+  static const char kKind = 0;
+  const auto type = value_type(mask_.dtype);
+  const int rank = std::strcmp(action, "places") == 0 ? std::max<int>(static_cast<int>(numbers[3]), 1) : 1;
+  const bool fits = mask_.numel() < (int64_t{1} << 31) - (int64_t{1} << 20);
+  KernelKey key{&kKind};
+  key.words = {static_cast<uint64_t>(type) | static_cast<uint64_t>(rank) << 8 |
+                   static_cast<uint64_t>(element_bytes) << 16 | static_cast<uint64_t>(fits) << 32,
+               static_cast<uint64_t>(action[0]) << 8 | std::strlen(action), 0, 0};
+  const auto& function = find_function(context_.device, key, "compaction", "compaction", [&](SourceText& text) {
+    text.index_of(fits);
+    text.define("RANK", rank);
+    text.define(c10::str("ACTION_", action), "1");
+    text.define("LOAD(p, i)", c10::str("TB_LOAD_", name_of(type), "(p, i)"));
+    text.define("WORD", c10::str("i", 8 * element_bytes));
+    text.parameters(5);
+  });
+  std::array<int64_t, 8 + Strided::kMaxDims> args{};
+  const int64_t chunk = (mask_.numel() + chunks_ - 1) / chunks_;
+  args[0] = mask_.numel();
+  args[1] = chunks_;
+  args[2] = chunk;
+  args[3] = fallible_operator(op_);
+  std::copy(numbers, numbers + 4, args.begin() + 4);
+  if (std::strcmp(action, "places") == 0) {
+    std::copy(numbers + 4, numbers + 4 + rank, args.begin() + 8);
+    args[7] = 0;
+  }
+  Launch launch(context_);
+  launch.pointer(mask_.data);
+  launch.pointer(counts_);
+  launch.pointer(first ? first : counts_);
+  launch.pointer(second ? second : counts_);
+  launch.pointer(error_cell(context_.device));
+  launch.value(args.data(), static_cast<std::size_t>(8 + rank) * sizeof(int64_t));
+  if (std::strcmp(action, "scan") == 0) {
+    launch.run_blocks(function, 1, 1);
+  } else {
+    launch.run(function, chunks_, chunk);
+  }
+}
+
+} // namespace torch_backend::generated

@@ -1,0 +1,838 @@
+// Elements at places that tensors of indices name: gather, scatter, index, embedding and what is like them.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include <c10/util/Exception.h>
+#include <c10/util/StringUtil.h>
+
+#include "csrc/core/ErrorCell.h"
+#include "csrc/core/KernelHost.h"
+#include "csrc/ops/generated/Compaction.h"
+#include "csrc/ops/generated/Families.h"
+#include "csrc/ops/generated/Geometry.h"
+#include "csrc/ops/generated/Launch.h"
+#include "csrc/ops/generated/Modules.h"
+#include "csrc/ops/generated/Support.h"
+
+namespace torch_backend::generated {
+namespace {
+
+constexpr int kMaxIndices = Geometry::kMaxOperands - 2;
+
+enum class Mode : uint8_t { kRead, kSet, kAdd, kMultiply, kMin, kMax };
+
+/// One launch. Views have the shape of the loop; `there` does not move along dimensions that indices choose.
+struct Access {
+  Access(const char* name, Mode what) : op(name), mode(what) {}
+
+  const char* op; // of static storage, for errors
+  Mode mode;
+  Strided here;
+  Strided there;
+  bool has_value = false; // in place of what lies here
+  uint64_t word = 0;      // its bits
+  uint64_t scalar = 0;    // the value, or the factor of what is added
+  bool has_factor = false;
+  bool wraps = false; // negative indices count from the end
+  int num_indices = 0;
+  std::array<Strided, kMaxIndices> indices;
+  std::array<int64_t, kMaxIndices> extents{};
+  std::array<int64_t, kMaxIndices> steps{};
+  int64_t skipped = INT64_MIN;  // an index that names nothing
+  const char* counts = nullptr; // int32: what is added is divided by the count at the index
+
+  void add_index(const Strided& index, int64_t extent, int64_t step) {
+    const auto n = static_cast<std::size_t>(num_indices++);
+    indices[n] = index;
+    extents[n] = extent;
+    steps[n] = step;
+  }
+};
+
+const char* combine_text(Mode mode, bool floating) {
+  switch (mode) {
+    case Mode::kAdd:
+      return "((a) + (b))";
+    case Mode::kMultiply:
+      return "((a) * (b))";
+    case Mode::kMin:
+      return floating ? "((a) != (a) ? (a) : (b) != (b) ? (b) : (a) < (b) ? (a) : (b))" : "((a) < (b) ? (a) : (b))";
+    case Mode::kMax:
+      return floating ? "((a) != (a) ? (a) : (b) != (b) ? (b) : (a) > (b) ? (a) : (b))" : "((a) > (b) ? (a) : (b))";
+    default:
+      return nullptr;
+  }
+}
+
+void define_atomic(SourceText& text, ValueType type, int bytes) {
+  text.define("ATOMIC_UNION", "tb_atomic_union");
+  text.define("ATOMIC_BYTES", bytes);
+  if (bytes == 8) {
+    text.line("typedef union { u64 word; T value; } tb_atomic_union;");
+    return;
+  }
+  const auto each = [&](const char* value, const char* bits) {
+    text.define("VALUE_OF_BITS(x)", value);
+    text.define("BITS_OF_VALUE(x)", bits);
+  };
+  switch (type) {
+    case ValueType::f32:
+      return each("tb_f32_of_bits(x)", "tb_bits_f32(x)");
+    case ValueType::f16:
+      return each("tb_f32_of_half((u16)((x) >> inside))", "tb_half_of_f32(x)");
+    case ValueType::bf16:
+      return each("tb_f32_of_bits(((x) >> inside) << 16)", "tb_round_bf16(x)");
+    case ValueType::b8:
+      return each("(((x) >> inside) != 0)", "((x) != 0)");
+    default:
+      return each(bytes == 4              ? "(i32)(x)"
+                  : bytes == 2            ? "(i16)((x) >> inside)"
+                  : type == ValueType::u8 ? "(u8)((x) >> inside)"
+                                          : "(i8)((x) >> inside)",
+                  "(i32)(x)");
+  }
+}
+
+int rank_class(int rank) {
+  return rank <= 4 ? rank : Geometry::kMaxRank;
+}
+
+/// False, with nothing done: more dimensions or other dtypes than the kernel takes.
+bool run(const tb_kernel_context& context, const Access& access) {
+  static const char kKind = 0;
+  const auto type = value_type(access.there.dtype);
+  const auto here_type = access.has_value ? type : value_type(access.here.dtype);
+  const bool combines = access.mode >= Mode::kAdd;
+  const auto compute = combines ? compute_type(type) : ValueType::i32;
+  const int operands = 2 + access.num_indices;
+  if (type == ValueType::none || here_type == ValueType::none || (!combines && here_type != type)) {
+    return false;
+  }
+  std::array<tb_tensor, Geometry::kMaxOperands> tensors;
+  std::array<const tb_tensor*, Geometry::kMaxOperands> pointers;
+  for (int n = 0; n < operands; ++n) {
+    const auto at = static_cast<std::size_t>(n);
+    tensors[at] = (n == 0   ? (access.has_value ? access.there : access.here)
+                   : n == 1 ? access.there
+                            : access.indices[at - 2])
+                      .tensor();
+    pointers[at] = &tensors[at];
+  }
+  Geometry geometry;
+  if (!geometry.of(pointers.data(), operands)) {
+    return false;
+  }
+  bool fits = geometry.fits_32;
+  for (int j = 0; j < access.num_indices; ++j) {
+    const auto at = static_cast<std::size_t>(j);
+    fits = fits && access.extents[at] * std::abs(access.steps[at]) < (int64_t{1} << 29);
+  }
+  const int rank = rank_class(geometry.rank);
+  const bool stretches = runs_in_stretches(context.device);
+  const auto inner_stride = [&](int n) {
+    return geometry.strides[static_cast<std::size_t>(n)][static_cast<std::size_t>(geometry.rank - 1)];
+  };
+  KernelKey key{&kKind};
+  key.words[0] = static_cast<uint64_t>(combines ? type : ValueType::none) << 4 |
+                 static_cast<uint64_t>(combines ? here_type : ValueType::none);
+  bool hoisted = true;
+  for (int n = 0; n < operands; ++n) {
+    const int64_t stride = inner_stride(n);
+    key.words[1] = key.words[1] << 2 | (stride == 1 ? 1u : stride == 0 ? 2u : 3u);
+    if (n >= 2) {
+      const auto index_type = value_type(access.indices[static_cast<std::size_t>(n - 2)].dtype);
+      if (index_type != ValueType::i64 && index_type != ValueType::i32) {
+        return false;
+      }
+      key.words[0] = key.words[0] << 1 | (index_type == ValueType::i64 ? 1u : 0u);
+      hoisted = hoisted && stride == 0;
+    }
+  }
+  key.words[2] = static_cast<uint64_t>(access.mode) | static_cast<uint64_t>(access.has_value) << 4 |
+                 static_cast<uint64_t>(access.wraps) << 5 | static_cast<uint64_t>(access.has_factor) << 6 |
+                 static_cast<uint64_t>(access.counts != nullptr) << 7 | static_cast<uint64_t>(fits) << 8;
+  key.words[3] = static_cast<uint64_t>(rank) | static_cast<uint64_t>(access.there.element_bytes()) << 8 |
+                 static_cast<uint64_t>(operands) << 16;
+  const auto& function = find_function(context.device, key, "indexed", "indexed", [&](SourceText& text) {
+    text.compute_in(compute);
+    text.index_of(fits);
+    text.define("RANK", rank);
+    text.define("OPERANDS", operands);
+    text.define("WORD", c10::str("i", 8 * access.there.element_bytes()));
+    std::string find;
+    for (int n = 0; n < operands; ++n) {
+      const int64_t stride = inner_stride(n);
+      text.define(c10::str("STEP_", n), stride == 1   ? std::string("1")
+                                        : stride == 0 ? std::string("0")
+                                                      : c10::str("args.strides[", n, "][RANK - 1]"));
+      if (n >= 2) {
+        find += c10::str("TB_FIND(", n, ", ",
+                         name_of(value_type(access.indices[static_cast<std::size_t>(n - 2)].dtype)), ") ");
+      }
+    }
+    text.define("FIND", find);
+    text.define("CELL", c10::str("p", operands + (access.counts ? 1 : 0)));
+    if (hoisted) {
+      text.define("HOISTED", "1");
+    }
+    if (access.wraps) {
+      text.define("WRAPS", "1");
+    }
+    if (access.has_value) {
+      text.define("VALUE", "1");
+    }
+    if (access.counts) {
+      text.define("SCALED", c10::str("p", operands));
+    }
+    if (combines) {
+      text.define("COMBINE(a, b)", combine_text(access.mode, is_floating(compute)));
+      text.define("FACTOR", access.has_factor ? "((T)TB_SCALAR(0))" : "((T)1)");
+      text.define("LOAD_HERE(p, i)", c10::str("TB_LOAD_", name_of(here_type), "(p, i)"));
+      text.define("LOAD_THERE(p, i)", c10::str("TB_LOAD_", name_of(type), "(p, i)"));
+      text.define("STORE_THERE(p, i, x)", c10::str("TB_STORE_", name_of(type), "(p, i, x)"));
+      if (!stretches) {
+        define_atomic(text, type, access.there.element_bytes());
+      }
+    } else if (access.mode == Mode::kRead) {
+      text.define("READS", "1");
+    }
+    text.parameters(operands + 1 + (access.counts ? 1 : 0));
+  });
+  std::array<int64_t, 8 + Geometry::kMaxRank * (1 + Geometry::kMaxOperands) + 2 * Geometry::kMaxOperands> args;
+  std::size_t size = 0;
+  args[size++] = geometry.count;
+  const int padding = rank - geometry.rank;
+  for (int d = 0; d < rank; ++d) {
+    args[size++] = d < padding ? 1 : geometry.sizes[static_cast<std::size_t>(d - padding)];
+  }
+  for (int n = 0; n < operands; ++n) {
+    for (int d = 0; d < rank; ++d) {
+      args[size++] =
+          d < padding ? 0 : geometry.strides[static_cast<std::size_t>(n)][static_cast<std::size_t>(d - padding)];
+    }
+  }
+  for (const auto* values : {&access.extents, &access.steps}) {
+    for (int n = 0; n < operands; ++n) {
+      args[size++] = n < 2 ? 0 : (*values)[static_cast<std::size_t>(n - 2)];
+    }
+  }
+  args[size++] = fallible_operator(access.op);
+  args[size++] = access.skipped;
+  args[size++] = static_cast<int64_t>(access.word);
+  args[size++] = static_cast<int64_t>(access.scalar);
+  Launch launch(context);
+  for (int n = 0; n < operands; ++n) {
+    launch.pointer(*pointers[static_cast<std::size_t>(n)]);
+  }
+  if (access.counts) {
+    launch.pointer(access.counts);
+  }
+  launch.pointer(error_cell(context.device));
+  launch.value(args.data(), size * sizeof(int64_t));
+  if (combines && stretches) {
+    launch.run_blocks(function, 1, 1); // in order, as the CPU adds
+  } else {
+    launch.run(function, geometry.count);
+  }
+  fallible_launch(context.device, context.stream);
+  return true;
+}
+
+/// `tensor` in the shape of `shape`, repeated along dimension d but for what `index` chooses there.
+Strided without_dim(const tb_tensor& tensor, int d, const Strided& shape) {
+  Strided view(tensor);
+  if (view.ndim == 0) {
+    view.ndim = shape.ndim;
+    std::fill_n(view.strides.begin(), view.ndim, 0);
+  }
+  view.sizes = shape.sizes;
+  if (view.ndim > 0) {
+    view.stride(d) = 0;
+  }
+  return view;
+}
+
+int64_t size_along(const tb_tensor& tensor, int d) {
+  return tensor.ndim == 0 ? 1 : tensor.shape[d];
+}
+int64_t stride_along(const tb_tensor& tensor, int d) {
+  return tensor.ndim == 0 ? 0 : tensor.strides[d];
+}
+
+/// A one-dimensional index, the same for everything else in `shape`.
+Strided along_dim(const tb_tensor& index, int d, const Strided& shape) {
+  Strided view(index);
+  const int64_t stride = index.ndim == 0 ? 0 : index.strides[0];
+  view.ndim = shape.ndim;
+  view.sizes = shape.sizes;
+  std::fill_n(view.strides.begin(), view.ndim, 0);
+  if (view.ndim > 0) {
+    view.stride(d) = stride;
+  }
+  return view;
+}
+
+/// A tensor of no or one dimension as one of one dimension, so that all operands have the same number.
+Strided at_least_1d(const tb_tensor& tensor) {
+  Strided view(tensor);
+  if (view.ndim == 0) {
+    view.add_dim(1, 1);
+  }
+  return view;
+}
+
+bool same_place(const tb_tensor& a, const tb_tensor& b) {
+  return a.data == b.data && a.byte_offset == b.byte_offset;
+}
+
+/// The output begins as a copy of the first argument.
+bool begin_as(const tb_kernel_context& context, const tb_tensor& out, const tb_tensor& self) {
+  return same_place(out, self) || copy_views(context, Strided(out), Strided(self));
+}
+
+// ---- one dimension ----
+
+tb_status index_select(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  const auto* self = tensor_of(args[0]);
+  const auto* index = tensor_of(args[2]);
+  const auto* out = tensor_of(args[3]);
+  const int d = wrap_dim(args[1].v.i, self->ndim);
+  Access access(static_cast<const char*>(entry), Mode::kRead);
+  access.here = at_least_1d(*out);
+  access.there = without_dim(*self, d, access.here);
+  access.add_index(along_dim(*index, d, access.here), size_along(*self, d), stride_along(*self, d));
+  return run(context, access) ? TB_STATUS_OK : TB_STATUS_UNSUPPORTED;
+}
+
+tb_status gather(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  const auto* self = tensor_of(args[0]);
+  const auto* index = tensor_of(args[2]);
+  const auto* out = tensor_of(args[4]);
+  const int d = wrap_dim(args[1].v.i, self->ndim);
+  Access access(static_cast<const char*>(entry), Mode::kRead);
+  access.here = at_least_1d(*out);
+  access.there = without_dim(*self, d, access.here);
+  access.add_index(at_least_1d(*index), size_along(*self, d), stride_along(*self, d));
+  return run(context, access) ? TB_STATUS_OK : TB_STATUS_UNSUPPORTED;
+}
+
+/// Writes `source`, a tensor or a number, to `out` at `index` along `dim`.
+tb_status write_along(const tb_kernel_context& context, const char* op, Mode mode, const tb_tensor& out, int64_t dim,
+                      const tb_tensor& index, const tb_arg& source) {
+  if (index.ndim > 0 && Strided(index).numel() == 0) {
+    return TB_STATUS_OK;
+  }
+  const int d = wrap_dim(dim, out.ndim);
+  Access access(op, mode);
+  Strided indices = at_least_1d(index);
+  if (const auto* tensor = tensor_of(source)) {
+    access.here = at_least_1d(*tensor);
+    access.here.sizes = indices.sizes;
+  } else if (is_real(source)) {
+    const auto type = value_type(out.dtype);
+    access.has_value = true;
+    access.word = bits_of_number(source, type);
+    access.scalar = scalar_of(double_of(source), int_of(source), compute_type(type));
+  } else {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  access.there = without_dim(out, d, indices);
+  access.add_index(indices, size_along(out, d), stride_along(out, d));
+  return run(context, access) ? TB_STATUS_OK : TB_STATUS_UNSUPPORTED;
+}
+
+bool mode_of(const tb_arg& reduce, Mode* mode) {
+  const std::string_view name(static_cast<const char*>(reduce.v.p), reduce.length);
+  if (name == "add" || name == "sum") {
+    *mode = Mode::kAdd;
+  } else if (name == "multiply" || name == "prod") {
+    *mode = Mode::kMultiply;
+  } else if (name == "amin") {
+    *mode = Mode::kMin;
+  } else if (name == "amax") {
+    *mode = Mode::kMax;
+  } else {
+    return false;
+  }
+  return true;
+}
+
+bool takes(const tb_tensor& out, const tb_arg& source) {
+  const auto* tensor = tensor_of(source);
+  const auto type = value_type(out.dtype);
+  return type != ValueType::none && (tensor ? value_type(tensor->dtype) == type : is_real(source));
+}
+
+/// scatter.src_out, scatter.value_out, scatter_add.out, and with `reduce` scatter.reduce_out and scatter.value_reduce_out.
+tb_status scatter(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t num_args) {
+  const auto* op = static_cast<const char*>(entry);
+  const auto* out = tensor_of(args[num_args - 1]);
+  Mode mode = std::strcmp(op, "aten::scatter_add.out") == 0 ? Mode::kAdd : Mode::kSet;
+  if (!takes(*out, args[3]) || (num_args == 6 && !mode_of(args[4], &mode)) ||
+      !begin_as(context, *out, *tensor_of(args[0]))) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  return write_along(context, op, mode, *out, args[1].v.i, *tensor_of(args[2]), args[3]);
+}
+
+/// What changes nothing that it is combined with.
+tb_arg identity_of(Mode mode, ValueType type) {
+  tb_arg number{};
+  number.tag = is_floating(type) ? TB_ARG_FLOAT : TB_ARG_INT;
+  if (mode == Mode::kMultiply) {
+    number.v.i = 1;
+    if (number.tag == TB_ARG_FLOAT) {
+      number.v.f = 1;
+    }
+  } else if (mode == Mode::kMin || mode == Mode::kMax) {
+    const bool highest = mode == Mode::kMin;
+    if (number.tag == TB_ARG_FLOAT) {
+      number.v.f = highest ? HUGE_VAL : -HUGE_VAL;
+    } else {
+      const int bits = type == ValueType::i64 ? 64 : type == ValueType::i32 ? 32 : type == ValueType::i16 ? 16 : 8;
+      const int64_t most = static_cast<int64_t>((uint64_t{1} << (bits - 1)) - 1);
+      number.v.i = type == ValueType::b8   ? highest
+                   : type == ValueType::u8 ? (highest ? 255 : 0)
+                   : highest               ? most
+                                           : -most - 1;
+    }
+  }
+  return number;
+}
+
+tb_status scatter_reduce(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  const auto* op = static_cast<const char*>(entry);
+  const auto* index = tensor_of(args[2]);
+  const auto* out = tensor_of(args[6]);
+  Mode mode;
+  if (!mode_of(args[4], &mode) || !takes(*out, args[3]) || !begin_as(context, *out, *tensor_of(args[0]))) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  if (!args[5].v.i) {
+    const auto identity = identity_of(mode, value_type(out->dtype));
+    write_along(context, op, Mode::kSet, *out, args[1].v.i, *index, identity);
+  }
+  return write_along(context, op, mode, *out, args[1].v.i, *index, args[3]);
+}
+
+/// Writes along `dim` where a one-dimensional index says; `source` a tensor or a number, times `factor`.
+tb_status write_slices(const tb_kernel_context& context, const char* op, Mode mode, const tb_tensor& out, int64_t dim,
+                       const tb_tensor& index, const tb_arg& source, const tb_arg* factor, bool wraps) {
+  const int64_t num_indices = index.ndim == 0 ? 1 : index.shape[0];
+  const auto* tensor = tensor_of(source);
+  if (num_indices == 0 || (tensor && Strided(*tensor).numel() == 0)) {
+    return TB_STATUS_OK;
+  }
+  const int d = wrap_dim(dim, out.ndim);
+  const auto type = value_type(out.dtype);
+  Access access(op, mode);
+  access.wraps = wraps;
+  Strided shape = at_least_1d(out);
+  shape.size(d) = num_indices;
+  if (tensor) {
+    access.here = without_dim(*tensor, d, shape);
+    if (tensor->ndim > 0) {
+      access.here.stride(d) = tensor->strides[d];
+    }
+  } else if (is_real(source)) {
+    access.has_value = true;
+    access.word = bits_of_number(source, type);
+  }
+  access.there = without_dim(out, d, shape);
+  if (factor) {
+    access.scalar = scalar_of(double_of(*factor), int_of(*factor), compute_type(type));
+    access.has_factor = double_of(*factor) != 1;
+  }
+  access.add_index(along_dim(index, d, shape), size_along(out, d), stride_along(out, d));
+  return run(context, access) ? TB_STATUS_OK : TB_STATUS_UNSUPPORTED;
+}
+
+tb_status index_add(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  const auto* out = tensor_of(args[5]);
+  if (!takes(*out, args[3]) || !is_real(args[4]) || !begin_as(context, *out, *tensor_of(args[0]))) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  return write_slices(context, static_cast<const char*>(entry), Mode::kAdd, *out, args[1].v.i, *tensor_of(args[2]),
+                      args[3], &args[4], false);
+}
+
+tb_status index_copy(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  const auto* out = tensor_of(args[4]);
+  if (!takes(*out, args[3]) || !begin_as(context, *out, *tensor_of(args[0]))) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  return write_slices(context, static_cast<const char*>(entry), Mode::kSet, *out, args[1].v.i, *tensor_of(args[2]),
+                      args[3], nullptr, false);
+}
+
+tb_status index_reduce(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  const auto* op = static_cast<const char*>(entry);
+  const auto* index = tensor_of(args[2]);
+  const auto* out = tensor_of(args[6]);
+  Mode mode;
+  if (!mode_of(args[4], &mode) || !takes(*out, args[3]) || !begin_as(context, *out, *tensor_of(args[0]))) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  if (!args[5].v.i) {
+    const auto identity = identity_of(mode, value_type(out->dtype));
+    write_slices(context, op, Mode::kSet, *out, args[1].v.i, *index, identity, nullptr, false);
+  }
+  return write_slices(context, op, mode, *out, args[1].v.i, *index, args[3], nullptr, false);
+}
+
+tb_status index_fill(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  const auto* self = tensor_of(args[0]);
+  const auto* value = tensor_of(args[3]);
+  if (!self->data) {
+    return TB_STATUS_OK;
+  }
+  if (value ? value->ndim != 0 || !takes(*self, args[3]) : !is_real(args[3])) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  return write_slices(context, static_cast<const char*>(entry), Mode::kSet, *self, args[1].v.i, *tensor_of(args[2]),
+                      args[3], nullptr, true);
+}
+
+tb_status embedding_backward(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  const auto* op = static_cast<const char*>(entry);
+  const auto* grad = tensor_of(args[0]);
+  const auto* indices = tensor_of(args[1]);
+  const auto* out = tensor_of(args[5]);
+  const auto type = value_type(out->dtype);
+  if (!grad || type == ValueType::none || value_type(grad->dtype) != type) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  const Strided result(*out);
+  fill_bytes(context, result.data, 0, result.numel() * result.element_bytes());
+  if (Strided(*indices).numel() == 0 || !grad->data) {
+    return TB_STATUS_OK;
+  }
+  const int64_t rows = out->shape[0];
+  Access access(op, Mode::kAdd);
+  access.here = Strided(*grad);
+  Strided index(*indices);
+  const int last = access.here.ndim - 1;
+  index.add_dim(access.here.size(last), 0);
+  access.there = access.here;
+  access.there.data = result.data;
+  access.there.dtype = result.dtype;
+  std::fill_n(access.there.strides.begin(), last, 0);
+  access.there.stride(last) = out->strides[1];
+  access.add_index(index, rows, out->strides[0]);
+  access.skipped = args[3].v.i >= 0 ? args[3].v.i : INT64_MIN;
+  if (args[4].v.i) {
+    char* counts = workspace(context, rows * 4);
+    fill_bytes(context, counts, 0, rows * 4);
+    Access count(op, Mode::kAdd);
+    count.has_value = true;
+    count.scalar = 1;
+    count.there = Strided(*indices);
+    count.there.data = counts;
+    count.there.dtype = kInt32;
+    std::fill_n(count.there.strides.begin(), count.there.ndim, 0);
+    count.add_index(Strided(*indices), rows, 1);
+    if (!run(context, count)) {
+      return TB_STATUS_UNSUPPORTED;
+    }
+    access.counts = counts;
+  }
+  return run(context, access) ? TB_STATUS_OK : TB_STATUS_UNSUPPORTED;
+}
+
+// ---- all elements as one dimension ----
+
+Strided flat(const tb_tensor& contiguous) {
+  const int64_t count = Strided(contiguous).numel();
+  return Strided(static_cast<char*>(contiguous.data) + contiguous.byte_offset, contiguous.dtype, 1, &count);
+}
+
+tb_status take(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  Access access(static_cast<const char*>(entry), Mode::kRead);
+  access.here = flat(*tensor_of(args[2]));
+  access.wraps = true;
+  const Strided self = flat(*tensor_of(args[0]));
+  access.there = access.here;
+  access.there.data = self.data;
+  access.there.stride(0) = 0;
+  access.add_index(flat(*tensor_of(args[1])), self.size(0), 1);
+  return run(context, access) ? TB_STATUS_OK : TB_STATUS_UNSUPPORTED;
+}
+
+tb_status put(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  const Strided self = flat(*tensor_of(args[0]));
+  const Strided index = flat(*tensor_of(args[1]));
+  if (index.size(0) == 0) {
+    return TB_STATUS_OK;
+  }
+  if (!takes(*tensor_of(args[0]), args[2])) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  Access access(static_cast<const char*>(entry), args[3].v.i ? Mode::kAdd : Mode::kSet);
+  access.here = flat(*tensor_of(args[2]));
+  access.wraps = true;
+  access.there = access.here;
+  access.there.data = self.data;
+  access.there.stride(0) = 0;
+  access.add_index(index, self.size(0), 1);
+  return run(context, access) ? TB_STATUS_OK : TB_STATUS_UNSUPPORTED;
+}
+
+// ---- lists of indices ----
+
+/// The indices of x[i, :, mask] as int64 or int32 tensors, broadcast to one shape.
+struct IndexList {
+  int num = 0; // dimensions that are chosen
+  std::array<int, kMaxIndices> dims{};
+  std::array<Strided, kMaxIndices> views;
+  int ndim = 0; // of what they are broadcast to
+  std::array<int64_t, Strided::kMaxDims> sizes{};
+  bool empty = false;
+};
+
+bool is_mask(const tb_tensor& index) {
+  const auto type = value_type(index.dtype);
+  return type == ValueType::b8 || type == ValueType::u8;
+}
+
+/// False: what no kernel takes. Throws IndexError for a mask of another shape.
+bool read_indices(const tb_kernel_context& context, const char* op, const tb_tensor& self, const tb_arg& list,
+                  IndexList* found) {
+  auto* const* tensors = static_cast<tb_tensor* const*>(list.v.p);
+  int d = 0;
+  const auto add = [&](const Strided& view) {
+    if (found->num == kMaxIndices || d >= self.ndim) {
+      return false;
+    }
+    found->dims[static_cast<std::size_t>(found->num)] = d++;
+    found->views[static_cast<std::size_t>(found->num++)] = view;
+    return true;
+  };
+  for (uint32_t i = 0; i < list.length; ++i) {
+    const auto* index = tensors[i];
+    if (!index) {
+      ++d;
+      continue;
+    }
+    if (!is_mask(*index)) {
+      if (!add(Strided(*index))) {
+        return false;
+      }
+      continue;
+    }
+    const Strided mask(*index);
+    if (d + mask.ndim > self.ndim || mask.ndim == 0) {
+      return false;
+    }
+    for (int k = 0; k < mask.ndim; ++k) {
+      TORCH_CHECK_INDEX(mask.size(k) == self.shape[d + k], "The shape of the mask at index ", k,
+                        " does not match the shape of the indexed tensor at index ", d + k);
+    }
+    int64_t count = 0;
+    char* places = nullptr;
+    if (mask.numel() > 0) {
+      Strided packed(nullptr, mask.dtype, mask.ndim, index->shape);
+      packed.data = mask.data;
+      if (std::memcmp(packed.strides.data(), mask.strides.data(), static_cast<std::size_t>(mask.ndim) * 8) != 0) {
+        packed.data = workspace(context, mask.numel());
+        if (!copy_views(context, packed, mask)) {
+          return false;
+        }
+      }
+      Compaction compaction(context, op, packed);
+      count = compaction.count();
+      places = workspace(context, count * mask.ndim * 8);
+      if (count > 0) {
+        compaction.write_places(places, 1, count, mask.ndim, index->shape, count);
+      }
+    }
+    for (int k = 0; k < mask.ndim; ++k) {
+      if (!add(Strided(places + k * count * 8, kInt64, 1, &count))) {
+        return false;
+      }
+    }
+  }
+  for (int n = 0; n < found->num; ++n) {
+    found->ndim = std::max(found->ndim, found->views[static_cast<std::size_t>(n)].ndim);
+  }
+  std::fill_n(found->sizes.begin(), found->ndim, 1);
+  for (int n = 0; n < found->num; ++n) {
+    const auto& view = found->views[static_cast<std::size_t>(n)];
+    for (int k = 0; k < view.ndim; ++k) {
+      auto& size = found->sizes[static_cast<std::size_t>(found->ndim - view.ndim + k)];
+      TORCH_CHECK_INDEX(size == 1 || view.size(k) == 1 || size == view.size(k),
+                        "shape mismatch: indexing tensors could not be broadcast together");
+      size = size == 1 ? view.size(k) : size;
+    }
+  }
+  for (int k = 0; k < found->ndim; ++k) {
+    found->empty = found->empty || found->sizes[static_cast<std::size_t>(k)] == 0;
+  }
+  return true;
+}
+
+/// `there` and the indices over the shape of the result; returns that shape, with strides of 0.
+Strided spread(const tb_tensor& self, const IndexList& list, Access* access) {
+  bool adjacent = list.num > 0;
+  for (int n = 1; n < list.num; ++n) {
+    adjacent = adjacent && list.dims[static_cast<std::size_t>(n)] == list.dims[static_cast<std::size_t>(n - 1)] + 1;
+  }
+  const int at = adjacent ? list.dims[0] : 0;
+  Strided shape;
+  access->there = Strided(self);
+  access->there.ndim = 0;
+  std::array<Strided, kMaxIndices> indices = list.views;
+  std::array<int, kMaxIndices> own{};
+  for (int n = 0; n < list.num; ++n) {
+    own[static_cast<std::size_t>(n)] = indices[static_cast<std::size_t>(n)].ndim;
+    indices[static_cast<std::size_t>(n)].ndim = 0;
+  }
+  const auto add_chosen = [&] {
+    for (int k = 0; k < list.ndim; ++k) {
+      const int64_t size = list.sizes[static_cast<std::size_t>(k)];
+      shape.add_dim(size, 0);
+      access->there.add_dim(size, 0);
+      for (int n = 0; n < list.num; ++n) {
+        const auto& view = list.views[static_cast<std::size_t>(n)];
+        const int place = k - (list.ndim - own[static_cast<std::size_t>(n)]);
+        const bool moves = place >= 0 && view.size(place) != 1;
+        indices[static_cast<std::size_t>(n)].add_dim(size, moves ? view.stride(place) : 0);
+      }
+    }
+  };
+  const auto add_whole = [&](int d) {
+    shape.add_dim(self.shape[d], 0);
+    access->there.add_dim(self.shape[d], self.strides[d]);
+    for (int n = 0; n < list.num; ++n) {
+      indices[static_cast<std::size_t>(n)].add_dim(self.shape[d], 0);
+    }
+  };
+  const auto is_chosen = [&](int d) {
+    return std::find(list.dims.begin(), list.dims.begin() + list.num, d) != list.dims.begin() + list.num;
+  };
+  for (int d = 0; d <= self.ndim; ++d) {
+    if (d == at) {
+      add_chosen();
+    }
+    if (d < self.ndim && !is_chosen(d)) {
+      add_whole(d);
+    }
+  }
+  for (int n = 0; n < list.num; ++n) {
+    const int d = list.dims[static_cast<std::size_t>(n)];
+    access->add_index(indices[static_cast<std::size_t>(n)], self.shape[d], self.strides[d]);
+  }
+  access->wraps = true;
+  return shape;
+}
+
+tb_status index(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  const auto* self = tensor_of(args[0]);
+  const auto* out = tensor_of(args[2]);
+  Access access(static_cast<const char*>(entry), Mode::kRead);
+  IndexList list;
+  if (value_type(self->dtype) == ValueType::none || !read_indices(context, access.op, *self, args[1], &list)) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  const Strided shape = spread(*self, list, &access);
+  access.here = Strided(*out);
+  if (shape.ndim != out->ndim || Strided(*out).numel() != shape.numel()) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  return run(context, access) ? TB_STATUS_OK : TB_STATUS_UNSUPPORTED;
+}
+
+tb_status index_put(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  const auto* self = tensor_of(args[0]);
+  const auto* values = tensor_of(args[2]);
+  Access access(static_cast<const char*>(entry), args[3].v.i ? Mode::kAdd : Mode::kSet);
+  IndexList list;
+  if (!values || !takes(*self, args[2]) || !read_indices(context, access.op, *self, args[1], &list)) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  if (list.empty || !self->data) {
+    return TB_STATUS_OK;
+  }
+  const Strided shape = spread(*self, list, &access);
+  access.here = Strided(*values);
+  const int added = shape.ndim - values->ndim;
+  bool fits = true;
+  access.here.ndim = shape.ndim;
+  access.here.sizes = shape.sizes;
+  for (int d = 0; d < shape.ndim; ++d) {
+    const int from = d - added;
+    access.here.stride(d) = from < 0 || values->shape[from] == 1 ? 0 : values->strides[from];
+    fits = fits && (from < 0 || values->shape[from] == 1 || values->shape[from] == shape.size(d));
+  }
+  for (int from = 0; from < -added; ++from) {
+    fits = fits && values->shape[from] == 1;
+  }
+  TORCH_CHECK(fits, "shape mismatch: value tensor cannot be broadcast to the indexing result");
+  if (shape.numel() == 0) {
+    return TB_STATUS_OK;
+  }
+  return run(context, access) ? TB_STATUS_OK : TB_STATUS_UNSUPPORTED;
+}
+
+// ---- masks ----
+
+tb_status nonzero(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  const auto* self = tensor_of(args[0]);
+  const Strided mask(*self);
+  int64_t count = 0;
+  tb_tensor out{};
+  out.dtype = kInt64;
+  if (mask.numel() == 0) {
+    const int64_t shape[] = {0, self->ndim};
+    return context.host->alloc_output(0, 2, shape, &out);
+  }
+  Compaction compaction(context, static_cast<const char*>(entry), mask);
+  count = compaction.count();
+  const int64_t shape[] = {count, self->ndim};
+  const auto status = context.host->alloc_output(0, 2, shape, &out);
+  if (status == TB_STATUS_OK && count > 0 && self->ndim > 0) {
+    compaction.write_places(Strided(out).data, out.strides[0], out.strides[1], self->ndim, self->shape, count);
+  }
+  return status;
+}
+
+struct Op {
+  const char* overload;
+  GeneratedFunction function;
+  uint32_t flags;
+};
+
+constexpr Op kOps[] = {
+    {"aten::index_select.out", guarded<index_select>, kTakesEmpty},
+    {"aten::gather.out", guarded<gather>, kTakesEmpty},
+    {"aten::scatter.src_out", guarded<scatter>, kTakesEmpty | kUpdatesFirst},
+    {"aten::scatter.value_out", guarded<scatter>, kTakesEmpty | kUpdatesFirst},
+    {"aten::scatter.reduce_out", guarded<scatter>, kTakesEmpty | kUpdatesFirst},
+    {"aten::scatter.value_reduce_out", guarded<scatter>, kTakesEmpty | kUpdatesFirst},
+    {"aten::scatter_add.out", guarded<scatter>, kTakesEmpty | kUpdatesFirst},
+    {"aten::scatter_reduce.two_out", guarded<scatter_reduce>, kTakesEmpty | kUpdatesFirst},
+    {"aten::index_add.out", guarded<index_add>, kTakesEmpty | kUpdatesFirst},
+    {"aten::index_copy.out", guarded<index_copy>, kTakesEmpty | kUpdatesFirst},
+    {"aten::index_reduce.out", guarded<index_reduce>, kTakesEmpty | kUpdatesFirst},
+    {"aten::index_fill_.int_Scalar", guarded<index_fill>, kTakesEmpty},
+    {"aten::index_fill_.int_Tensor", guarded<index_fill>, kTakesEmpty},
+    {"aten::embedding_dense_backward", guarded<embedding_backward>, kTakesEmpty | TB_KERNEL_NEEDS_CONTIGUOUS},
+    {"aten::take.out", guarded<take>, kTakesEmpty | TB_KERNEL_NEEDS_CONTIGUOUS},
+    {"aten::put_", guarded<put>, kTakesEmpty | TB_KERNEL_NEEDS_CONTIGUOUS},
+    {"aten::index.Tensor_out", guarded<index>, kTakesEmpty},
+    {"aten::_index_put_impl_", guarded<index_put>, kTakesEmpty},
+    {"aten::nonzero.out", guarded<nonzero>, kTakesEmpty | TB_KERNEL_NEEDS_CONTIGUOUS | TB_KERNEL_ALLOCATES_OUTPUT},
+};
+
+} // namespace
+
+void add_indexed(Kernels& kernels) {
+  for (const auto& op : kOps) {
+    kernels.add(op.overload, op.function, op.flags, op.overload);
+  }
+}
+
+} // namespace torch_backend::generated

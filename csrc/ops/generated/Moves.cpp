@@ -1,0 +1,289 @@
+// Operators that put elements elsewhere, or compute them from where they are.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include <c10/util/Exception.h>
+#include <c10/util/StringUtil.h>
+
+#include "csrc/core/KernelHost.h"
+#include "csrc/ops/generated/Compaction.h"
+#include "csrc/ops/generated/Families.h"
+#include "csrc/ops/generated/Launch.h"
+#include "csrc/ops/generated/Modules.h"
+#include "csrc/ops/generated/Support.h"
+
+namespace torch_backend::generated {
+namespace {
+
+tb_status result(bool taken) {
+  return taken ? TB_STATUS_OK : TB_STATUS_UNSUPPORTED;
+}
+
+// ---- copies ----
+
+tb_status cat(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  const Strided out(*tensor_of(args[2]));
+  auto* const* tensors = static_cast<tb_tensor* const*>(args[0].v.p);
+  const int d = wrap_dim(args[1].v.i, out.ndim);
+  int64_t start = 0;
+  for (uint32_t i = 0; i < args[0].length; ++i) {
+    const Strided part(*tensors[i]);
+    if (part.numel() == 0) {
+      continue;
+    }
+    Strided place = out;
+    place.narrow(d, start, part.size(d));
+    if (!copy_views(context, place, part)) {
+      return TB_STATUS_UNSUPPORTED;
+    }
+    start += part.size(d);
+  }
+  return TB_STATUS_OK;
+}
+
+tb_status flip(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  Strided self(*tensor_of(args[0]));
+  const auto* dims = static_cast<const int64_t*>(args[1].v.p);
+  for (uint32_t i = 0; i < args[1].length && self.ndim > 0; ++i) {
+    const int d = wrap_dim(dims[i], self.ndim);
+    self.data += (self.size(d) - 1) * self.stride(d) * self.element_bytes();
+    self.stride(d) = -self.stride(d);
+  }
+  return result(copy_views(context, Strided(*tensor_of(args[2])), self));
+}
+
+/// Copies parts of `src` to where dimensions from d on are rotated by `shifts`.
+bool roll_from(const tb_kernel_context& context, const Strided& dst, const Strided& src, const int64_t* shifts, int d) {
+  while (d < src.ndim && shifts[d] == 0) {
+    ++d;
+  }
+  if (d == src.ndim) {
+    return copy_views(context, dst, src);
+  }
+  const int64_t shift = shifts[d];
+  const int64_t rest = src.size(d) - shift;
+  Strided to = dst, from = src;
+  to.narrow(d, shift, rest);
+  from.narrow(d, 0, rest);
+  if (!roll_from(context, to, from, shifts, d + 1)) {
+    return false;
+  }
+  to = dst;
+  from = src;
+  to.narrow(d, 0, shift);
+  from.narrow(d, rest, shift);
+  return roll_from(context, to, from, shifts, d + 1);
+}
+
+tb_status roll(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  Strided self(*tensor_of(args[0]));
+  Strided out(*tensor_of(args[3]));
+  const auto* given = static_cast<const int64_t*>(args[1].v.p);
+  const auto* dims = static_cast<const int64_t*>(args[2].v.p);
+  if (args[2].length == 0) {
+    const int64_t count = self.numel();
+    self = Strided(self.data, self.dtype, 1, &count);
+    out = Strided(out.data, out.dtype, 1, &count);
+  }
+  std::array<int64_t, Strided::kMaxDims> shifts{};
+  for (uint32_t i = 0; i < args[1].length && self.ndim > 0; ++i) {
+    const int d = args[2].length == 0 ? 0 : wrap_dim(dims[i], self.ndim);
+    auto& shift = shifts[static_cast<std::size_t>(d)];
+    shift = (shift + given[i] % self.size(d) + self.size(d)) % self.size(d);
+  }
+  return result(roll_from(context, out, self, shifts.data(), 0));
+}
+
+// ---- elements by their places ----
+
+/// `element` is an expression, see coordinates.c; `kind` tells it apart.
+bool by_coordinates(const tb_kernel_context& context, const char* element, const tb_tensor& out, const tb_tensor* input,
+                    const std::array<int64_t, 4>& whole, const std::array<double, 4>& numbers) {
+  constexpr int kMaxRank = 8;
+  Strided to(out);
+  const auto type = value_type(to.dtype);
+  if (type == ValueType::none || to.ndim > kMaxRank) {
+    return false;
+  }
+  Strided from = input ? Strided(*input) : to;
+  for (Strided* view : {&to, &from}) {
+    while (view->ndim < 2) {
+      for (int d = view->ndim; d > 0; --d) {
+        view->size(d) = view->size(d - 1);
+        view->stride(d) = view->stride(d - 1);
+      }
+      ++view->ndim;
+      view->size(0) = 1;
+      view->stride(0) = 0;
+    }
+  }
+  int64_t last = to.numel();
+  for (int d = 0; d < to.ndim; ++d) {
+    last = std::max({last, to.size(d) * to.stride(d) * to.ndim, to.size(d) * from.stride(d) * to.ndim});
+  }
+  const bool fits = last < (int64_t{1} << 31) - (int64_t{1} << 20);
+  KernelKey key{element};
+  key.words = {static_cast<uint64_t>(type), static_cast<uint64_t>(to.ndim), fits, 0};
+  const auto& function = find_function(context.device, key, "coordinates", "coordinates", [&](SourceText& text) {
+    text.compute_in(compute_type(type));
+    text.index_of(fits);
+    text.define("RANK", to.ndim);
+    text.define("WORD", c10::str("i", 8 * to.element_bytes()));
+    text.define("STORE(p, i, x)", input ? std::string("TB_STORE_PLAIN(WORD, p, i, x)")
+                                        : c10::str("TB_STORE_", name_of(type), "(p, i, x)"));
+    text.define("ELEMENT", element);
+    text.define("INTEGRAL", is_floating(type) ? "0" : "1");
+    text.parameters(2);
+  });
+  std::array<int64_t, 1 + 3 * kMaxRank + 12> args;
+  std::size_t size = 0;
+  args[size++] = to.numel();
+  const auto dims = static_cast<std::size_t>(to.ndim);
+  for (const auto* values : {to.sizes.data(), to.strides.data(), from.strides.data()}) {
+    std::copy_n(values, dims, args.begin() + static_cast<std::ptrdiff_t>(size));
+    size += dims;
+  }
+  for (const auto number : whole) {
+    args[size++] = number;
+  }
+  for (const auto number : numbers) {
+    args[size++] = std::bit_cast<int64_t>(number);
+  }
+  for (const auto number : numbers) {
+    args[size++] = std::bit_cast<int32_t>(static_cast<float>(number));
+  }
+  Launch launch(context);
+  launch.pointer(to.data);
+  launch.pointer(from.data);
+  launch.value(args.data(), size * sizeof(int64_t));
+  launch.run(function, to.numel(), 2);
+  return true;
+}
+
+constexpr char kLower[] = "((i64)col - (i64)row <= args.whole[0] ? TB_LOAD_PLAIN(WORD, p1, from) : (WORD)0)";
+constexpr char kUpper[] = "((i64)col - (i64)row >= args.whole[0] ? TB_LOAD_PLAIN(WORD, p1, from) : (WORD)0)";
+constexpr char kEye[] = "(row == col)";
+
+/// tril.out and triu.out; `entry` is the expression.
+tb_status triangle(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  return result(by_coordinates(context, static_cast<const char*>(entry), *tensor_of(args[2]), tensor_of(args[0]),
+                               {args[1].v.i}, {}));
+}
+
+tb_status eye(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t num_args) {
+  return result(by_coordinates(context, kEye, *tensor_of(args[num_args - 1]), nullptr, {}, {}));
+}
+
+// ---- masks ----
+
+/// `tensor` broadcast to `shape` and contiguous.
+bool packed(const tb_kernel_context& context, const tb_tensor& tensor, const Strided& shape, Strided* out) {
+  Strided expanded(tensor);
+  const int added = shape.ndim - tensor.ndim;
+  bool same = added == 0;
+  Strided dense(nullptr, tensor.dtype, shape.ndim, shape.sizes.data());
+  expanded.ndim = shape.ndim;
+  expanded.sizes = shape.sizes;
+  for (int d = 0; d < shape.ndim; ++d) {
+    const bool moves = d >= added && tensor.shape[d - added] == shape.size(d);
+    expanded.stride(d) = moves ? tensor.strides[d - added] : 0;
+    same = same && (shape.size(d) == 1 || expanded.stride(d) == dense.stride(d));
+  }
+  dense.data = same ? expanded.data : workspace(context, dense.numel() * dense.element_bytes());
+  *out = dense;
+  return same || copy_views(context, dense, expanded);
+}
+
+tb_status masked_select(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  const auto* self = tensor_of(args[0]);
+  const auto* mask = tensor_of(args[1]);
+  Strided shape;
+  shape.ndim = std::max(self->ndim, mask->ndim);
+  for (int d = 0; d < shape.ndim; ++d) {
+    const int a = d - shape.ndim + self->ndim, b = d - shape.ndim + mask->ndim;
+    const int64_t size_a = a < 0 ? 1 : self->shape[a], size_b = b < 0 ? 1 : mask->shape[b];
+    TORCH_CHECK(size_a == size_b || size_a == 1 || size_b == 1, "The size of tensor a (", size_a,
+                ") must match the size of tensor b (", size_b, ") at non-singleton dimension ", d);
+    shape.size(d) = size_a == 1 ? size_b : size_a;
+  }
+  TORCH_CHECK(value_type(mask->dtype) == ValueType::b8, "masked_select: expected BoolTensor for mask");
+  tb_tensor out{};
+  out.dtype = self->dtype;
+  int64_t count = 0;
+  if (shape.numel() == 0) {
+    return context.host->alloc_output(0, 1, &count, &out);
+  }
+  Strided elements, chosen;
+  if (!packed(context, *self, shape, &elements) || !packed(context, *mask, shape, &chosen)) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  Compaction compaction(context, static_cast<const char*>(entry), chosen);
+  count = compaction.count();
+  const auto status = context.host->alloc_output(0, 1, &count, &out);
+  if (status != TB_STATUS_OK || count == 0) {
+    return status;
+  }
+  Strided to(out);
+  const Strided dense(nullptr, out.dtype, 1, &count);
+  if (to.stride(0) == 1) {
+    compaction.select(to.data, elements.data, to.element_bytes());
+    return TB_STATUS_OK;
+  }
+  Strided temporary = dense;
+  temporary.data = workspace(context, count * to.element_bytes());
+  compaction.select(temporary.data, elements.data, to.element_bytes());
+  return result(copy_views(context, to, temporary));
+}
+
+tb_status masked_scatter(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  const auto* self = tensor_of(args[0]);
+  const auto* mask = tensor_of(args[1]);
+  const auto* source = tensor_of(args[2]);
+  TORCH_CHECK(value_type(mask->dtype) == ValueType::b8, "masked_scatter_ only supports boolean masks");
+  TORCH_CHECK(self->dtype.code == source->dtype.code && self->dtype.bits == source->dtype.bits,
+              "masked_scatter: expected self and source to have same dtypes");
+  if (!self->data || mask->ndim > self->ndim) {
+    return result(!self->data);
+  }
+  const Strided to(*self);
+  Strided chosen;
+  if (!packed(context, *mask, to, &chosen)) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  Compaction compaction(context, static_cast<const char*>(entry), chosen);
+  compaction.scatter(to.data, Strided(*source).data, to.element_bytes(), Strided(*source).numel());
+  return TB_STATUS_OK;
+}
+
+struct Op {
+  const char* overload;
+  GeneratedFunction function;
+  uint32_t flags;
+  const char* entry;
+};
+
+constexpr Op kOps[] = {
+    {"aten::cat.out", guarded<cat>, kTakesEmpty, nullptr},
+    {"aten::eye.m_out", guarded<eye>, 0, nullptr},
+    {"aten::eye.out", guarded<eye>, 0, nullptr},
+    {"aten::flip", guarded<flip>, 0, nullptr},
+    {"aten::masked_scatter_", guarded<masked_scatter>, kTakesEmpty | TB_KERNEL_NEEDS_CONTIGUOUS, nullptr},
+    {"aten::masked_select.out", guarded<masked_select>, kTakesEmpty | TB_KERNEL_ALLOCATES_OUTPUT, nullptr},
+    {"aten::roll", guarded<roll>, TB_KERNEL_NEEDS_CONTIGUOUS, nullptr},
+    {"aten::tril.out", guarded<triangle>, kUpdatesFirst, kLower},
+    {"aten::triu.out", guarded<triangle>, kUpdatesFirst, kUpper},
+};
+
+} // namespace
+
+void add_moves(Kernels& kernels) {
+  for (const auto& op : kOps) {
+    kernels.add(op.overload, op.function, op.flags, op.entry ? op.entry : op.overload);
+  }
+}
+
+} // namespace torch_backend::generated

@@ -1,0 +1,67 @@
+#include "csrc/ops/generated/Support.h"
+
+#include <bit>
+
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+
+#include "csrc/core/Capture.h"
+#include "csrc/core/KernelHost.h"
+#include "csrc/core/Runtime.h"
+
+namespace torch_backend::generated {
+
+uint64_t bits_of_number(const tb_arg& number, ValueType type) {
+  switch (type) {
+    case ValueType::b8:
+      return double_of(number) != 0;
+    case ValueType::f16:
+      return c10::Half(static_cast<float>(double_of(number))).x;
+    case ValueType::bf16:
+      return c10::BFloat16(static_cast<float>(double_of(number))).x;
+    case ValueType::f32:
+      return std::bit_cast<uint32_t>(static_cast<float>(double_of(number)));
+    case ValueType::f64:
+      return std::bit_cast<uint64_t>(double_of(number));
+    default:
+      return static_cast<uint64_t>(int_of(number));
+  }
+}
+
+uint64_t scalar_of(double number, int64_t whole, ValueType compute) {
+  switch (compute) {
+    case ValueType::f32:
+      return std::bit_cast<uint32_t>(static_cast<float>(number));
+    case ValueType::f64:
+      return std::bit_cast<uint64_t>(number);
+    default:
+      return static_cast<uint64_t>(whole);
+  }
+}
+
+char* workspace(const tb_kernel_context& context, int64_t size_bytes) {
+  void* memory = nullptr;
+  const auto status = context.host->alloc_workspace(static_cast<uint64_t>(size_bytes > 0 ? size_bytes : 1), &memory);
+  if (status != TB_STATUS_OK) {
+    throw NoWorkspace{status};
+  }
+  return static_cast<char*>(memory);
+}
+
+void fill_bytes(const tb_kernel_context& context, void* memory, uint8_t value, int64_t size_bytes) {
+  if (size_bytes > 0) {
+    device_api().memory_fill(context.device, memory, &value, 1, static_cast<uint64_t>(size_bytes), context.stream);
+  }
+}
+
+void read_back(const tb_kernel_context& context, const char* op, const void* memory, int64_t* numbers, int64_t count) {
+  auto& api = device_api();
+  if (api.async()) {
+    graph::refuse_in_capture(context.device, context.stream, op);
+  }
+  api.memory_copy(-1, numbers, context.device, memory, static_cast<uint64_t>(count) * sizeof(int64_t),
+                  TB_COPY_DEVICE_TO_HOST, context.stream);
+  api.stream_synchronize(context.device, context.stream);
+}
+
+} // namespace torch_backend::generated

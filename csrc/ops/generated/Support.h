@@ -1,0 +1,58 @@
+// What launchers of several families need: arguments, workspaces, copies of views.
+#pragma once
+
+#include <cstdint>
+
+#include "csrc/ops/generated/ValueType.h"
+#include "csrc/ops/generated/Strided.h"
+#include "torch_backend/device.h"
+
+namespace torch_backend::generated {
+
+inline const tb_tensor* tensor_of(const tb_arg& argument) {
+  return argument.tag == TB_ARG_TENSOR ? static_cast<const tb_tensor*>(argument.v.p) : nullptr;
+}
+/// A number that is real, as an integer; a float is cut.
+inline int64_t int_of(const tb_arg& argument) {
+  return argument.tag == TB_ARG_FLOAT ? static_cast<int64_t>(argument.v.f) : argument.v.i;
+}
+inline double double_of(const tb_arg& argument) {
+  return argument.tag == TB_ARG_FLOAT ? argument.v.f : static_cast<double>(argument.v.i);
+}
+inline bool is_real(const tb_arg& argument) {
+  return argument.tag == TB_ARG_INT || argument.tag == TB_ARG_BOOL || argument.tag == TB_ARG_FLOAT;
+}
+
+constexpr tb_dtype kInt64{TB_DTYPE_INT, 64, 1};
+constexpr tb_dtype kInt32{TB_DTYPE_INT, 32, 1};
+
+/// The number as the dtype's bits, in the lowest bytes.
+uint64_t bits_of_number(const tb_arg& number, ValueType type);
+/// The number as an eight-byte field of struct Args, for TB_SCALAR of a kernel that computes in `compute`.
+uint64_t scalar_of(double number, int64_t whole, ValueType compute);
+
+/// Thrown where a workspace cannot be had; `status` is for the kernel to return.
+struct NoWorkspace {
+  tb_status status;
+};
+/// Device memory until the kernel's call is over. Throws NoWorkspace.
+char* workspace(const tb_kernel_context& context, int64_t size_bytes);
+void fill_bytes(const tb_kernel_context& context, void* memory, uint8_t value, int64_t size_bytes);
+/// `count` 64-bit numbers from the device, after waiting for the stream; fails a capture of it, naming `op`.
+void read_back(const tb_kernel_context& context, const char* op, const void* memory, int64_t* numbers, int64_t count);
+
+/// dst[...] = src[...] of one shape; dtypes may differ. False, with nothing done, where no kernel takes them.
+bool copy_views(const tb_kernel_context& context, const Strided& dst, const Strided& src);
+
+using KernelBody = tb_status (*)(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t n);
+/// A kernel that may throw NoWorkspace.
+template <KernelBody kBody>
+tb_status guarded(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t num_args) {
+  try {
+    return kBody(entry, context, args, num_args);
+  } catch (const NoWorkspace& failure) {
+    return failure.status;
+  }
+}
+
+} // namespace torch_backend::generated

@@ -1,0 +1,196 @@
+"""Elements that tensors of indices name: read, written, added to; and what is out of range."""
+
+import os
+import threading
+
+import pytest
+import torch
+
+from conftest import DEVICE, to_device
+
+DTYPES = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16)
+DTYPES += (torch.float32, torch.float64)
+MATRIX = torch.arange(-30.0, 30.0).reshape(5, 12)
+CUBE = torch.arange(120.0).reshape(4, 5, 6)
+ROWS = torch.tensor([3, 0, 3, 1])
+MASK = torch.arange(60).reshape(5, 12) % 3 == 1
+
+
+def places(*shape, size, dtype=torch.int64):
+    return (torch.arange(torch.Size(shape).numel()) * 7 % size).reshape(shape).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dtypes(check, dtype):
+    x, there, source = MATRIX.to(dtype), places(3, 12, size=5), MATRIX[:3].to(dtype)
+    check(torch.index_select, x, 1, ROWS, exact=True)
+    check(torch.gather, x, 0, there, exact=True)
+    check(torch.scatter_add, x, 0, there, source, exact=True)
+    check(torch.scatter, x, 1, places(5, 3, size=12), 3, exact=True)
+    check(lambda a, b, i: a.index_put_((i,), b, accumulate=True), x.clone(), MATRIX[:4].to(dtype), ROWS, exact=True)
+    check(lambda a, i: a[i, 2:4], x, ROWS, exact=True)
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        (ROWS,),
+        (slice(None), ROWS),
+        (ROWS, slice(None), ROWS + 1),
+        (ROWS, ROWS),
+        (slice(None), ROWS, ROWS[:, None]),
+        (ROWS.to(torch.int32),),
+        (-1 - ROWS,),
+        (None, ROWS),
+        (torch.tensor(2), slice(None), ROWS),
+        (CUBE % 7 == 2,),
+        (CUBE[:, :, 0] % 4 == 2,),
+        (slice(None), CUBE[0] % 4 == 1),
+        (torch.tensor([True, False, True, True]), slice(None), torch.tensor([0, 4, 5])),
+        (CUBE > 500,),
+        (ROWS[:0],),
+    ],
+    ids=str,
+)
+def test_lists_of_indices(check, index):
+    for x in (CUBE, CUBE.transpose(0, 2).contiguous().transpose(0, 2)):
+        check(lambda a, i: a[tuple(i)], x, list(index), exact=True)
+        check(lambda a, i: a.__setitem__(tuple(i), 5.0), x.clone(), list(index), exact=True)
+    check(lambda a, i, b: a.__setitem__(tuple(i), b), CUBE.clone(), list(index), CUBE[tuple(index)] + 1, exact=True)
+
+
+@pytest.mark.parametrize("layout", [lambda x: x, lambda x: x.t().contiguous().t(), lambda x: x[:, ::2], lambda x: x[1:]])
+def test_layouts(check, layout):
+    x = layout(MATRIX.clone())
+    there = places(*x.shape, size=x.shape[0])
+    check(torch.gather, x, 0, there, exact=True)
+    check(torch.gather, x, -1, there.t().contiguous().t()[:, :3], exact=True)
+    check(lambda a, i, b: a.scatter_(0, i, b), x.clone(), places(1, x.shape[1], size=x.shape[0]), x + 1, exact=True)
+    check(lambda a, i, b: a.scatter_add_(0, i, b), x.clone(), there, x + 1)
+    check(lambda a, i, b: a.index_add_(0, i, b, alpha=2), x.clone(), ROWS[:2], x[:2] + 1)
+    check(lambda a, i, b: a.index_copy_(1, i, b), x.clone(), ROWS[:2], x[:, :2] + 1, exact=True)
+    check(lambda a, i: a.index_fill_(0, i, 7), x.clone(), -1 - ROWS, exact=True)
+    check(torch.take, x, places(2, 3, size=20) - 10, exact=True)
+    check(lambda a, i, b: a.put_(i, b, accumulate=True), x.clone(), places(2, 3, size=20), x.flatten()[:6])
+    check(lambda a, i: torch.index_select(a, 0, i), x, ROWS, exact=True)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "prod", "amin", "amax"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.uint8])
+def test_reductions(check, reduce, dtype):
+    x, source = MATRIX.remainder(5).to(dtype), MATRIX.remainder(3).to(dtype)
+    if dtype.is_floating_point:
+        source[1, 1] = float("nan")
+    for include_self in (True, False):
+        check(
+            lambda a, i, b: a.scatter_reduce(0, i, b, reduce, include_self=include_self),  # noqa: B023
+            *(x, places(5, 12, size=5), source),
+        )
+        if reduce != "sum":
+            check(lambda a, i, b: a.index_reduce(0, i, b, reduce, include_self=include_self), x, ROWS, source[:4])  # noqa: B023
+
+
+def test_no_dimensions_and_no_elements(check):
+    number, first = torch.tensor(3.0), torch.tensor(0)
+    check(torch.gather, number, 0, first, exact=True)
+    check(torch.index_select, number, 0, first, exact=True)
+    check(torch.scatter_add, number, 0, first, number, exact=True)
+    check(torch.index_add, MATRIX, 0, ROWS[:0], MATRIX[:0], exact=True)
+    check(torch.scatter, MATRIX, 0, ROWS[:0].reshape(0, 1), MATRIX, exact=True)
+    check(torch.take, number, first, exact=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_embedding(check, dtype):
+    weight = torch.randn(10, 6).to(dtype)
+    words = torch.tensor([[1, 2, 1], [3, 9, 1]])
+    grad = torch.randn(2, 3, 6).to(dtype)
+    check(torch.nn.functional.embedding, words, weight, exact=True)
+    for padding, scale in ((-1, False), (1, False), (-1, True), (2, True)):
+        check(lambda g, w: torch.ops.aten.embedding_dense_backward(g, w, 10, padding, scale), grad, words, rtol=0.02, atol=0.02)  # noqa: B023
+
+
+def test_many_elements(check):
+    x, there = torch.randn(300, 200), torch.randint(0, 300, (300, 200))
+    check(torch.gather, x, 0, there, exact=True)
+    check(torch.scatter_add, x, 0, there, x)
+    check(lambda a, i: a[i], x, torch.randint(0, 300, (1000,)), exact=True)
+    check(lambda a, m: a[m], x, x > 0, exact=True)
+    check(torch.nonzero, x > 0, exact=True)
+
+
+def test_masks(check):
+    check(torch.nonzero, MASK, exact=True)
+    check(torch.nonzero, torch.tensor(1.0), exact=True)
+    check(torch.nonzero, MATRIX.t(), exact=True)
+    check(torch.masked_select, MATRIX, MASK, exact=True)
+    check(torch.masked_select, MATRIX.t(), MASK.t()[:, :1], exact=True)
+    check(torch.masked_scatter, MATRIX, MASK, torch.arange(60.0), exact=True)
+    check(torch.masked_scatter, MATRIX, MASK[:1], torch.arange(60.0), exact=True)
+
+
+OUT_OF_RANGE = {
+    "index_select": lambda x, i: torch.index_select(x, 0, i),
+    "gather": lambda x, i: torch.gather(x, 0, i[:, None]),
+    "index.Tensor": lambda x, i: x[i],
+    "scatter_add": lambda x, i: torch.scatter_add(x, 0, i[:, None], x),
+    "_index_put_impl_": lambda x, i: x.clone().index_put_((i,), x[:3]),
+    "embedding_dense_backward": lambda x, i: torch.ops.aten.embedding_dense_backward(x[:3], i, 5, -1, False),
+}
+
+
+@pytest.mark.parametrize("name", OUT_OF_RANGE)
+@pytest.mark.parametrize("wait", [torch.accelerator.synchronize, lambda: torch.ones(1, device=DEVICE).item()])
+def test_out_of_range_is_found_when_the_device_is_waited_for(name, wait):
+    x, i = to_device(MATRIX), to_device(torch.tensor([0, 77, 2]))
+
+    def call_and_wait():
+        OUT_OF_RANGE[name](x, i)
+        wait()
+
+    with pytest.raises(RuntimeError, match=rf"aten::{name}.*index 77 is out of range for a dimension of size 5"):
+        call_and_wait()
+    wait()  # not again
+    assert torch.equal(x.cpu(), MATRIX)
+
+
+def test_a_source_that_is_too_short():
+    x, mask = to_device(MATRIX), to_device(MASK)
+    with pytest.raises(RuntimeError, match=r"masked_scatter_: element \d+ of a source is wanted, which has 2"):
+        x.masked_scatter(mask, x[0, :2]).cpu()
+
+
+def test_each_error_is_raised_once_by_whichever_thread_waits():
+    x, bad = to_device(MATRIX), to_device(torch.tensor([99]))
+    raised = []
+
+    def work():
+        for _ in range(20):
+            try:
+                torch.index_select(x, 0, bad)
+                torch.accelerator.synchronize()
+            except RuntimeError as error:
+                assert "index 99 is out of range" in str(error)
+                raised.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert 0 < len(raised) <= 40
+    torch.accelerator.synchronize()
+
+
+@pytest.mark.skipif(os.environ.get("TORCH_BACKEND_XCPU_ASYNC") != "1", reason="graphs are captured on streams")
+def test_replays_report_too():
+    x, i = to_device(MATRIX), to_device(torch.tensor([0, 1]))
+    graph = torch.accelerator.Graph()
+    with torch.Stream(DEVICE), graph:
+        y = torch.index_select(x, 0, i)
+    graph.replay()
+    assert torch.equal(y.cpu(), MATRIX[:2])
+    i.fill_(50)
+    graph.replay()
+    with pytest.raises(RuntimeError, match="index 50 is out of range"):
+        torch.accelerator.synchronize()

@@ -1,0 +1,59 @@
+"""Rows in order."""
+
+import pytest
+import torch
+
+DTYPES = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16)
+DTYPES += (torch.float32, torch.float64)
+NAN, INF = float("nan"), float("inf")
+SPECIAL = torch.tensor([[3.0, NAN, -0.0, INF, 0.0, -INF, NAN, 3.0, -1.5], [1.0, 2, 2, 1, 0, 0, -1, 5, 2]])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dtypes(check, dtype):
+    x = (SPECIAL if dtype.is_floating_point else SPECIAL[1:]).to(dtype)
+    for descending in (False, True):
+        check(lambda a: torch.sort(a, dim=-1, descending=descending, stable=True), x, exact=True)  # noqa: B023
+    if dtype != torch.bool:
+        check(lambda a: a.topk(3).values, x, exact=True)
+    check(lambda a: torch.unique(a, return_inverse=True, return_counts=True), x[-1:], exact=True)
+
+
+@pytest.mark.parametrize("size", [1, 2, 15, 16, 17, 33, 100, 1000, 40000])
+def test_sizes(check, size):
+    x = (torch.arange(2 * size) * 7919 % 1013).reshape(2, size).float()
+    check(lambda a: torch.sort(a, stable=True), x, exact=True)
+    check(lambda a: torch.sort(a.t(), dim=0, descending=True, stable=True), x, exact=True)
+    check(lambda a: a.topk(min(5, a.shape[1])).values, x, exact=True)
+    check(lambda a: a.topk(min(5, a.shape[1]), largest=False).values, x, exact=True)
+    check(lambda a: a.kthvalue((a.shape[1] + 1) // 2).values, x, exact=True)
+    check(lambda a: a.median(1).values, x, exact=True)
+
+
+def test_dimensions(check):
+    x = torch.randperm(120).reshape(4, 5, 6).float()
+    for dim in (0, 1, 2):
+        check(torch.sort, x, dim, exact=True)
+        check(torch.topk, x, 2, dim, exact=True)
+        check(torch.kthvalue, x, 2, dim, True, exact=True)
+        check(torch.median, x.transpose(0, 1), dim, exact=True)
+    check(torch.sort, torch.tensor(1.0), exact=True)
+    check(torch.argsort, x, 1, True, exact=True)
+    check(torch.median, x, exact=True)
+    check(lambda a, v, i: torch.sort(a, 1, out=(v, i)), x, torch.empty(0), torch.empty(0, dtype=torch.int64), exact=True)
+
+
+def test_medians_with_nan(check):
+    check(torch.median, SPECIAL, 1, exact=True)
+    check(torch.nanmedian, SPECIAL, exact=True)
+    check(lambda a: torch.nanmedian(a, 1).values, SPECIAL, exact=True)
+    check(torch.median, SPECIAL, exact=True)
+    check(torch.nanmedian, torch.tensor([NAN, NAN]), exact=True)
+
+
+@pytest.mark.parametrize("size", [1, 17, 40000])
+def test_unique(check, size):
+    x = torch.arange(size) * 7919 % 101
+    check(lambda a: torch.unique(a, return_inverse=True, return_counts=True), x, exact=True)
+    check(lambda a: torch.unique_consecutive(a, return_inverse=True, return_counts=True), x // 3, exact=True)
+    check(lambda a: torch.unique(a), x.reshape(-1, 1).float(), exact=True)
