@@ -144,7 +144,8 @@ def test_whole_numbers(dtype: torch.dtype) -> None:
     most = 1 if dtype == torch.bool else torch.iinfo(dtype).max if not dtype.is_floating_point else None
     if most is None:
         most = 2 ** {torch.float16: 11, torch.bfloat16: 8, torch.float32: 24, torch.float64: 53}[dtype]
-    assert 0 <= values.min() and values.max() <= most
+    assert values.min() >= 0
+    assert values.max() <= most
     assert abs(values.double().mean().item() / most - 0.5) < 0.03
     assert set(empty(400, dtype).random_(0, 2).tolist()) == {0, 1}
     kept = empty(4096, dtype).bernoulli_(0.75).cpu().double()
@@ -157,11 +158,14 @@ def test_64_bit_ranges() -> None:
     backend.manual_seed(0)
     wide = empty(4096, torch.int64)
     values = wide.random_(-(2**63), 2**63 - 1).cpu().double() / 2**63
-    assert abs(values.mean().item()) < 0.05 and values.max() > 0.99 and values.min() < -0.99
+    assert abs(values.mean().item()) < 0.05
+    assert values.max() > 0.99
+    assert values.min() < -0.99
     values = wide.random_(2**40, 2**40 + 7).cpu() - 2**40
     assert set(values.tolist()) == set(range(7))
     values = wide.random_(2**62, None).cpu()
-    assert values.min() >= 2**62 and values.max() > 2**63 - 2**55
+    assert values.min() >= 2**62
+    assert values.max() > 2**63 - 2**55
 
 
 @pytest.mark.parametrize(
@@ -228,7 +232,8 @@ def test_parameters_that_are_tensors() -> None:
 def test_poisson(rate: float) -> None:
     backend.manual_seed(0)
     values = torch.poisson(empty().fill_(rate)).cpu().double()
-    assert values.equal(values.round()) and values.min() >= 0
+    assert values.equal(values.round())
+    assert values.min() >= 0
     assert abs(values.mean().item() - rate) < 5 * math.sqrt(rate / COUNT)
     assert abs(values.var().item() / rate - 1) < 0.06
     assert torch.poisson(empty(3).fill_(0)).cpu().equal(torch.zeros(3))
@@ -252,7 +257,8 @@ def test_randperm_of_few_is_uniform() -> None:
     for _ in range(1200):
         key = tuple(torch.randperm(3, device=DEVICE).tolist())
         counts[key] = counts.get(key, 0) + 1
-    assert len(counts) == 6 and sum((count - 200) ** 2 / 200 for count in counts.values()) < 20.5
+    assert len(counts) == 6
+    assert sum((count - 200) ** 2 / 200 for count in counts.values()) < 20.5
 
 
 @pytest.mark.parametrize("dtype", FLOATING)
@@ -265,9 +271,11 @@ def test_dropout(dtype: torch.dtype) -> None:
     assert abs(kept.double().mean().item() - 0.75) < 0.02
     torch.testing.assert_close(out.detach().cpu(), (values.float() * kept / 0.75).to(dtype))
     out, mask = torch.native_dropout(there.detach(), 0.25, True)
-    assert mask.dtype == torch.bool and (out.cpu() != 0).equal(mask.cpu() & (values != 0))
+    assert mask.dtype == torch.bool
+    assert (out.cpu() != 0).equal(mask.cpu() & (values != 0))
     out, mask = torch._fused_dropout(there.detach(), 0.75)
-    assert mask.dtype == torch.uint8 and (out.cpu() != 0).equal(mask.cpu().bool() & (values != 0))
+    assert mask.dtype == torch.uint8
+    assert (out.cpu() != 0).equal(mask.cpu().bool() & (values != 0))
     assert torch.nn.functional.dropout(there.detach(), 1.0).cpu().abs().max() == 0
     assert torch.nn.functional.dropout(there.detach(), 0.0).cpu().equal(values)
     assert torch.nn.functional.dropout(there.detach(), 0.5, training=False).cpu().equal(values)
@@ -280,4 +288,5 @@ def test_dropout_of_strided_tensors() -> None:
     backend.manual_seed(2)
     there = values.to(DEVICE, memory_format=torch.channels_last)
     out = torch.nn.functional.dropout(there, 0.5)
-    assert out.stride() == there.stride() and out.cpu().equal(expected)
+    assert out.stride() == there.stride()
+    assert out.cpu().equal(expected)

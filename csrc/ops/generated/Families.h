@@ -15,7 +15,8 @@ namespace torch_backend::generated {
 /// Kernels in the form of a plugin's, but that they are ours. Each family adds its own.
 class Kernels {
  public:
-  /// `flags` are TB_KERNEL_* and kTakesEmpty; `entry` is what the function is called with besides the arguments, of static storage.
+  /// `flags` are TB_KERNEL_* and those of PluginKernels.h; `entry` is what the function is called with besides the
+  /// arguments, of static storage.
   void add(const char* overload, GeneratedFunction function, uint32_t flags = 0, const void* entry = nullptr);
 
   std::vector<std::unique_ptr<PluginKernel>> take() {

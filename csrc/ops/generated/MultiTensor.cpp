@@ -576,7 +576,7 @@ tb_status each(const void* data, const tb_kernel_context& context, const tb_arg*
   });
 }
 
-void add_each(Kernels& kernels) {
+std::vector<Each> each_entries() {
   constexpr const char* kLerp = "s < TC(0.5) ? A + s * (B - A) : B - (B - A) * (TC(1.0) - s)";
   const std::vector<Each> table{
       {"add", "Scalar", "ls", "A + s"},
@@ -611,16 +611,21 @@ void add_each(Kernels& kernels) {
       {"abs", "", "l", "fabs(A)"},
       {"reciprocal", "", "l", "TC(1.0) / A"},
   };
-  static auto* entries = new std::vector<Each>;
+  std::vector<Each> entries;
   for (const auto& row : table) {
-    entries->push_back(row);
-    entries->push_back(row);
-    entries->back().name += '_';
-    entries->back().in_place = true;
+    entries.push_back(row);
+    entries.push_back(row);
+    entries.back().name += '_';
+    entries.back().in_place = true;
   }
-  entries->push_back({"copy_", "", "ll-", "B", true});
-  entries->push_back({"zero_", "", "l", "0", true});
-  entries->push_back({"pow", "ScalarAndTensor", "sl", "pow(s, A)"});
+  entries.push_back({"copy_", "", "ll-", "B", true});
+  entries.push_back({"zero_", "", "l", "0", true});
+  entries.push_back({"pow", "ScalarAndTensor", "sl", "pow(s, A)"});
+  return entries;
+}
+
+void add_each(Kernels& kernels) {
+  static const auto* entries = new std::vector<Each>(each_entries());
   for (const auto& entry : *entries) {
     const std::string overload =
         c10::str("aten::_foreach_", entry.name, *entry.overload == '\0' ? "" : ".", entry.overload);
