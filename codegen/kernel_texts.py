@@ -54,7 +54,8 @@ def texts() -> dict[str, str]:
 
 @cache
 def _document() -> Mapping[str, object]:
-    return dict(yaml.safe_load((_KERNELS / "pointwise.yaml").read_text()))
+    text = (_KERNELS / "pointwise.yaml").read_text()
+    return dict(yaml.safe_load(text))  # type: ignore[no-untyped-call]
 
 
 def pointwise_table() -> dict[str, object]:

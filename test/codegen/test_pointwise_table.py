@@ -1,6 +1,7 @@
 """The table of elementwise operators fits the installed torch."""
 
 import pytest
+
 from codegen import kernel_texts, missing, parse
 
 

@@ -38,3 +38,14 @@ def test_copies_between_complex_and_real(check, source, target):
     check(lambda x: x.t().to(target), values, exact=True)
     check(lambda x: x.conj().to(target).resolve_conj(), values, exact=True)
     check(lambda x: x[::2].conj().clone(), values, exact=True)
+
+
+def test_every_half_number(check):
+    halves = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(torch.float16)
+    check(lambda x: x.float(), halves, exact=True)
+    near = halves.float()
+    between = torch.cat([near, near.nextafter(torch.tensor(1e9)), near * (1 + 2**-12), near * (1 + 2**-11), near / 3])
+    check(
+        lambda x: x.half(), torch.cat([between, torch.tensor([65519.0, 65520.0, 1e9, 2.0**-25, 2.0**-24])]), exact=True
+    )
+    check(lambda x: x.bfloat16(), between, exact=True)

@@ -23,17 +23,6 @@ TB_DEVICE T tb_lerp(T start, T end, T weight) {
   return fabs(weight) < TC(0.5) ? start + weight * (end - start) : end - (end - start) * (TC(1.0) - weight);
 }
 
-// Exponents for which PyTorch does not call pow().
-TB_DEVICE T tb_power_of(T x, T exponent) {
-  return exponent == TC(2.0)    ? x * x
-         : exponent == TC(0.5)  ? sqrt(x)
-         : exponent == TC(3.0)  ? x * x * x
-         : exponent == TC(-0.5) ? TC(1.0) / sqrt(x)
-         : exponent == TC(-1.0) ? TC(1.0) / x
-         : exponent == TC(-2.0) ? TC(1.0) / (x * x)
-                                : pow(x, exponent);
-}
-
 TB_DEVICE T tb_round_decimals(T x, i64 decimals) {
   const T power = pow(TC(10.0), (T)(decimals < 0 ? -decimals : decimals));
   return decimals < 0 ? rint(x / power) * power : rint(x * power) / power;

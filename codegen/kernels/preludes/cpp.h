@@ -59,11 +59,24 @@ typedef i64 i64x8 __attribute__((vector_size(64), may_alias));
 static inline u32 tb_bits_f32(float x) { u32 y; memcpy(&y, &x, 4); return y; }
 static inline float tb_f32_of_bits(u32 x) { float y; memcpy(&y, &x, 4); return y; }
 
-#define TB_LOAD_f16(p, i) ((float)((const _Float16*)(p))[i])
-#define TB_STORE_f16(p, i, x) (((_Float16*)(p))[i] = (_Float16)(float)(x))
-#define TB_ROUND_f16(x) ((float)(_Float16)(x))
-static inline float tb_f32_of_half(u16 x) { _Float16 y; memcpy(&y, &x, 2); return (float)y; }
-static inline u16 tb_half_of_f32(float x) { const _Float16 y = (_Float16)x; u16 z; memcpy(&z, &y, 2); return z; }
+// In operations that every processor has vectors of: compilers convert _Float16 one by one.
+static inline float tb_load_half(u16 x) {
+  const float scaled = tb_f32_of_bits((u32)(x & 0x7fff) << 13) * 0x1p112f;
+  const u32 bits = tb_bits_f32(scaled) | ((x & 0x7c00) == 0x7c00 ? 0x7f800000u : 0u);
+  return tb_f32_of_bits(bits | (u32)(x & 0x8000) << 16);
+}
+static inline u16 tb_store_half(float x) {
+  const u32 bits = tb_bits_f32(x), size = bits & 0x7fffffff;
+  const u32 small = tb_bits_f32(tb_f32_of_bits(size) + 0.5f) - 0x3f000000;
+  const u32 normal = (size - 0x38000000 + 0xfff + (size >> 13 & 1)) >> 13;
+  const u32 large = size > 0x7f800000 ? 0x7e00 : 0x7c00;
+  return (u16)((size >= 0x47800000 ? large : size < 0x38800000 ? small : normal) | (bits >> 16 & 0x8000));
+}
+#define TB_LOAD_f16(p, i) tb_load_half(((const u16*)(p))[i])
+#define TB_STORE_f16(p, i, x) (((u16*)(p))[i] = tb_store_half((float)(x)))
+#define TB_ROUND_f16(x) tb_load_half(tb_store_half(x))
+#define tb_f32_of_half(x) tb_load_half(x)
+#define tb_half_of_f32(x) tb_store_half(x)
 
 // Of the C library; those that it has vectorized carry the attribute that says so.
 #define TB_VECTOR __attribute__((simd("notinbranch")))

@@ -15,7 +15,7 @@ const char* kernel_text(const char* name);
 struct PointwiseEntry {
   const char* overload; // "aten::add.out"
   /// What decides which of several entries of one overload serves a call: "approximate=tanh" where the string argument has
-  /// that value; NULL: any call.
+  /// that value, "exponent=2" where the first number in T has, "exponent=" or NULL: any call.
   const char* variant;
   /// `T self, T other, T alpha, TB_PRIVATE T* out`: what apply() takes, in the order of the kernel's arguments. Strings are
   /// left out; numbers that count or choose are i64; `int has_min` precedes what may be None; `i64 numel` comes last.

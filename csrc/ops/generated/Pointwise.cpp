@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -259,21 +260,23 @@ bool launch(const PointwiseEntry& entry, const Call& call, const tb_kernel_conte
   return true;
 }
 
-/// Whether an entry's variant ("approximate=tanh") is that of the strings among the arguments.
+/// Whether an entry's variant ("approximate=tanh") is that of the string or the number among the arguments.
 bool has_variant(const PointwiseEntry& entry, const tb_arg* args, int32_t num_inputs) {
-  if (!entry.variant) {
-    return true;
-  }
-  const std::string_view value = std::strchr(entry.variant, '=') + 1;
-  for (int32_t i = 0; i < num_inputs; ++i) {
+  const std::string_view value = entry.variant ? std::strchr(entry.variant, '=') + 1 : "";
+  for (int32_t i = 0; i < num_inputs && !value.empty(); ++i) {
     if (args[i].tag == TB_ARG_STRING) {
       return value == std::string_view(static_cast<const char*>(args[i].v.p), args[i].length);
     }
-    if (args[i].tag == TB_ARG_NONE && (entry.kinds[i] == 'S')) {
+    if (args[i].tag == TB_ARG_NONE && entry.kinds[i] == 'S') {
       return value == "none";
     }
+    if (entry.kinds[i] == 'n') {
+      const double wanted = std::strtod(value.data(), nullptr);
+      return args[i].tag == TB_ARG_FLOAT ? args[i].v.f == wanted
+                                         : args[i].tag == TB_ARG_INT && static_cast<double>(args[i].v.i) == wanted;
+    }
   }
-  return false;
+  return value.empty();
 }
 
 /// Whether each element of args[0] is written once, and is in no other place of an input.
