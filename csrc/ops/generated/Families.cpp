@@ -14,8 +14,12 @@ void load_generated_kernels() {
     return;
   }
   Kernels kernels;
+  add_losses(kernels);
+  add_normalization(kernels);
   add_pointwise(kernels);
   add_reductions(kernels);
+  add_scans(kernels);
+  add_softmax(kernels);
   add_kernels(kernels.take());
 }
 

@@ -25,8 +25,12 @@ class Kernels {
   std::vector<std::unique_ptr<PluginKernel>> kernels_;
 };
 
+void add_losses(Kernels& kernels);
+void add_normalization(Kernels& kernels);
 void add_pointwise(Kernels& kernels);
 void add_reductions(Kernels& kernels);
+void add_scans(Kernels& kernels);
+void add_softmax(Kernels& kernels);
 
 /// Once, when the device is activated, after load_plugin_kernels: what the plugin has no kernel for is served by one of
 /// these, and so is what its kernel refuses. Nothing if the device takes no modules.
