@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from conftest import to_device
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 LIMITS = {
@@ -33,9 +34,8 @@ LOSSES = {
     "mse": lambda x, y, how: F.mse_loss(x, y, reduction=how),
     "smooth_l1": lambda x, y, how: F.smooth_l1_loss(x, y, reduction=how, beta=0.7),
     "huber": lambda x, y, how: F.huber_loss(x, y, reduction=how, delta=0.7),
-    "l1": lambda x, y, how: F.l1_loss(x, y, reduction=how),
-    "bce": lambda x, y, how: F.binary_cross_entropy(x.sigmoid(), y.sigmoid(), reduction=how),
-    "weighted_bce": lambda x, y, how: F.binary_cross_entropy(x.sigmoid(), y.sigmoid(), y.abs(), reduction=how),
+    "bce": lambda x, y, how: F.binary_cross_entropy(x, y, reduction=how),
+    "weighted_bce": lambda x, y, how: F.binary_cross_entropy(x, y, y * 3, reduction=how),
 }
 
 
@@ -45,9 +45,11 @@ def test_losses_between_elements(check, name, how):
     dtypes = DTYPES if name in ("mse", "huber") else DTYPES[:1]
     for dtype in dtypes:
         x, y = values(13, 37, dtype=dtype).requires_grad_(), values(37, 13, dtype=dtype).t()
+        if "bce" in name:
+            x, y = x.detach().sigmoid().requires_grad_(), y.sigmoid()
         run = with_gradient(lambda x, y: LOSSES[name](x, y, how))
         check(run, x, y, **LIMITS[dtype])
-    check(with_gradient(lambda x, y: LOSSES[name](x, y, how)), torch.tensor(1.5).requires_grad_(), torch.tensor(0.5))
+    check(with_gradient(lambda x, y: LOSSES[name](x, y, how)), torch.tensor(0.75).requires_grad_(), torch.tensor(0.5))
 
 
 @pytest.mark.parametrize("how", REDUCTIONS)
@@ -75,21 +77,13 @@ def test_cross_entropy(check, dtype):
     check(with_gradient(F.cross_entropy), x, target, **LIMITS[dtype])
     check(with_gradient(lambda x, t: F.cross_entropy(x, t, label_smoothing=0.1)), x, target, **LIMITS[dtype])
     check(with_gradient(F.cross_entropy), x, values(40, 11, dtype=dtype).softmax(1), **LIMITS[dtype])
-    check(
-        with_gradient(lambda x, y: F.kl_div(x, y, reduction="batchmean")),
-        x,
-        values(40, 11, dtype=dtype).softmax(1),
-        **LIMITS[dtype],
-    )
 
 
 def test_a_target_that_is_no_class_has_no_loss_and_no_gradient(check):
     x = values(4, 5).requires_grad_()
-    from conftest import to_device
-
     there = to_device(x)
     loss = F.nll_loss(there, to_device(torch.tensor([0, 5, -3, 4])), reduction="none")
-    assert loss.isnan().tolist() == [False, True, True, False]
+    assert loss.cpu().isnan().tolist() == [False, True, True, False]
     loss.sum().backward()
     assert there.grad.cpu().ne(0).any(1).tolist() == [True, False, False, True]
 
@@ -109,7 +103,7 @@ def test_scans(check, name):
     for dim in range(3):
         check(lambda x, dim=dim: SCANS[name](x, dim), x, rtol=2e-5, atol=1e-5)
     check(lambda x: SCANS[name](x.permute(2, 0, 1)[:, ::2], 2), x, rtol=2e-5, atol=1e-5)
-    check(lambda x: SCANS[name](x, 0), torch.tensor(2.0))
+    check(lambda x: SCANS[name](x, 0), torch.tensor([2.0]))
     nan, inf = math.nan, math.inf
     special = torch.tensor([[1, 2, 2, 1], [nan, 1, nan, 2], [-inf, -inf, inf, 1], [inf, -inf, 1, 1], [1, 1, inf, 3.0]])
     for dim in (0, 1):

@@ -76,7 +76,7 @@ def test_layer_norm_of_every_dtype(check, dtype):
 @pytest.mark.parametrize("shape", [(3, 4, 10), (2, 70000), (1000, 3), (5, 1), (4,)])
 def test_layer_norm_of_every_shape(check, shape):
     x = values(*shape).requires_grad_()
-    limits = LIMITS[torch.float32]
+    limits = {"rtol": 1e-3, "atol": 5e-3}  # the CPU is off that far from the same in float64
     for count in range(1, min(len(shape), 2) + 1):
         weight, bias = values(*shape[-count:]).requires_grad_(), values(*shape[-count:]).requires_grad_()
         check(with_gradients(lambda x, n=count: F.layer_norm(x, shape[-n:])), x, **limits)

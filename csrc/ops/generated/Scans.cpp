@@ -134,7 +134,7 @@ tb_status run_extrema(const void* data, const tb_kernel_context& context, const 
 void add_scans(Kernels& kernels) {
   kernels.add("aten::cumsum.out", run_scan, 0, "cumsum");
   kernels.add("aten::cumprod.out", run_scan, 0, "cumprod");
-  kernels.add("aten::_logcumsumexp.out", run_scan, 0, "logcumsumexp");
+  kernels.add("aten::_logcumsumexp", run_scan, 0, "logcumsumexp");
   kernels.add("aten::_cummax_helper", run_extrema, 0, "cummax");
   kernels.add("aten::_cummin_helper", run_extrema, 0, "cummin");
 }
