@@ -4,6 +4,7 @@
 #   make build    only that
 #   make test     build, C++ tests, Python tests, conformance of the reference devices
 #   make test-torch TORCH_VERSION=2.15.0    the same with another torch, beside this one (build/torch-2.15.0/)
+#   make test-opencl    the same for the device ocl, on the OpenCL drivers that are installed
 #   make check    conformance of DEVICE, with a report (check-output/)
 #   make lint     formatting, types, spelling; builds nothing
 #   make bench    what the device costs against native CPU
@@ -43,12 +44,12 @@ SOURCES := CMakeLists.txt pyproject.toml $(shell find include csrc backends torc
 TEST_SOURCES := $(shell find test/cpp -type f)
 
 .DELETE_ON_ERROR:
-.PHONY: help demo check build test test-cpp test-python test-kit test-ecosystem test-torch test-sanitize \
-	test-sanitize-devices test-sanitize-core same-devices \
+.PHONY: help demo check build test test-cpp test-python test-generated test-kit test-opencl test-ecosystem \
+	test-torch test-sanitize test-sanitize-devices test-sanitize-core same-devices \
 	lint lint-ruff lint-format lint-mypy lint-imports lint-clang-format lint-cmake lint-codespell bench docs clean distclean
 
 help:
-	@sed -n '3,11s/^#   //p' Makefile
+	@sed -n '3,12s/^#   //p' Makefile
 
 # ---- environment ----
 
@@ -100,10 +101,10 @@ $(STAMPS)/built-tests: $(SOURCES) $(TEST_SOURCES) $(STAMPS)/tools $(PLUGIN_SUMS)
 
 # Device libraries include no torch: these are built once and used with every version.
 build/plugins/SHA256SUMS: $(shell find include backends -type f -not -name '*.md') | $(STAMPS)/tools
-	@mkdir -p build/plugins; set -e; for folder in fake cpu; do \
+	@mkdir -p build/plugins; set -e; for folder in fake cpu opencl; do \
 	cmake -S backends/$$folder -B build/plugins/$$folder -DCMAKE_BUILD_TYPE=Release > build/plugins/$$folder.log; \
 	cmake --build build/plugins/$$folder >> build/plugins/$$folder.log; \
-	cp build/plugins/$$folder/libtorch_backend_*.so build/plugins/; \
+	cp build/plugins/$$folder/libtorch_backend_*.so build/plugins/ || test $$folder = opencl; \
 	done
 	@cd build/plugins && sha256sum libtorch_backend_*.so > SHA256SUMS
 
@@ -132,6 +133,7 @@ test: $(STAMPS)/built-tests $(STAMPS)/for-test
 	@failed=0; \
 	$(MAKE) --no-print-directory test-cpp || failed=1; \
 	$(MAKE) --no-print-directory test-kit || failed=1; \
+	$(MAKE) --no-print-directory test-generated || failed=1; \
 	$(MAKE) --no-print-directory test-python || failed=1; \
 	exit $$failed
 
@@ -163,12 +165,22 @@ PYTEST = $(PY) -m pytest -q --numprocesses $(JOBS)
 FAKE_TESTS := $(patsubst %,test/python/test_%.py,amp autocast_policies backward_threads custom_operators device \
 	fallback_api memory metadata operators python_kernels random rerouting structured)
 
+OCL_TESTS := $(patsubst %,test/python/test_%.py,device fallback_api memory opencl operators random)
+
 # Without the first line, a device that cannot be activated would only skip the tests that need one.
 test-python: $(STAMPS)/built $(STAMPS)/for-test
 	@TORCH_BACKEND=$(DEVICE) $(PY) -m torch_backend info > /dev/null
 	@failed=0; \
 	echo "Python tests on fake"; TORCH_BACKEND=fake TORCH_BACKEND_FAKE_DEVICES=2 $(PYTEST) $(FAKE_TESTS) || failed=1; \
 	echo "Python tests on $(DEVICE)"; TORCH_BACKEND=$(DEVICE) $(PYTEST) || failed=1; \
+	exit $$failed
+
+# Kernels that the device compiles: on xcpu at once, then late and on threads of their own, with what was compiled before.
+test-generated: $(STAMPS)/built $(STAMPS)/for-test
+	@failed=0; export TORCH_BACKEND=xcpu TORCH_BACKEND_XCPU_MODULES=1; \
+	echo "Generated kernels on xcpu"; $(PYTEST) test/generated || failed=1; \
+	echo "Generated kernels on asynchronous xcpu"; TORCH_BACKEND_XCPU_ASYNC=1 TORCH_BACKEND_XCPU_DELAY_US=0-100 \
+	$(PYTEST) test/generated --ignore test/generated/test_cache.py || failed=1; \
 	exit $$failed
 
 # Not part of "test": the libraries are large.
@@ -186,6 +198,17 @@ test-kit: $(STAMPS)/built $(STAMPS)/for-test
 	echo "Conformance of xcpu, asynchronous"; $(KIT) --json $(BUILD)/conformance-async.json xcpu --quick \
 	--option async=1 --option ccl=1 --option ipc=1 || failed=1; \
 	echo "Conformance of $(DEVICE)"; $(KIT) --json $(BUILD)/conformance-$(DEVICE).json $(DEVICE) || failed=1; \
+	exit $$failed
+
+# Not part of "test": it needs a driver. In both memory modes; PoCL shows the processor twice, so that there are two devices.
+test-opencl: export POCL_DEVICES ?= pthread pthread
+test-opencl: $(STAMPS)/built-tests $(STAMPS)/for-test
+	@TORCH_BACKEND=ocl $(PY) -m torch_backend info > /dev/null
+	@failed=0; \
+	ctest --test-dir $(BUILD) --output-on-failure --no-tests=error --tests-regex Ocl || failed=1; \
+	for memory in buffer svm; do echo "Conformance of ocl, memory $$memory"; \
+	$(KIT) ocl --quick --option memory=$$memory || failed=1; done; \
+	echo "Python tests on ocl"; TORCH_BACKEND=ocl $(PYTEST) $(OCL_TESTS) || failed=1; \
 	exit $$failed
 
 # Another version of torch in an environment of its own, with the device libraries that all versions share.

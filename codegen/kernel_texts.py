@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,8 @@ class PointwiseEntry:
     floating: str | None
     integral: str | None
     boolean: str | None
+    floating_texts: str
+    integral_texts: str
     num_outputs: int
     kinds: str
 
@@ -44,26 +48,66 @@ class ReductionEntry:
 
 def texts() -> dict[str, str]:
     """Preludes and skeletons by name."""
-    files = [*(_KERNELS / "preludes").glob("*.h"), *(_KERNELS / "skeletons").glob("*.c")]
+    files = [*(_KERNELS / "preludes").glob("*.h"), *(_KERNELS / "skeletons").glob("*.c"), *_function_files()]
     return {file.stem: file.read_text() for file in sorted(files)}
+
+
+@cache
+def _document() -> Mapping[str, object]:
+    return dict(yaml.safe_load((_KERNELS / "pointwise.yaml").read_text()))
+
+
+def pointwise_table() -> dict[str, object]:
+    """The expressions of each operator, as they are written down."""
+    return {name: value for name, value in _document().items() if name != "missing"}
+
+
+def missing_pointwise() -> dict[str, list[str]]:
+    """The operators that have no entry, with wildcards, by the reason."""
+    missing = _document().get("missing", {})
+    assert isinstance(missing, Mapping)
+    return dict(missing)
 
 
 def pointwise_entries(functions: Sequence[NativeFunction]) -> list[PointwiseEntry]:
     """The table, in its order. An operator that the installed torch does not have is left out."""
     by_name = {str(function.func.name): function for function in functions}
-    table = yaml.safe_load((_KERNELS / "pointwise.yaml").read_text())
-    return [entry for name, value in table.items() if name in by_name for entry in _entries(by_name[name], value)]
+    return [
+        row for name, value in pointwise_table().items() if name in by_name for row in _entries(by_name[name], value)
+    ]
+
+
+def _function_files() -> list[Path]:
+    return sorted((_KERNELS / "functions").glob("*.h"))
+
+
+@cache
+def _defined_functions() -> Mapping[str, frozenset[str]]:
+    """The functions of each file."""
+    return {
+        file.stem: frozenset(re.findall(r"^TB_DEVICE \w+ (\w+)\(", file.read_text(), re.MULTILINE))
+        for file in _function_files()
+    }
+
+
+def _texts(bodies: Iterable[str | None], other: str) -> str:
+    """The files with the functions that the bodies call. `other` is the one for the other kind of dtypes."""
+    called = {name for body in bodies for name in re.findall(r"\b(tb_\w+)\(", body or "")}
+    if unknown := called - frozenset().union(*_defined_functions().values()):
+        raise ValueError(f"pointwise.yaml: there is no {', '.join(sorted(unknown))}")
+    return " ".join(name for name, functions in _defined_functions().items() if name != other and called & functions)
 
 
 def _entries(function: NativeFunction, value: object) -> Iterator[PointwiseEntry]:
     if isinstance(value, Mapping) and all("=" in key for key in value):
         for variant, expressions in value.items():
-            yield _entry(function, variant, expressions)
+            yield entry(function, variant, expressions)
     else:
-        yield _entry(function, None, value)
+        yield entry(function, None, value)
 
 
-def _entry(function: NativeFunction, variant: str | None, value: object) -> PointwiseEntry:
+def entry(function: NativeFunction, variant: str | None, value: object) -> PointwiseEntry:
+    """One row. Throws ValueError if the expressions do not fit the operator."""
     arguments = function.func.arguments
     inputs = [argument for argument in arguments.flat_all if argument not in arguments.out]
     outputs = len(function.func.returns)
@@ -73,12 +117,17 @@ def _entry(function: NativeFunction, variant: str | None, value: object) -> Poin
         raise ValueError(f"pointwise.yaml: {function.func.name} has {', '.join(sorted(unknown))}")
     bodies = {kind: _body(by_class.get(kind), names) for kind in _CLASSES}
     parameters = [parameter for argument in inputs for parameter in _parameters(argument)]
+    counts = any(body and re.search(r"\bnumel\b", body) for body in bodies.values())
+    if counts:
+        parameters.append("i64 numel")
     return PointwiseEntry(
         overload=f"aten::{function.func.name}",
         variant=variant,
         parameters=", ".join([*parameters, *(f"TB_PRIVATE T* {name}" for name in names)]),
+        floating_texts=_texts([bodies["floating"]], "integral"),
+        integral_texts=_texts([bodies["integral"], bodies["boolean"]], "floating"),
         num_outputs=outputs,
-        kinds="".join(_kind(argument) for argument in inputs),
+        kinds="".join(_kind(argument) for argument in inputs) + ("#" if counts else ""),
         **bodies,
     )
 
@@ -100,8 +149,14 @@ def _element(type_: Type) -> tuple[BaseTy, bool]:
 
 
 def _kind(argument: Argument) -> str:
+    if argument.annotation is not None and argument.annotation.is_write:
+        return "w"
+    if argument.name in ("condition", "mask"):
+        return "m"
     base, optional = _element(argument.type)
-    letter = {BaseTy.str: "s", BaseTy.int: "i", BaseTy.SymInt: "i", BaseTy.bool: "i"}.get(base, "t")
+    letter = {BaseTy.str: "s", BaseTy.int: "i", BaseTy.SymInt: "i", BaseTy.bool: "i"}.get(
+        base, "t" if base is BaseTy.Tensor else "n"
+    )
     return letter.upper() if optional else letter
 
 

@@ -112,8 +112,11 @@ def fallback_reset() -> None: ...
 # ---- Operators.cpp ----
 
 def operator_sources() -> dict[str, str]:
-    """Every overload the dispatcher knows, and its source on this device: "plugin", "generated", "native", "aten", "extension",
-    "composite", "fallback" or "unavailable"."""
+    """Every overload the dispatcher knows, and its source on this device: "plugin", "generated", "native", "aten",
+    "extension", "composite", "fallback" or "unavailable"."""
+
+def generated_kernels() -> list[str]:
+    """The overloads that a device which takes modules gets kernels for, as a device library would name them."""
 
 def register_plugin_kernel(overload: str) -> list[str]:
     """The overloads that the device library's kernel serves from now on."""

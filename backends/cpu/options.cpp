@@ -27,6 +27,13 @@ bool parse_devices(std::string_view text, int32_t* out_devices) {
   return true;
 }
 
+bool parse_threads(std::string_view text, uint32_t* out_threads) {
+  uint64_t number = 0;
+  if (!parse_number(text, 1024, &number) || number == 0) return false;
+  *out_threads = static_cast<uint32_t>(number);
+  return true;
+}
+
 bool parse_flag(std::string_view text, bool* out_flag) {
   *out_flag = text == "1";
   return text == "0" || text == "1";
@@ -81,8 +88,8 @@ const options& settings() {
 }
 
 const char* const* option_keys() {
-  static const char* const keys[] = {"devices",  "memory", "async", "protect", "ipc",
-                                     "delay_us", "fault",  "ccl",   "modules", nullptr};
+  static const char* const keys[] = {"devices", "memory", "async",   "protect", "ipc",  "delay_us",
+                                     "fault",   "ccl",    "modules", "threads", nullptr};
   return keys;
 }
 
@@ -97,6 +104,7 @@ result read_options() {
   if (r.ok()) r = read("xcpu.delay_us", "microseconds, at most 10000000: N, or LOW-HIGH", parse_delay, &o.delay);
   if (r.ok()) r = read("xcpu.ccl", "0 or 1", parse_flag, &o.ccl);
   if (r.ok()) r = read("xcpu.modules", "0 or 1", parse_flag, &o.modules);
+  if (r.ok()) r = read("xcpu.threads", "a whole number from 1 to 1024", parse_threads, &o.threads);
   if (!r.ok()) return r;
   if (o.delay.high_us > 0 && !o.async)
     return failure(TB_STATUS_INVALID_ARGUMENT, "xcpu.delay_us delays asynchronous work; set xcpu.async=1 as well");

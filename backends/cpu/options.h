@@ -20,6 +20,7 @@ struct options {
   delay_range delay;
   bool ccl = false;
   bool modules = false;
+  uint32_t threads = 1; // that run the blocks of one launch
 };
 
 // Settled by read_options; constant afterwards.

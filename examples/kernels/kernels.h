@@ -17,6 +17,7 @@ KERNEL(clamp);
 KERNEL(where);
 KERNEL(threshold_backward);
 KERNEL(scale);
+KERNEL(bernoulli);
 KERNEL(sum);
 KERNEL(softmax);
 KERNEL(nonzero);

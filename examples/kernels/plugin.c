@@ -20,7 +20,7 @@ static const uint64_t float32_and_bool[TB_DTYPE_MASK_WORDS] =
 #define ENTRY(name, function, flags, mask) {sizeof(tb_kernel), name, function, flags, 0, mask}
 static const tb_kernel entries[] = {
     ENTRY("aten::add.out", add, 0, NULL), /* serves add.out, add.Tensor and add_.Tensor */
-    ENTRY("aten::sub.out", sub, 0, NULL),
+    ENTRY("aten::sub.out", sub, TB_KERNEL_MIXED_DTYPES | TB_KERNEL_NUMBERS, NULL),
     ENTRY("aten::mul.out", mul, 0, float32_only),
     ENTRY("aten::relu", relu, 0, float32_only),
     ENTRY("aten::clamp.out", clamp, 0, float32_only),
@@ -32,6 +32,7 @@ static const tb_kernel entries[] = {
     ENTRY("aten::addmm.out", addmm, 0, float32_only),
     ENTRY("aten::convolution_overrideable", convolution, TB_KERNEL_NEEDS_CONTIGUOUS, float32_only),
     ENTRY("aten::nonzero.out", nonzero, TB_KERNEL_ALLOCATES_OUTPUT, float32_only),
+    ENTRY("aten::bernoulli_.float", bernoulli, 0, float32_only),
     ENTRY("example::scale", scale, 0, float32_only),
 };
 #define NUM_KERNELS (sizeof entries / sizeof entries[0])

@@ -12,7 +12,7 @@ static tb_status apply(const char* op, const tb_tensor* out, const tb_arg* input
   return for_each_element(tensors, num_inputs + 1, body, constants);
 }
 
-/* ---- add and sub: out = self + alpha * other, in the dtypes that this device has ---- */
+/* ---- add: out = self + alpha * other, in the dtypes that this device has ---- */
 
 static void add_float32(void* const* at, const void* alpha) {
   *(float*)at[0] = *(const float*)at[1] + (float)*(const double*)alpha * *(const float*)at[2];
@@ -24,27 +24,18 @@ static void add_int64(void* const* at, const void* alpha) {
   *(int64_t*)at[0] = *(const int64_t*)at[1] + (int64_t)*(const double*)alpha * *(const int64_t*)at[2];
 }
 
-/* Its entry has no dtype_mask, so it gets whatever the device stores and says here what it cannot compute: the core then
- * uses what would serve the operator without this kernel. */
-static tb_status add_scaled(const char* op, const tb_arg* args, double alpha) {
+/* aten::add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out). Its entry has no dtype_mask, so it gets
+ * whatever the device stores and says here what it cannot compute: the core then uses what would serve the operator
+ * without this kernel. */
+KERNEL(add) {
   const tb_tensor* out = tensor_of(&args[3]);
+  const double alpha = number_of(&args[2]);
   element_function body = NULL;
+  (void)context, (void)num_args;
   if (is_float32(out)) body = add_float32;
   if (out->dtype.code == TB_DTYPE_FLOAT && out->dtype.bits == 64) body = add_float64;
   if (out->dtype.code == TB_DTYPE_INT && out->dtype.bits == 64) body = add_int64;
-  return body ? apply(op, out, args, 2, body, &alpha) : TB_STATUS_UNSUPPORTED;
-}
-
-/* aten::add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) */
-KERNEL(add) {
-  (void)context, (void)num_args;
-  return add_scaled("aten::add.out", args, number_of(&args[2]));
-}
-
-/* aten::sub.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) */
-KERNEL(sub) {
-  (void)context, (void)num_args;
-  return add_scaled("aten::sub.out", args, -number_of(&args[2]));
+  return body ? apply("aten::add.out", out, args, 2, body, &alpha) : TB_STATUS_UNSUPPORTED;
 }
 
 /* ---- float32 only, which their dtype_mask says ---- */

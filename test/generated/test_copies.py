@@ -15,7 +15,9 @@ def test_every_dtype_becomes_every_other(check, source, target):
     check(lambda x: x.to(target), values, exact=True)
 
 
-@pytest.mark.parametrize("dtype", [torch.bool, torch.int16, torch.float32, torch.float64, torch.complex64])
+@pytest.mark.parametrize(
+    "dtype", [torch.bool, torch.int16, torch.float32, torch.float64, torch.complex64, torch.complex128]
+)
 def test_strided_copies_keep_bits(check, dtype):
     values = torch.randn(6, 5, 4, 3).to(dtype)
     check(lambda x: x.permute(2, 0, 3, 1).contiguous(), values, exact=True)
@@ -27,3 +29,12 @@ def test_strided_copies_keep_bits(check, dtype):
 def test_negated_views(check):
     values = torch.randn(4, 3)
     check(lambda x: torch._neg_view(x).contiguous(), values, exact=True)
+
+
+@pytest.mark.parametrize("source", [torch.int32, torch.float32, torch.complex64, torch.complex128])
+@pytest.mark.parametrize("target", [torch.float32, torch.complex64, torch.complex128])
+def test_copies_between_complex_and_real(check, source, target):
+    values = torch.randn(4, 3, dtype=torch.complex64).mul(10).to(source)
+    check(lambda x: x.t().to(target), values, exact=True)
+    check(lambda x: x.conj().to(target).resolve_conj(), values, exact=True)
+    check(lambda x: x[::2].conj().clone(), values, exact=True)

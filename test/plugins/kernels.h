@@ -75,6 +75,32 @@ KERNEL(describes) {
   return host->fail(TB_STATUS_INVALID_ARGUMENT, "given%s", text);
 }
 
+/* Tells more: what the core computes in, then of every argument what it is. A dtype is its code and bits. */
+KERNEL(tells) {
+  char text[512];
+  int end = sprintf(text, "in %u/%u:", (unsigned)context->compute_dtype.code, (unsigned)context->compute_dtype.bits);
+  for (int32_t i = 0; i < num_args; ++i) {
+    const tb_arg* arg = &args[i];
+    if (arg->tag == TB_ARG_TENSOR) {
+      const tb_dtype dtype = ((const tb_tensor*)arg->v.p)->dtype;
+      end += sprintf(text + end, " t%u/%u", (unsigned)dtype.code, (unsigned)dtype.bits);
+    } else if (arg->tag == TB_ARG_INT || arg->tag == TB_ARG_BOOL) {
+      end += sprintf(text + end, " %c%lld", arg->tag == TB_ARG_INT ? 'i' : 'b', (long long)arg->v.i);
+    } else if (arg->tag == TB_ARG_FLOAT) {
+      end += sprintf(text + end, " f%g", arg->v.f);
+    } else if (arg->tag == TB_ARG_COMPLEX) {
+      end += sprintf(text + end, " c%g,%g", ((const double*)arg->v.p)[0], ((const double*)arg->v.p)[1]);
+    } else if (arg->tag == TB_ARG_GENERATOR) {
+      const tb_philox* numbers = arg->v.p;
+      end += sprintf(text + end, " g%llu+%llu", (unsigned long long)numbers->seed, (unsigned long long)numbers->offset);
+    } else {
+      end += sprintf(text + end, " -");
+    }
+  }
+  return host->fail(TB_STATUS_INVALID_ARGUMENT, "told %s.", text);
+}
+
+#define MIXED_NUMBERS (TB_KERNEL_MIXED_DTYPES | TB_KERNEL_NUMBERS)
 #define ENTRY(name, function, flags) {sizeof(tb_kernel), name, function, flags, 0, NULL}
 static const tb_kernel entries[] = {
     ENTRY("aten::mul.out", fails, 0),
@@ -91,9 +117,17 @@ static const tb_kernel entries[] = {
     ENTRY("aten::index.Tensor_out", describes, 0),
     ENTRY("aten::cat.out", describes, 0),
     ENTRY("aten::native_batch_norm.out", describes, 0),
-    ENTRY("aten::quantum_add.out", fails, 0), /* no version of PyTorch has it */
-    ENTRY("aten::normal_", fails, 0),         /* takes a generator */
-    ENTRY("later::on", describes, 0),         /* may still be defined */
+    ENTRY("aten::quantum_add.out", fails, 0),          /* no version of PyTorch has it */
+    ENTRY("aten::_foreach_add_.ScalarList", fails, 0), /* takes a list of Scalar */
+    ENTRY("aten::normal_", tells, 0),
+    ENTRY("aten::bernoulli.out", tells, 0),
+    ENTRY("aten::sub.out", tells, TB_KERNEL_MIXED_DTYPES),
+    ENTRY("aten::atan2.out", tells, TB_KERNEL_NUMBERS),
+    ENTRY("aten::div.out", tells, MIXED_NUMBERS),
+    ENTRY("aten::eq.Tensor_out", tells, MIXED_NUMBERS),
+    ENTRY("aten::logical_and.out", tells, MIXED_NUMBERS), /* not structured, as the next: called in another way */
+    ENTRY("aten::where.self_out", tells, MIXED_NUMBERS),
+    ENTRY("later::on", describes, 0), /* may still be defined */
 #ifdef NULL_OP
     ENTRY(NULL, fails, 0),
 #endif

@@ -218,6 +218,46 @@ def test_dtypes() -> None:
     torch.testing.assert_close(out.cpu(), (OTHER + OTHER).double())
 
 
+def test_inputs_of_several_dtypes() -> None:
+    """Of a kernel with TB_KERNEL_MIXED_DTYPES and TB_KERNEL_NUMBERS."""
+    wide, whole = OTHER.double().t(), (10 * OTHER).to(torch.int64)
+    ran = ("aten::sub.out",)
+    for other in (wide.t(), whole, whole.int(), OTHER[0], wide[:3, 0].view(3, 1)):
+        check(lambda a, b: a - b, OTHER, other, ran=ran)
+        check(lambda a, b: torch.sub(b, a, alpha=0.5), OTHER, other, ran=ran)
+    for number in (2, 2.5):
+        check(lambda a, number=number: a - torch.tensor(number), OTHER, ran=ran)
+    check(lambda a: a - 2.5, whole, ran=ran)
+    check(lambda a: torch.rsub(a, 3), wide, ran=ran)
+    check(lambda a: a.clone().sub_(whole[0].to(a.device)), OTHER, ran=ran)
+    check(lambda a, b: a - b, whole, whole, ran=())  # computed in int64
+    check(lambda a, b: a - b, OTHER, OTHER.half(), ran=())  # UNSUPPORTED
+    out = torch.empty(3, 4, dtype=torch.float64, device=DEVICE)
+    with kernels_that_run("aten::sub.out"):
+        torch.sub(OTHER.to(DEVICE), whole.to(DEVICE), out=out)
+    torch.testing.assert_close(out.cpu(), (OTHER - whole).double())
+
+
+def test_random_numbers() -> None:
+    """Of a kernel that is given a generator."""
+    torch.manual_seed(0)
+    x = torch.empty(4, device=DEVICE)
+    with kernels_that_run("aten::bernoulli_.float"):
+        assert x.bernoulli_(0.7) is x
+    assert x.cpu().tolist() == [1, 0, 0, 1], (
+        "0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8 by the paper's known answers"
+    )
+    many = [torch.empty(100, 100, device=DEVICE).bernoulli_(0.3).cpu() for _ in range(2)]
+    for drawn in many:
+        assert set(drawn.unique().tolist()) == {0, 1}
+        assert abs(drawn.mean().item() - 0.3) < 0.03
+    assert 0.3 < (many[0] == many[1]).float().mean() < 0.8, "each call has its own numbers"
+    own = torch.Generator(DEVICE)
+    first, again = (x.bernoulli_(generator=own.manual_seed(seed)).cpu() for seed in (12, 12))
+    torch.testing.assert_close(first, again)
+    torch.testing.assert_close(torch.empty(8, 2, device=DEVICE).t().bernoulli_(1).cpu(), torch.ones(2, 8))
+
+
 def test_conj_bits_are_resolved() -> None:
     z = torch.complex(OTHER, OTHER.flip(0))
     check(lambda a: torch.mm(a.conj(), a.t()), z, ran=())  # the mask has no complex dtype

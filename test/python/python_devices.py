@@ -17,6 +17,7 @@ from torch_backend.python_device import (
     MemoryKind,
     NotReady,
     OutOfMemory,
+    Philox,
     PythonDevice,
     TensorView,
     copy_host_memory,
@@ -148,6 +149,18 @@ def convolve(context: KernelContext, x: TensorView, weight: TensorView, bias: No
     ).numpy()
 
 
+def subtract(context: KernelContext, a: Any, b: Any, alpha: float, out: TensorView) -> None:
+    dtypes = [x.dtype if isinstance(x, TensorView) else x for x in (a, b)]
+    calls.append((context.compute_dtype, *dtypes, out.dtype))
+    values = [x.numpy().astype(context.compute_dtype) if isinstance(x, TensorView) else x for x in (a, b)]
+    out.numpy()[...] = values[0] - alpha * values[1]
+
+
+def bernoulli(context: KernelContext, x: TensorView, p: float, generator: Philox) -> None:
+    calls.append((context.compute_dtype, p, generator))
+    x.numpy()[...] = generator.offset
+
+
 def broken(context: KernelContext, *arguments: Any) -> None:
     raise KeyError("no such register")
 
@@ -164,6 +177,8 @@ class Computing(Plain):
         "aten::nonzero": Kernel(nonzero, allocates_output=True),
         "aten::convolution_overrideable": convolve,
         "aten::mul.out": Kernel(broken, dtypes=["float32"]),
+        "aten::sub.out": Kernel(subtract, mixed_dtypes=True, numbers=True),
+        "aten::bernoulli_.float": bernoulli,
     }
 
     def kernel_find(self, op: str) -> Any:

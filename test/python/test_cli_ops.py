@@ -201,3 +201,36 @@ def test_explain_as_json(capsys: Captured, name: str) -> None:
             "backward_sources": {},
         }
     ]
+
+
+# ---- ops --needed-for ----
+
+SCRIPT = """
+import sys, torch
+name, size = torch.accelerator.current_accelerator().type, int(sys.argv[1])
+x = torch.randn(size, size, device=name, requires_grad=True)
+torch.nn.functional.softmax(x.relu() + 1, dim=0).sum().backward()
+sys.exit(int(sys.argv[2]))
+"""
+
+
+def test_what_a_script_needs(capsys: Captured, tmp_path: Path, name: str) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    report = answer(capsys, "ops", "--needed-for", str(tmp_path / "script.py"), "3", "0")
+    assert report["device"] == name
+    needed = {entry["op"]: entry for entry in report["operators"]}  # type: ignore[union-attr, index, call-overload]
+    assert {"aten::add.out", "aten::_softmax.out", "aten::_softmax_backward_data.out", "aten::sum.IntList_out"} <= set(
+        needed
+    )
+    assert "aten::empty.memory_format" not in needed
+    assert needed["aten::add.out"]["generated"] is True
+    assert needed["aten::add.out"]["schema"].startswith("aten::add.out(Tensor self, Tensor other")
+
+
+def test_a_script_that_fails_or_is_not_there(capsys: Captured, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    assert main(["ops", "--needed-for", str(tmp_path / "script.py"), "3", "4"]) == 1
+    assert "has ended with 4" in capsys.readouterr().err
+    assert main(["ops", "--needed-for", str(tmp_path / "none.py")]) == 2
+    assert main(["ops", "3"]) == 2
+    assert "--needed-for" in capsys.readouterr().err

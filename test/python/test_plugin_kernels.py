@@ -44,15 +44,15 @@ def test_example(example: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("switch", "message"),
     [
-        ("NULL_ENTRY", r"kernel 17 is NULL"),
-        ("NULL_OP", r"kernel 17 has the op '\(null\)'"),
-        ("BARE_OP", r"kernel 17 \(add.out\) has the op 'add.out'; an op is an operator with its namespace"),
-        ("NO_FUNCTION", r"kernel 17 \(aten::add.out\) has no function"),
-        ("UNKNOWN_FLAG", r"kernel 17 \(aten::add.out\) has flags 64, of which 64 is no TB_KERNEL_ flag"),
-        ("SMALL_ENTRY", r"kernel 17 has struct_size 8, too small"),
-        ("TWICE", r"kernel 17 \(aten::mul.out\) is listed twice"),
+        ("NULL_ENTRY", r"kernel 25 is NULL"),
+        ("NULL_OP", r"kernel 25 has the op '\(null\)'"),
+        ("BARE_OP", r"kernel 25 \(add.out\) has the op 'add.out'; an op is an operator with its namespace"),
+        ("NO_FUNCTION", r"kernel 25 \(aten::add.out\) has no function"),
+        ("UNKNOWN_FLAG", r"kernel 25 \(aten::add.out\) has flags 64, of which 64 is no TB_KERNEL_ flag"),
+        ("SMALL_ENTRY", r"kernel 25 has struct_size 8, too small"),
+        ("TWICE", r"kernel 25 \(aten::mul.out\) is listed twice"),
         ("SMALL_TABLE", r"its struct_size is 8, too small"),
-        ("NO_LIST", r"num_kernels is 17 but kernels is NULL"),
+        ("NO_LIST", r"num_kernels is 25 but kernels is NULL"),
         (
             "HALF_MODULE",
             r"module_formats, module_load, module_unload, module_function and module_launch belong together",
@@ -95,10 +95,11 @@ def run_failing(run_python: RunPython, build_plugin: BuildPlugin):  # type: igno
 
 
 def test_unknown_operators_are_a_warning(run_failing) -> None:  # type: ignore[no-untyped-def]
-    process = run_failing("assert sources['aten::normal_'] != 'plugin'")
+    process = run_failing("assert sources['aten::_foreach_add_.ScalarList'] != 'plugin'")
     (warning,) = [line for line in process.stderr.splitlines() if "not used with" in line]
     assert "aten::quantum_add.out is not defined" in warning
-    assert "aten::normal_ takes generator of type Generator?" in warning
+    assert "aten::_foreach_add_.ScalarList takes scalars of type Scalar[]" in warning
+    assert "aten::normal_" not in warning
     assert "later::on" not in warning
     assert "native_batch_norm" not in warning
 
@@ -186,3 +187,101 @@ with pytest.raises(torch.AcceleratorError, match="aten::neg.out failed: device l
 with pytest.raises(torch.AcceleratorError, match="lost"):
     x * x
 """)
+
+
+# ---- what kernels ask for: random numbers, inputs as they are ----
+
+TOLD = """
+import re
+def told(function):
+    with pytest.raises(torch.AcceleratorError) as caught:
+        function()
+    return re.search("told (.*)[.]", str(caught.value)).group(1)
+float16, int32, int64, mask = x.half(), x.int(), x.long(), x > 0
+"""
+
+
+def test_kernels_draw_random_numbers(run_failing) -> None:  # type: ignore[no-untyped-def]
+    """Each call gets its own part of the generator's sequence: that which was passed, or the device's own."""
+    run_failing(
+        TOLD
+        + """
+assert sources["aten::normal_"] == sources["aten::bernoulli"] == "plugin"
+torch.manual_seed(5)
+assert told(lambda: x.normal_()) == "in 0/0: t2/32 f0 f1 g5+0"
+assert told(lambda: x.normal_(2, 3)) == "in 0/0: t2/32 f2 f3 g5+256"
+own = torch.Generator(device="acme").manual_seed(2**64 - 7)
+assert told(lambda: x.normal_(generator=own)) == f"in 0/0: t2/32 f0 f1 g{2**64 - 7}+0"
+assert told(lambda: torch.bernoulli(x, generator=own)).split()[-2:] == [f"g{2**64 - 7}+256", "t2/32"]
+assert told(lambda: torch.bernoulli(x)).split()[-2:] == ["g5+512", "t2/32"]
+own.manual_seed(1)
+state = own.get_state()
+assert told(lambda: x.normal_(generator=own)).endswith("g1+0")
+own.set_state(state)
+assert told(lambda: x.normal_(generator=own)).endswith("g1+0")
+with pytest.raises(RuntimeError, match="generator"):
+    x.normal_(generator=torch.Generator())
+"""
+    )
+
+
+def test_threads_draw_different_numbers(run_failing) -> None:  # type: ignore[no-untyped-def]
+    run_failing(
+        TOLD
+        + """
+import threading
+torch.manual_seed(5)
+offsets = []
+def draw():
+    for _ in range(20):
+        offsets.append(int(told(lambda: x.normal_()).split("+")[1]))
+threads = [threading.Thread(target=draw) for _ in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert sorted(offsets) == [256 * call for call in range(80)]
+"""
+    )
+
+
+def test_inputs_keep_their_dtypes(run_failing) -> None:  # type: ignore[no-untyped-def]
+    """Of a kernel with TB_KERNEL_MIXED_DTYPES, which is told what PyTorch computes in."""
+    run_failing(
+        TOLD
+        + """
+assert told(lambda: float16 - x) == "in 2/32: t2/16 t2/32 i1 t2/32"
+assert told(lambda: x - int64) == "in 2/32: t2/32 t0/64 i1 t2/32"
+assert told(lambda: int32 - int64) == "in 0/64: t0/32 t0/64 i1 t0/64"
+assert told(lambda: torch.sub(x, int64, alpha=2)) == "in 2/32: t2/32 t0/64 i2 t2/32"
+assert told(lambda: x.sub_(int64)) == "in 2/32: t2/32 t0/64 i1 t2/32"
+assert told(lambda: int32 / int64) == "in 2/32: t0/32 t0/64 t2/32", "a true division of integers"
+assert told(lambda: float16 / x.double()) == "in 2/64: t2/16 t2/64 t2/64"
+assert told(lambda: float16 == x) == "in 2/32: t2/16 t2/32 t6/8", "compared in what both fit"
+assert told(lambda: torch.logical_and(float16, int64)) == "in 2/16: t2/16 t0/64 t6/8"
+assert told(lambda: torch.where(mask, int64, x)) == "in 2/32: t6/8 t0/64 t2/32 t2/32"
+out = torch.empty(1, dtype=torch.float64, device="acme")
+assert told(lambda: torch.sub(x, int64, out=out)) == "in 2/32: t2/32 t0/64 i1 t2/64", "the output too"
+assert told(lambda: torch.atan2(float16, x)) == "in 2/32: t2/32 t2/32 t2/32", "a kernel without the flag"
+assert told(lambda: float16 - float16) == "in 2/16: t2/16 t2/16 i1 t2/16"
+"""
+    )
+
+
+def test_numbers_stay_numbers(run_failing) -> None:  # type: ignore[no-untyped-def]
+    """Of a kernel with TB_KERNEL_NUMBERS; for others they are tensors."""
+    run_failing(
+        TOLD
+        + """
+assert told(lambda: x / 2) == "in 2/32: t2/32 i2 t2/32"
+assert told(lambda: x / 2.5) == "in 2/32: t2/32 f2.5 t2/32"
+assert told(lambda: x / True) == "in 2/32: t2/32 b1 t2/32"
+assert told(lambda: x / (2 - 1j)) == "in 5/64: t2/32 c2,-1 t5/64"
+assert told(lambda: int32 / 2) == "in 2/32: t0/32 i2 t2/32"
+assert told(lambda: torch.div(torch.tensor(3.0), x)) == "in 2/32: f3 t2/32 t2/32"
+assert told(lambda: x.div_(4)) == "in 2/32: t2/32 i4 t2/32"
+assert told(lambda: torch.atan2(x, torch.tensor(2.5))) == "in 2/32: t2/32 f2.5 t2/32"
+assert told(lambda: torch.logical_and(x, torch.tensor(2))) == "in 2/32: t2/32 i2 t6/8"
+assert told(lambda: torch.logical_and(int64, torch.tensor(2.5))) == "in 2/32: t0/64 f2.5 t6/8"
+assert told(lambda: x - 2) == "in 2/32: t2/32 t2/32 i1 t2/32", "a kernel without the flag"
+assert told(lambda: torch.div(x, torch.tensor(2.0, device="acme"))) == "in 2/32: t2/32 t2/32 t2/32"
+"""
+    )

@@ -376,6 +376,57 @@ def test_kernels(run: RunPython) -> None:
     assert "kernel_find('aten::tanh.out'): RuntimeError: the table is torn" in done.stderr
 
 
+def test_kernels_of_several_dtypes_and_of_random_numbers(run: RunPython) -> None:
+    run("""
+        import torch, torch_backend
+        import python_devices
+        from torch_backend.python_device import Philox
+        torch_backend.activate(python_devices.Computing)
+        calls = python_devices.calls
+        x = torch.arange(3.0, device="computing")
+        calls.clear()
+        assert (x - x.long()).tolist() == [0, 0, 0] and calls.pop() == ("float32", "float32", "int64", "float32")
+        assert (x - 2).tolist() == [-2, -1, 0] and calls.pop() == ("float32", "float32", 2, "float32")
+        assert (x.int() - 0.5).tolist() == [-0.5, 0.5, 1.5] and calls.pop() == ("float32", "int32", 0.5, "float32")
+        assert torch.sub(x.double(), x, alpha=2).tolist() == [0, -1, -2]
+        assert calls.pop() == ("float64", "float64", "float32", "float64")
+        torch.manual_seed(11)
+        assert x.bernoulli_(0.25).tolist() == [0, 0, 0] and calls.pop() == (None, 0.25, Philox(11, 0))
+        assert x.bernoulli_().tolist() == [256] * 3 and calls.pop() == (None, 0.5, Philox(11, 256))
+        own = torch.Generator("computing").manual_seed(2**63)
+        x.bernoulli_(generator=own)
+        assert calls.pop() == (None, 0.5, Philox(2**63, 0))
+    """)
+
+
+def test_requests_beyond_the_largest_allocation(run: RunPython) -> None:
+    """They fail at once: the device is not asked, and what is cached stays."""
+    run("""
+        import pytest, torch, torch_backend
+        import python_devices
+        from dataclasses import replace
+
+        class Limited(python_devices.Plain):
+            asked = []
+
+            def device_properties(self, device):
+                return replace(super().device_properties(device), max_allocation_bytes=3 << 20)
+
+            def memory_allocate(self, device, kind, size_bytes, stream):
+                Limited.asked.append(size_bytes)
+                return super().memory_allocate(device, kind, size_bytes, stream)
+
+        torch_backend.activate(Limited)
+        torch.empty(2 << 20, dtype=torch.uint8, device="plain")  # cached from here on
+        with pytest.raises(torch.OutOfMemoryError, match="gives at most 3.00 MiB in one piece .max_allocation_bytes"):
+            torch.empty((3 << 20) + 1, dtype=torch.uint8, device="plain")
+        assert torch.plain.memory_reserved() == 3 << 20 and Limited.asked == [3 << 20], Limited.asked
+        a = torch.empty(3 << 20, dtype=torch.uint8, device="plain")
+        b = torch.empty(3 << 20, dtype=torch.uint8, device="plain")
+        assert max(Limited.asked) == 3 << 20
+    """)
+
+
 def test_a_convolution_by_channels(run: RunPython) -> None:
     """The kernel's output is laid out as the image, and tracing knows it."""
     run("""

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from torch_backend.cli import _output, _requirements, _sources
+from torch_backend.cli import _needed, _output, _requirements, _sources
 
 
 def ops(
@@ -40,13 +40,31 @@ def ops(
             "or the site-packages directory of another torch.",
         ),
     ] = None,
+    needed_for: Annotated[
+        str | None,
+        typer.Option(
+            "--needed-for",
+            metavar="SCRIPT",
+            help="Run a Python script, and list the operators that a device would have to have for it.",
+        ),
+    ] = None,
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="ARGUMENTS", help="What the script of --needed-for is given.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
     """List PyTorch's operators, and where each one's kernel for a device comes from.
 
     JSON: {"device": name, "torch": version, "counts": {source: number}, "operators": {overload: source}}; with
-    --declarations that of torch_backend.declarations.Declarations.to_json, and with --diff of Difference.to_json.
+    --declarations that of torch_backend.declarations.Declarations.to_json, and with --diff of Difference.to_json; with
+    --needed-for {"device": name, "operators": [...]}, each with the attributes of
+    torch_backend.operators.NeededOperator.
     """
+    if needed_for is not None:
+        _needed.run(needed_for, arguments or [], device, as_json)
+        return
+    if arguments:
+        _output.fail(f"{arguments[0]} is for the script of --needed-for, which is not given.", code=2)
     if declarations and diff is not None:
         _output.fail("--diff lists declarations already: leave out --declarations.", code=2)
     if not declarations and diff is None:

@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include "csrc/ops/dispatch/OperatorTable.h"
+#include "csrc/ops/generated/Families.h"
 #include "csrc/ops/plugin/RegisterPluginKernels.h"
 #include "torch_backend/csrc/Module.h"
 
@@ -25,6 +26,7 @@ void init_operators(py::module_& m) {
     }
     return rows;
   });
+  m.def("generated_kernels", generated::generated_overloads);
   m.def("register_plugin_kernel", register_plugin_kernel, py::arg("overload"));
   m.def("count_operator_calls", count_operator_calls, py::arg("enable"));
 }

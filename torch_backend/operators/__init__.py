@@ -13,6 +13,7 @@ from torch_backend.operators.explanation import (  # noqa: E402
     TracedOperator,
     explain,
 )
+from torch_backend.operators.needed import NeededOperator, needed_operators  # noqa: E402
 from torch_backend.operators.registrations import REGISTRATION_KEYS, register_plugin_kernel, registrations  # noqa: E402
 from torch_backend.operators.sources import SOURCES, Source, operator_sources  # noqa: E402
 from torch_backend.operators.target import KernelTarget  # noqa: E402
@@ -24,12 +25,14 @@ __all__ = [
     "Derivative",
     "Explanation",
     "KernelTarget",
+    "NeededOperator",
     "OperatorCalls",
     "OverloadExplanation",
     "Source",
     "TracedOperator",
     "count_calls",
     "explain",
+    "needed_operators",
     "operator_sources",
     "register_plugin_kernel",
     "registrations",

@@ -12,7 +12,7 @@ This package imports neither torch nor numpy.
 from torch_backend.abi.constants import Capability, CopyKind, EventFlag, LogLevel, MapAccess, MemoryKind
 from torch_backend.python_device.device import PythonDevice
 from torch_backend.python_device.errors import DeviceLost, InternalError, NotReady, OutOfMemory
-from torch_backend.python_device.kernels import Kernel, KernelContext, TensorView
+from torch_backend.python_device.kernels import Kernel, KernelContext, Philox, TensorView
 from torch_backend.python_device.memory import copy_host_memory, host_memory
 from torch_backend.python_device.properties import DeviceProperties, PointerInfo
 
@@ -30,6 +30,7 @@ __all__ = [
     "MemoryKind",
     "NotReady",
     "OutOfMemory",
+    "Philox",
     "PointerInfo",
     "PythonDevice",
     "TensorView",

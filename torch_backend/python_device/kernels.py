@@ -16,6 +16,7 @@ from torch_backend.abi.structs import (
     tb_kernel,
     tb_kernel_context,
     tb_kernel_function,
+    tb_philox,
     tb_tensor,
 )
 from torch_backend.python_device.boundary import guarded
@@ -76,18 +77,34 @@ class TensorView:
         return as_strided(flat, self.shape, [stride * dtype.itemsize for stride in self.strides])
 
 
+@dataclass(frozen=True)
+class Philox:
+    """The random numbers of one kernel call: see tb_philox in device.h.
+
+    Attributes:
+        seed: the key of Philox 4x32-10.
+        offset: a multiple of 4; the call has the counters that begin at a quarter of it.
+    """
+
+    seed: int
+    offset: int
+
+
 class KernelContext:
     """What a kernel has besides its arguments; valid while it runs, on the thread that called it.
 
     Attributes:
         device: the index of the device.
         stream: what stream_create returned; None for the default stream.
+        compute_dtype: in which PyTorch computes a pointwise operator, as torch names it; None if that has no meaning.
     """
 
     def __init__(self, pointer: "ctypes._Pointer[tb_kernel_context]", handles: LiveHandles, host: Host) -> None:
         """Take the core's."""
         self.device: int = pointer.contents.device
         self.stream: Any = handles.streams.get(pointer.contents.stream)
+        computed = pointer.contents.compute_dtype
+        self.compute_dtype: str | None = _dtype(computed) if computed.bits else None
         self._pointer = pointer
         self._host = host
 
@@ -115,13 +132,16 @@ class Kernel:
 
     The function is called as ``function(context, *arguments)``: a :class:`KernelContext`, then the arguments of the
     operator's schema in its order and its outputs, as device.h says at tb_kernel_function. Tensors are
-    :class:`TensorView`, dtypes their names in torch, devices their index, lists tuples, None is None. It returns
-    nothing; to leave a call to the next source of the operator it returns NotImplemented or raises NotImplementedError,
-    before it has written anything.
+    :class:`TensorView`, generators :class:`Philox`, dtypes their names in torch, devices their index, lists tuples,
+    None is None. It returns nothing; to leave a call to the next source of the operator it returns NotImplemented or
+    raises NotImplementedError, before it has written anything.
 
     Attributes:
         needs_contiguous: tensors are made contiguous first.
         allocates_output: shapes of outputs depend on data: they are None, and come from KernelContext.alloc_output.
+        mixed_dtypes: of a pointwise operator: inputs keep their dtypes, and the output has that which the caller asked
+            for; the function computes in KernelContext.compute_dtype.
+        numbers: of a pointwise operator: a number that PyTorch passes as a tensor is a number of Python.
         dtypes: of all tensors, as torch names them; None for those of the device.
     """
 
@@ -129,11 +149,16 @@ class Kernel:
     needs_contiguous: bool = False
     allocates_output: bool = False
     dtypes: Collection[str] | None = None
+    mixed_dtypes: bool = False
+    numbers: bool = False
 
     def to_c(self, op: str, handles: LiveHandles, host: Host) -> tb_kernel:
         """The entry of the kernel table. It keeps all that it points at."""
         flags = (
-            self.needs_contiguous * KernelFlag.NEEDS_CONTIGUOUS | self.allocates_output * KernelFlag.ALLOCATES_OUTPUT
+            self.needs_contiguous * KernelFlag.NEEDS_CONTIGUOUS
+            | self.allocates_output * KernelFlag.ALLOCATES_OUTPUT
+            | self.mixed_dtypes * KernelFlag.MIXED_DTYPES
+            | self.numbers * KernelFlag.NUMBERS
         )
         entry = tb_kernel(
             struct_size=ctypes.sizeof(tb_kernel),
@@ -210,6 +235,9 @@ def _value(arg: tb_arg) -> Any:
         return ctypes.string_at(pointer, arg.length).decode()
     if tag == ArgTag.COMPLEX:
         return complex(*_numbers(v.p, 2, ctypes.c_double))
+    if tag == ArgTag.GENERATOR:
+        numbers = tb_philox.from_address(pointer)
+        return Philox(numbers.seed, numbers.offset)
     if tag == ArgTag.INT_LIST:
         return _numbers(v.p, arg.length, ctypes.c_int64)
     if tag == ArgTag.FLOAT_LIST:

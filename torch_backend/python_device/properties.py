@@ -30,6 +30,7 @@ class DeviceProperties:
         capability: of the architecture, major and minor.
         stream_priorities: the lowest and the highest; lower numbers are served first.
         uuid: 16 bytes, or b"" for none.
+        max_allocation_bytes: of one allocation; the core refuses more. 0 for as much as there is.
     """
 
     name: str
@@ -45,6 +46,7 @@ class DeviceProperties:
     stream_priorities: tuple[int, int] = (0, 0)
     numa_node: int = -1
     uuid: bytes = b""
+    max_allocation_bytes: int = 0
 
     def to_c(self) -> tb_device_properties:
         """As the core reads it. Raises ValueError for what it could not hold."""
@@ -68,6 +70,7 @@ class DeviceProperties:
             stream_priority_lowest=lowest,
             stream_priority_highest=highest,
             numa_node=self.numa_node,
+            max_allocation_bytes=self.max_allocation_bytes,
         )
         properties.uuid[:] = list(self.uuid.ljust(uuid_bytes, b"\0"))
         if self.dtypes is not None:

@@ -6,6 +6,7 @@
 
 #include "../region.h"
 #include "../scoped_access.h"
+#include "crew.h"
 
 namespace xcpu::modules {
 namespace {
@@ -81,26 +82,38 @@ result launch::set(block_function code, const uint32_t* grid, const uint32_t* bl
   return r.ok() ? set_arguments(params, num_params) : r;
 }
 
-void launch::run_blocks(void* const* arguments) const {
-  uint32_t at[3];
-  for (at[2] = 0; at[2] < grid_[2]; ++at[2])
-    for (at[1] = 0; at[1] < grid_[1]; ++at[1])
-      for (at[0] = 0; at[0] < grid_[0]; ++at[0]) code_(at, grid_.data(), block_.data(), arguments);
+uint64_t launch::num_blocks() const {
+  return uint64_t{grid_[0]} * grid_[1] * grid_[2];
 }
 
-void launch::run_with_locals() const {
+// In the order of their numbers, the first dimension being the fastest.
+void launch::run_blocks(uint64_t first, uint64_t end, void* const* arguments) const {
+  const uint64_t row = first / grid_[0];
+  uint32_t at[3] = {static_cast<uint32_t>(first % grid_[0]), static_cast<uint32_t>(row % grid_[1]),
+                    static_cast<uint32_t>(row / grid_[1])};
+  for (uint64_t i = first; i < end; ++i) {
+    const uint32_t block[3] = {at[0], at[1], at[2]}; // the function's own
+    code_(block, grid_.data(), block_.data(), arguments);
+    if (++at[0] == grid_[0]) {
+      at[0] = 0;
+      if (++at[1] == grid_[1]) at[1] = 0, ++at[2];
+    }
+  }
+}
+
+void launch::run_range(uint64_t first, uint64_t end) const {
+  if (locals_.empty()) return run_blocks(first, end, arguments_.data());
   std::vector<void*> arguments = arguments_;
   unsigned char* memory = local_memory(local_bytes_);
   for (const local& each : locals_) arguments[each.argument] = memory + each.offset_bytes;
-  run_blocks(arguments.data());
+  run_blocks(first, end, arguments.data());
 }
 
 void launch::run_accessible() const {
-  if (locals_.empty()) {
-    run_blocks(arguments_.data());
-  } else {
-    run_with_locals();
-  }
+  const auto run = [](const void* self, uint64_t first, uint64_t end) {
+    static_cast<const launch*>(self)->run_range(first, end);
+  };
+  share_out(num_blocks(), run, this);
 }
 
 // Opens all of an allocation: how much of it the function uses is not known.

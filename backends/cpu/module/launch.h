@@ -22,7 +22,7 @@ class launch {
   result set(block_function code, const uint32_t* grid, const uint32_t* block, const tb_launch_param* params,
              uint32_t num_params);
 
-  // Every block, one after the other. In protected mode the memory that is pointed at is accessible meanwhile.
+  // Every block, on one thread or several. In protected mode the memory that is pointed at is accessible meanwhile.
   result run() const;
 
  private:
@@ -37,8 +37,9 @@ class launch {
 
   result check() const;
   result set_arguments(const tb_launch_param* params, uint32_t num_params);
-  void run_blocks(void* const* arguments) const;
-  void run_with_locals() const;
+  uint64_t num_blocks() const;
+  void run_blocks(uint64_t first, uint64_t end, void* const* arguments) const;
+  void run_range(uint64_t first, uint64_t end) const;
   void run_accessible() const;
   result run_protected() const;
 

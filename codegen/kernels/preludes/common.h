@@ -33,6 +33,34 @@ TB_DEVICE u16 tb_round_bf16(float x) {
 #define TB_STORE_f64(p, i, x) TB_STORE_PLAIN(f64, p, i, (f64)(x))
 #define TB_STORE_bf16(p, i, x) TB_STORE_PLAIN(u16, p, i, tb_round_bf16((float)(x)))
 
+// To the values of a dtype that is not computed in.
+#define TB_ROUND_b8(x) ((T)((x) != 0))
+#define TB_ROUND_u8(x) ((T)(u8)(x))
+#define TB_ROUND_i8(x) ((T)(i8)(x))
+#define TB_ROUND_i16(x) ((T)(i16)(x))
+#define TB_ROUND_bf16(x) tb_f32_of_bits((u32)tb_round_bf16(x) << 16)
+
+// TB_V is the dtype whose values are computed, where that matters.
+#define TB_V_BITS TB_PASTE(TB_BITS_, TB_V)
+#define TB_V_SIGNED TB_PASTE(TB_SIGNED_, TB_V)
+#define TB_V_MAX TB_PASTE(TB_MAX_, TB_V)
+#define TB_BITS_b8 8
+#define TB_BITS_u8 8
+#define TB_BITS_i8 8
+#define TB_BITS_i16 16
+#define TB_BITS_i32 32
+#define TB_BITS_i64 64
+#define TB_SIGNED_b8 0
+#define TB_SIGNED_u8 0
+#define TB_SIGNED_i8 1
+#define TB_SIGNED_i16 1
+#define TB_SIGNED_i32 1
+#define TB_SIGNED_i64 1
+#define TB_MAX_f16 65504.0f
+#define TB_MAX_bf16 3.3895313892515355e38f
+#define TB_MAX_f32 3.4028234663852886e38f
+#define TB_MAX_f64 1.7976931348623157e308
+
 #ifdef TB_T_f64
 #define TC(x) x
 #else

@@ -19,9 +19,16 @@ typedef double f64;
 #define TB_GLOBAL
 #define TB_PRIVATE
 #define TB_CONSTANT static const
+#define TB_CONSTANT_TABLE(type, name, count) static const type name[count] // within a function
 #define TB_LOCAL
 #define TB_LOCAL_ARRAY(type, name, count) type name[count]
 #define TB_BARRIER()
+// Before a loop whose iterations do not depend on each other, though pointers may be the same.
+#ifdef __clang__
+#define TB_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define TB_INDEPENDENT _Pragma("GCC ivdep")
+#endif
 #define TB_ITEM (tb_block[0])
 #define TB_ITEMS (tb_grid[0])
 #define TB_BLOCK tb_block
@@ -29,11 +36,32 @@ typedef double f64;
 #define TB_LOCAL_ITEM 0
 #define TB_BLOCK_ITEMS 1
 
+// Vectors of as many bytes as the processor has registers for; a function may fuse its products with its sums.
+#ifdef __AVX512F__
+#define TB_VECTOR_BYTES 64
+#else
+#define TB_VECTOR_BYTES 32
+#endif
+typedef f32 f32x8 __attribute__((vector_size(32), may_alias));
+typedef f32 f32x16 __attribute__((vector_size(64), may_alias));
+typedef f64 f64x4 __attribute__((vector_size(32), may_alias));
+typedef f64 f64x8 __attribute__((vector_size(64), may_alias));
+typedef i32 i32x8 __attribute__((vector_size(32), may_alias));
+typedef i32 i32x16 __attribute__((vector_size(64), may_alias));
+typedef i64 i64x4 __attribute__((vector_size(32), may_alias));
+typedef i64 i64x8 __attribute__((vector_size(64), may_alias));
+#ifdef __clang__
+#define TB_CONTRACTED
+#else
+#define TB_CONTRACTED __attribute__((noinline, optimize("fp-contract=fast")))
+#endif
+
 static inline u32 tb_bits_f32(float x) { u32 y; memcpy(&y, &x, 4); return y; }
 static inline float tb_f32_of_bits(u32 x) { float y; memcpy(&y, &x, 4); return y; }
 
 #define TB_LOAD_f16(p, i) ((float)((const _Float16*)(p))[i])
 #define TB_STORE_f16(p, i, x) (((_Float16*)(p))[i] = (_Float16)(float)(x))
+#define TB_ROUND_f16(x) ((float)(_Float16)(x))
 
 // Of the C library; those that it has vectorized carry the attribute that says so.
 #define TB_VECTOR __attribute__((simd("notinbranch")))
@@ -85,6 +113,9 @@ TB_MATH_2(, nextafter)
 extern "C" float ldexpf(float, int) noexcept;
 extern "C" double ldexp(double, int) noexcept;
 static inline float ldexp(float x, int y) { return ldexpf(x, y); }
+extern "C" float frexpf(float, int*) noexcept;
+extern "C" double frexp(double, int*) noexcept;
+static inline float frexp(float x, int* y) { return frexpf(x, y); }
 template <class X>
 static inline X rsqrt(X x) {
   return 1 / sqrt(x);

@@ -15,9 +15,11 @@ typedef double f64;
 #define TB_GLOBAL
 #define TB_PRIVATE
 #define TB_CONSTANT static __constant__ const
+#define TB_CONSTANT_TABLE(type, name, count) const type name[count] // within a function
 #define TB_LOCAL
 #define TB_LOCAL_ARRAY(type, name, count) __shared__ type name[count]
 #define TB_BARRIER() __syncthreads()
+#define TB_INDEPENDENT
 #define TB_ITEM (blockIdx.x * blockDim.x + threadIdx.x)
 #define TB_ITEMS (gridDim.x * blockDim.x)
 #define TB_LOCAL_ITEM threadIdx.x
@@ -30,6 +32,7 @@ TB_DEVICE float tb_load_half(u16 x) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(
 TB_DEVICE u16 tb_store_half(float x) { u16 y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x)); return y; }
 #define TB_LOAD_f16(p, i) tb_load_half(((const u16*)(p))[i])
 #define TB_STORE_f16(p, i, x) (((u16*)(p))[i] = tb_store_half((float)(x)))
+#define TB_ROUND_f16(x) tb_load_half(tb_store_half(x))
 #define tb_mul_hi(a, b) __umulhi((u32)(a), (u32)(b))
 #ifndef INFINITY
 #define INFINITY (__int_as_float(0x7f800000))

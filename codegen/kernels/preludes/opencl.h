@@ -21,20 +21,39 @@ typedef double f64;
 #define TB_GLOBAL __global
 #define TB_PRIVATE __private
 #define TB_CONSTANT __constant
+#define TB_CONSTANT_TABLE(type, name, count) const type name[count] // within a function
 #define TB_LOCAL __local
 #define TB_LOCAL_ARRAY(type, name, count) __local type name[count]
 #define TB_BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
+#define TB_INDEPENDENT
 #define TB_ITEM get_global_id(0)
 #define TB_ITEMS get_global_size(0)
 #define TB_BLOCK ((u32[3]){get_group_id(0), get_group_id(1), get_group_id(2)})
 #define TB_LOCAL_ITEM get_local_id(0)
 #define TB_BLOCK_ITEMS get_local_size(0)
 
+#ifdef __AVX512F__
+#define TB_VECTOR_BYTES 64
+#endif
+typedef float8 f32x8;
+typedef float16 f32x16;
+#ifdef TB_HAS_f64
+typedef double4 f64x4;
+typedef double8 f64x8;
+#endif
+typedef int8 i32x8;
+typedef int16 i32x16;
+typedef long4 i64x4;
+typedef long8 i64x8;
+#define TB_CONTRACTED
+
 #define tb_bits_f32(x) as_uint(x)
 #define tb_f32_of_bits(x) as_float(x)
 
 #define TB_LOAD_f16(p, i) vload_half((i), (TB_GLOBAL const half*)(p))
 #define TB_STORE_f16(p, i, x) vstore_half_rte((float)(x), (i), (TB_GLOBAL half*)(p))
+static inline float tb_round_f16(float x) { u16 y; vstore_half_rte(x, 0, (half*)&y); return vload_half(0, (const half*)&y); }
+#define TB_ROUND_f16(x) tb_round_f16(x)
 #define tb_mul_hi(a, b) mul_hi((u32)(a), (u32)(b))
 #define TB_ATOMIC_ADD_i32(p, x) atomic_add((volatile TB_GLOBAL i32*)(p), (i32)(x))
 #define TB_ATOMIC_ADD_u32(p, x) atomic_add((volatile TB_GLOBAL u32*)(p), (u32)(x))

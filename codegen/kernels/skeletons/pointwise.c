@@ -3,7 +3,8 @@
 // OPERANDS, RANK  of the collapsed shape; the last dimension is the inner one
 // SCALARS         numbers that came with the call
 // APPLY(K)        compute one element; K(n) is the place of operand n's
-// STEP_n          stride of operand n in the inner dimension, where it is known
+// STEP_n          stride of operand n in the inner dimension: a number where it is known, else a name of LOCALS
+// LOCALS          declarations of what is the same for all elements
 
 typedef struct {
   i64 count;
@@ -17,6 +18,8 @@ typedef struct {
 #if RANK == 1
 #define PLACE_1(n) (k * (Index)(STEP_##n))
 TB_KERNEL(pointwise) {
+  LOCALS
+  TB_INDEPENDENT
   TB_FOR(k, (Index)args.count) {
     APPLY(PLACE_1)
   }
@@ -36,6 +39,7 @@ TB_KERNEL(pointwise) {
     }                                                                      \
   }
 TB_KERNEL(pointwise) {
+  LOCALS
   const Index inner = (Index)args.sizes[RANK - 1];
 #ifdef TB_CHUNKED
   const Index count = (Index)args.count;
@@ -46,6 +50,7 @@ TB_KERNEL(pointwise) {
   while (first < end) {
     const Index stop = inner - begin < end - first ? inner : begin + end - first;
     LOCATE(row)
+    TB_INDEPENDENT
     for (Index k = begin; k < stop; ++k) {
       APPLY(PLACE)
     }

@@ -1,5 +1,7 @@
 #include "csrc/ops/generated/Families.h"
 
+#include <algorithm>
+
 #include "csrc/ops/generated/Modules.h"
 #include "csrc/ops/generated/ValueType.h"
 
@@ -9,18 +11,41 @@ void Kernels::add(const char* overload, GeneratedFunction function, uint32_t fla
   kernels_.push_back(std::make_unique<PluginKernel>(overload, function, entry, flags, kValueTypes.data()));
 }
 
+namespace {
+
+std::vector<std::unique_ptr<PluginKernel>> all_kernels() {
+  Kernels kernels;
+  add_columns(kernels);
+  add_losses(kernels);
+  add_matmul(kernels);
+  add_multi_tensor(kernels);
+  add_normalization(kernels);
+  add_pointwise(kernels);
+  add_pool(kernels);
+  add_random(kernels);
+  add_reductions(kernels);
+  add_resample(kernels);
+  add_scans(kernels);
+  add_softmax(kernels);
+  return kernels.take();
+}
+
+} // namespace
+
 void load_generated_kernels() {
   if (!has_modules()) {
     return;
   }
-  Kernels kernels;
-  add_losses(kernels);
-  add_normalization(kernels);
-  add_pointwise(kernels);
-  add_reductions(kernels);
-  add_scans(kernels);
-  add_softmax(kernels);
-  add_kernels(kernels.take());
+  add_kernels(all_kernels());
+}
+
+std::vector<std::string> generated_overloads() {
+  std::vector<std::string> overloads;
+  for (const auto& kernel : all_kernels()) {
+    overloads.push_back(kernel->op());
+  }
+  std::sort(overloads.begin(), overloads.end());
+  return overloads;
 }
 
 } // namespace torch_backend::generated

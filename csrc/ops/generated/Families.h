@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -14,7 +15,7 @@ namespace torch_backend::generated {
 /// Kernels in the form of a plugin's, but that they are ours. Each family adds its own.
 class Kernels {
  public:
-  /// `flags` are TB_KERNEL_*; `entry` is what the function is called with besides the arguments, of static storage.
+  /// `flags` are TB_KERNEL_* and kTakesEmpty; `entry` is what the function is called with besides the arguments, of static storage.
   void add(const char* overload, GeneratedFunction function, uint32_t flags = 0, const void* entry = nullptr);
 
   std::vector<std::unique_ptr<PluginKernel>> take() {
@@ -25,15 +26,24 @@ class Kernels {
   std::vector<std::unique_ptr<PluginKernel>> kernels_;
 };
 
+void add_columns(Kernels& kernels);
 void add_losses(Kernels& kernels);
+void add_matmul(Kernels& kernels);
+void add_multi_tensor(Kernels& kernels);
 void add_normalization(Kernels& kernels);
 void add_pointwise(Kernels& kernels);
+void add_pool(Kernels& kernels);
+void add_random(Kernels& kernels);
 void add_reductions(Kernels& kernels);
+void add_resample(Kernels& kernels);
 void add_scans(Kernels& kernels);
 void add_softmax(Kernels& kernels);
 
 /// Once, when the device is activated, after load_plugin_kernels: what the plugin has no kernel for is served by one of
 /// these, and so is what its kernel refuses. Nothing if the device takes no modules.
 void load_generated_kernels();
+
+/// What there are kernels for, whether or not the active device takes modules: overloads as a plugin would name them, sorted.
+std::vector<std::string> generated_overloads();
 
 } // namespace torch_backend::generated

@@ -7,26 +7,31 @@
 
 namespace torch_backend::generated {
 
-/// The prelude of a language ("cpp", "opencl", "cuda", "common") or a skeleton ("pointwise"). Static storage; NULL if there
+/// The prelude of a language ("cpp", "opencl", "cuda", "common"), functions ("floating") or a skeleton ("pointwise"). Static storage; NULL if there
 /// is none.
 const char* kernel_text(const char* name);
 
 /// One operator whose outputs are computed element by element.
 struct PointwiseEntry {
   const char* overload; // "aten::add.out"
-  /// The arguments that decide which of several entries of one overload serves a call: "approximate=tanh" where the string
-  /// argument has that value; NULL: any call.
+  /// What decides which of several entries of one overload serves a call: "approximate=tanh" where the string argument has
+  /// that value; NULL: any call.
   const char* variant;
   /// `T self, T other, T alpha, TB_PRIVATE T* out`: what apply() takes, in the order of the kernel's arguments. Strings are
-  /// left out; numbers that count or choose are i64; `int has_min` precedes what may be None.
+  /// left out; numbers that count or choose are i64; `int has_min` precedes what may be None; `i64 numel` comes last.
   const char* parameters;
-  /// Statements that set *out; by what T is. NULL: not for such dtypes.
+  /// Statements that set *out; by what T is, `boolean` where PyTorch computes in bool. NULL: not for such dtypes, but that
+  /// `integral` serves bool too.
   const char* floating;
   const char* integral;
   const char* boolean;
+  /// The texts with the functions that the statements call, separated by spaces.
+  const char* floating_texts;
+  const char* integral_texts;
   uint8_t num_outputs;
-  /// Kinds of the arguments but outputs, one letter each: 't' a tensor or number in T, 'm' a tensor or number that keeps its
-  /// own dtype, as a condition does, 'i' a whole number, 's' a string, upper case where it may be None.
+  /// Kinds of the arguments but outputs, one letter each: 't' a tensor, or what PyTorch takes for one, 'm' a tensor of bool,
+  /// whatever the others are, 'n' a number in T, 'i' a whole number, 's' a string, upper case where it may be None; 'w' comes first and is the output too; '#' at the
+  /// end is numel.
   const char* kinds;
 };
 

@@ -17,6 +17,12 @@ constexpr uint32_t kUsualBlock = 256;
 
 } // namespace
 
+bool computes(int device, ValueType type) {
+  const auto& mask = device_api().properties(device).compute_dtype_mask;
+  return type != ValueType::f64 || (mask[0] | mask[1] | mask[2] | mask[3]) == 0 ||
+         (mask[TB_DTYPE_MASK_WORD(TB_DTYPE_FLOAT, 64u)] & TB_DTYPE_MASK_FLAG(TB_DTYPE_FLOAT, 64u)) != 0;
+}
+
 uint32_t block_items(int device) {
   const auto& properties = device_api().properties(device);
   if (runs_in_stretches(device)) {

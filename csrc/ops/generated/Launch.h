@@ -12,7 +12,7 @@ namespace torch_backend::generated {
 /// Pointers first, then the struct Args, as SourceText::parameters declares them. One thread, one launch.
 class Launch {
  public:
-  static constexpr int kMaxParameters = 32;
+  static constexpr int kMaxParameters = 256;
 
   explicit Launch(const tb_kernel_context& context) : device_(context.device), stream_(context.stream) {}
 
@@ -39,6 +39,9 @@ class Launch {
   int count_ = 0;
   std::array<tb_launch_param, kMaxParameters> parameters_;
 };
+
+/// Whether modules of the device compute in `type`, a compute_type.
+bool computes(int device, ValueType type);
 
 /// The items that blocks of the device should have, a power of two; 1 where it runs in stretches.
 uint32_t block_items(int device);

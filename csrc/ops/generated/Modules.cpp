@@ -1,6 +1,11 @@
 #include "csrc/ops/generated/Modules.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -118,6 +123,19 @@ std::string image_of(int device, tb_module* module) {
   return image;
 }
 
+/// Tells whoever watches a program why its first start takes long. Once.
+void tell_of_compiling(std::chrono::nanoseconds taken, bool is_kept) {
+  constexpr std::chrono::seconds kLong(2);
+  static std::atomic<int64_t> total{0};
+  const int64_t before = total.fetch_add(taken.count());
+  if (before < std::chrono::nanoseconds(kLong).count() &&
+      before + taken.count() >= std::chrono::nanoseconds(kLong).count() && ::isatty(STDERR_FILENO)) {
+    const auto kept = is_kept ? ", and keeps them in " + ImageCache::of_process().folder() : std::string();
+    std::fprintf(stderr, "torch_backend: %s compiles the kernels that this program uses%s.\n",
+                 device_api().name().c_str(), kept.c_str());
+  }
+}
+
 tb_module* load_module(int device, const std::string& text) {
   const auto key = cache_key(device, text);
   auto& cache = ImageCache::of_process();
@@ -128,10 +146,12 @@ tb_module* load_module(int device, const std::string& text) {
   }
   auto& api = device_api();
   tb_module* module = nullptr;
+  const auto start = std::chrono::steady_clock::now();
   api.check_call(device, "module_load", plugin_kernel_table().module_load, static_cast<int32_t>(device),
                  language()->format, static_cast<const void*>(text.c_str()), static_cast<uint64_t>(text.size()),
                  &module);
   api.check_given(module, "module_load", "out_module", device);
+  tell_of_compiling(std::chrono::steady_clock::now() - start, !key.empty());
   if (!key.empty()) {
     if (const auto image = image_of(device, module); !image.empty()) {
       cache.store(key, image);
@@ -191,7 +211,7 @@ void SourceText::parameters(int num_pointers, bool has_args) {
   for (int i = 0; i < num_pointers; ++i) {
     if (language_ == "opencl") {
       parameters += c10::str("__global char* b", i, ", ulong o", i, ", ");
-      body += c10::str(" __global char* p", i, " = b", i, " + o", i, ";");
+      define(c10::str("p", i), c10::str("(b", i, " + o", i, ")"));
     } else if (language_ == "cuda") {
       parameters += c10::str("char* p", i, ", ");
     } else {
@@ -208,11 +228,13 @@ void SourceText::parameters(int num_pointers, bool has_args) {
         c10::str("extern \"C\" __attribute__((visibility(\"default\"))) void name(const u32* tb_block, const u32* "
                  "tb_grid, const u32*, void* const* tb_params) {",
                  body, has_args ? c10::str(" const Args& args = *(const Args*)tb_params[", num_pointers, "];") : ""));
+    define("TB_END", "}");
   } else {
+    // The skeleton's braces are the function's: local memory is declared nowhere else.
     define("TB_KERNEL(name)", c10::str(language_ == "cuda" ? "extern \"C\" __global__" : "__kernel", " void name(",
-                                       parameters, args, ") {", body));
+                                       parameters, args, ")"));
+    define("TB_END", "");
   }
-  define("TB_END", "}");
 }
 
 std::string SourceText::complete(const char* skeletons, bool chunked) const {
@@ -234,6 +256,10 @@ std::string SourceText::complete(const char* skeletons, bool chunked) const {
 
 bool has_modules() {
   return plugin_kernel_table().module_launch && language();
+}
+
+int most_pointers() {
+  return std::string_view(language()->name) == "opencl" ? 36 : 120;
 }
 
 bool runs_in_stretches(int device) {

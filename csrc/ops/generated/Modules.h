@@ -57,6 +57,10 @@ struct Function {
 /// Whether the active device takes modules in a language that the kernels are written in.
 bool has_modules();
 
+/// How many pointers a function may take beside up to 300 bytes of numbers: OpenCL promises 1024 bytes of parameters, and
+/// CUDA 4096.
+int most_pointers();
+
 /// Items of one block run one after the other: a launch has about as many blocks as the device has processors, and each
 /// does a stretch of the work. Else neighbouring items do neighbouring elements. Starts the driver.
 bool runs_in_stretches(int device);

@@ -1,5 +1,6 @@
 #include "csrc/ops/generated/Pointwise.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <string>
@@ -39,7 +40,7 @@ struct Call {
   int num_operands = 0;
   std::array<Number, kMaxScalars> scalars;
   int num_scalars = 0;
-  ValueType compute = ValueType::none;
+  ValueType value = ValueType::none; // what PyTorch computes in: results are rounded to it
   /// What stands for each argument of apply(), in order: 'o' an operand, 's' a number, '-' None.
   std::array<char, 16> arguments;
   int num_arguments = 0;
@@ -57,31 +58,45 @@ struct Call {
   }
 };
 
-bool add_number(Call& call, const tb_arg& argument, bool is_whole) {
-  if (call.num_scalars == kMaxScalars) {
+/// As a tensor of `type` would have it.
+int64_t wrap(int64_t number, ValueType type) {
+  switch (type) {
+    case ValueType::b8:
+      return number != 0;
+    case ValueType::u8:
+      return static_cast<uint8_t>(number);
+    case ValueType::i8:
+      return static_cast<int8_t>(number);
+    case ValueType::i16:
+      return static_cast<int16_t>(number);
+    case ValueType::i32:
+      return static_cast<int32_t>(number);
+    default:
+      return number;
+  }
+}
+
+/// `kind` is a letter of PointwiseEntry::kinds.
+bool add_number(Call& call, const tb_arg& argument, char kind) {
+  if (call.num_scalars == kMaxScalars ||
+      (argument.tag != TB_ARG_FLOAT && argument.tag != TB_ARG_INT && argument.tag != TB_ARG_BOOL)) {
     return false;
   }
   auto& number = call.scalars[static_cast<std::size_t>(call.num_scalars++)];
   number.i64 = 0;
   const bool floating = argument.tag == TB_ARG_FLOAT;
-  if (argument.tag != TB_ARG_FLOAT && argument.tag != TB_ARG_INT && argument.tag != TB_ARG_BOOL) {
-    return false;
-  }
-  if (is_whole || !is_floating(call.compute)) {
+  const bool is_whole = kind == 'i' || kind == 'I';
+  const auto compute = compute_type(call.value);
+  if (is_whole || !is_floating(compute)) {
     number.i64 = floating ? static_cast<int64_t>(argument.v.f) : argument.v.i;
-  } else if (call.compute == ValueType::f64) {
+    number.i64 = is_whole ? number.i64 : wrap(number.i64, call.value);
+  } else if (compute == ValueType::f64) {
     number.f64 = floating ? argument.v.f : static_cast<double>(argument.v.i);
   } else {
     number.f32 = floating ? static_cast<float>(argument.v.f) : static_cast<float>(argument.v.i);
   }
   call.add_argument(is_whole ? 'i' : 's');
   return true;
-}
-
-bool computes(int device, ValueType type) {
-  const auto& mask = device_api().properties(device).compute_dtype_mask;
-  return type != ValueType::f64 || (mask[0] | mask[1] | mask[2] | mask[3]) == 0 ||
-         (mask[TB_DTYPE_MASK_WORD(TB_DTYPE_FLOAT, 64u)] & TB_DTYPE_MASK_FLAG(TB_DTYPE_FLOAT, 64u)) != 0;
 }
 
 Step step_of(const Geometry& geometry, int operand) {
@@ -105,36 +120,41 @@ KernelKey key_of(const PointwiseEntry& entry, const Call& call, const Geometry& 
     const char what = call.arguments[static_cast<std::size_t>(i)];
     key.words[2] = key.words[2] << 2 | (what == 'o' ? 1u : what == '-' ? 2u : 3u);
   }
-  key.words[3] = static_cast<uint64_t>(rank_class(geometry.rank)) << 8 | static_cast<uint64_t>(call.compute) << 4 |
+  key.words[3] = static_cast<uint64_t>(rank_class(geometry.rank)) << 8 | static_cast<uint64_t>(call.value) << 4 |
                  static_cast<uint64_t>(geometry.fits_32) << 3;
   return key;
 }
 
 const char* body_of(const PointwiseEntry& entry, const Call& call) {
-  if (is_floating(call.compute)) {
+  if (is_floating(call.value)) {
     return entry.floating;
   }
-  return call.types[0] == ValueType::b8 && entry.boolean ? entry.boolean : entry.integral;
+  return call.value == ValueType::b8 && entry.boolean ? entry.boolean : entry.integral;
 }
 
-void write(SourceText& text, const PointwiseEntry& entry, const Call& call, const Geometry& geometry) {
-  const int rank = rank_class(geometry.rank);
-  text.compute_in(call.compute);
-  text.index_of(geometry.fits_32);
-  text.define("OPERANDS", call.num_operands);
-  text.define("RANK", rank);
-  text.define("SCALARS", call.num_scalars > 0 ? call.num_scalars : 1);
+/// `const T s0 = ...; const Index step1 = ...;`: what is the same for all elements.
+std::string write_locals(const Call& call, const Geometry& geometry) {
+  std::string locals;
+  int scalar = 0;
+  for (int i = 0; i < call.num_arguments; ++i) {
+    const char what = call.arguments[static_cast<std::size_t>(i)];
+    if (what == 'i') {
+      locals += c10::str("const i64 s", scalar, " = args.scalars[", scalar, "].i64_; ");
+    } else if (what == 's') {
+      locals += c10::str("const T s", scalar, " = (T)TB_SCALAR(", scalar, "); ");
+    }
+    scalar += what == 'i' || what == 's';
+  }
   for (int n = 0; n < call.num_operands; ++n) {
-    const Step step = step_of(geometry, n);
-    text.define(c10::str("STEP_", n), step == Step::kOne    ? std::string("1")
-                                      : step == Step::kZero ? std::string("0")
-                                                            : c10::str("args.strides[", n, "][RANK - 1]"));
+    if (step_of(geometry, n) == Step::kOther) {
+      locals += c10::str("const Index step", n, " = (Index)args.strides[", n, "][RANK - 1]; ");
+    }
   }
-  text.line(c10::str("TB_DEVICE void apply(", entry.parameters, ") {\n", body_of(entry, call), "\n}"));
-  std::string apply = "{ ";
-  for (int n = 0; n < entry.num_outputs; ++n) {
-    apply += c10::str("T r", n, "; ");
-  }
+  return locals;
+}
+
+/// What apply() is called with.
+std::string write_inputs(const PointwiseEntry& entry, const Call& call) {
   std::string inputs;
   int operand = entry.num_outputs;
   int scalar = 0;
@@ -154,25 +174,59 @@ void write(SourceText& text, const PointwiseEntry& entry, const Call& call, cons
     } else if (what == '-') {
       inputs += "0, ";
     } else {
-      inputs += what == 'i' ? c10::str("args.scalars[", scalar, "].i64_, ") : c10::str("(T)TB_SCALAR(", scalar, "), ");
-      ++scalar;
+      inputs += c10::str("s", scalar++, ", ");
     }
   }
+  return *kinds == '#' ? inputs + "(i64)args.count, " : inputs;
+}
+
+/// Of output `n`, computed as `r<n>`. PyTorch converts what it has computed in its dtype to that of an out= tensor.
+std::string write_store(const Call& call, int n) {
+  const auto type = call.types[static_cast<std::size_t>(n)];
+  const bool rounds = type != call.value && type != ValueType::b8 && compute_type(call.value) != call.value;
+  const auto result = rounds ? c10::str("TB_ROUND_", name_of(call.value), "(r", n, ")") : c10::str("r", n);
+  return c10::str("TB_STORE_", name_of(type), "(p", n, ", K(", n, "), ", result, "); ");
+}
+
+void write(SourceText& text, const PointwiseEntry& entry, const Call& call, const Geometry& geometry) {
+  const auto compute = compute_type(call.value);
+  text.compute_in(compute);
+  text.index_of(geometry.fits_32);
+  text.define("TB_V", name_of(call.value));
+  text.define("OPERANDS", call.num_operands);
+  text.define("RANK", rank_class(geometry.rank));
+  text.define("SCALARS", call.num_scalars > 0 ? call.num_scalars : 1);
+  for (int n = 0; n < call.num_operands; ++n) {
+    const Step step = step_of(geometry, n);
+    text.define(c10::str("STEP_", n), step == Step::kOne    ? std::string("1")
+                                      : step == Step::kZero ? std::string("0")
+                                                            : c10::str("step", n));
+  }
+  for (const auto& name : c10::split(is_floating(compute) ? entry.floating_texts : entry.integral_texts, ' ')) {
+    if (!name.empty()) {
+      text.line(kernel_text(std::string(name).c_str()));
+    }
+  }
+  text.line(c10::str("TB_DEVICE void apply(", entry.parameters, ") {\n", body_of(entry, call), "\n}"));
+  std::string results, stores;
+  std::string inputs = write_inputs(entry, call);
   for (int n = 0; n < entry.num_outputs; ++n) {
+    results += c10::str("T r", n, "; ");
     inputs += c10::str("&r", n, n + 1 < entry.num_outputs ? ", " : "");
+    stores += write_store(call, n);
   }
-  apply += c10::str("apply(", inputs, "); ");
-  for (int n = 0; n < entry.num_outputs; ++n) {
-    apply +=
-        c10::str("TB_STORE_", name_of(call.types[static_cast<std::size_t>(n)]), "(p", n, ", K(", n, "), r", n, "); ");
-  }
-  text.define("APPLY(K)", apply + "}");
+  text.define("LOCALS", write_locals(call, geometry));
+  text.define("APPLY(K)", c10::str("{ ", results, "apply(", inputs, "); ", stores, "}"));
   text.parameters(call.num_operands);
 }
 
 bool launch(const PointwiseEntry& entry, const Call& call, const tb_kernel_context& context) {
   Geometry geometry;
-  if (call.compute == ValueType::none || !body_of(entry, call) || !computes(context.device, call.compute) ||
+  const auto& output = *call.operands[0];
+  if (std::find(output.shape, output.shape + output.ndim, 0) != output.shape + output.ndim) {
+    return true; // no elements
+  }
+  if (call.value == ValueType::none || !body_of(entry, call) || !computes(context.device, call.value) ||
       !geometry.of(call.operands.data(), call.num_operands)) {
     return false;
   }
@@ -221,9 +275,36 @@ bool has_variant(const PointwiseEntry& entry, const tb_arg* args, int32_t num_in
   return false;
 }
 
+/// Whether each element of args[0] is written once, and is in no other place of an input.
+bool can_write_in_place(const tb_arg* args, int32_t num_args) {
+  const auto& self = *static_cast<const tb_tensor*>(args[0].v.p);
+  for (int32_t d = 0; d < self.ndim; ++d) {
+    if (self.shape[d] > 1 && self.strides[d] == 0) {
+      return false;
+    }
+  }
+  return std::none_of(args + 1, args + num_args, [&](const tb_arg& argument) {
+    return argument.tag == TB_ARG_TENSOR && static_cast<const tb_tensor*>(argument.v.p)->data == self.data;
+  });
+}
+
+/// What PyTorch computes a call in. Where it does not say: the dtype of the output, or if that is an answer, of the input.
+ValueType value_of(const tb_kernel_context& context, const Call& call, const tb_arg* args, int32_t num_inputs) {
+  if (context.compute_dtype.bits != 0) {
+    return value_type(context.compute_dtype);
+  }
+  for (int32_t i = 0; call.types[0] == ValueType::b8 && i < num_inputs; ++i) {
+    if (args[i].tag == TB_ARG_TENSOR) {
+      return value_type(static_cast<const tb_tensor*>(args[i].v.p)->dtype);
+    }
+  }
+  return call.types[0];
+}
+
 tb_status pointwise(const void* data, const tb_kernel_context& context, const tb_arg* args, int32_t num_args) {
   const auto* entry = static_cast<const PointwiseEntry*>(data);
-  const int32_t num_inputs = num_args - entry->num_outputs;
+  const bool in_place = entry->kinds[0] == 'w';
+  const int32_t num_inputs = in_place ? num_args : num_args - entry->num_outputs;
   const auto table = pointwise_table();
   const char* overload = entry->overload;
   while (!has_variant(*entry, args, num_inputs)) {
@@ -233,14 +314,16 @@ tb_status pointwise(const void* data, const tb_kernel_context& context, const tb
     }
   }
   Call call;
+  if (in_place &&
+      (!can_write_in_place(args, num_args) || !call.add_operand(static_cast<const tb_tensor*>(args[0].v.p)))) {
+    return TB_STATUS_UNSUPPORTED;
+  }
   for (int32_t i = num_inputs; i < num_args; ++i) {
     if (args[i].tag != TB_ARG_TENSOR || !call.add_operand(static_cast<const tb_tensor*>(args[i].v.p))) {
       return TB_STATUS_UNSUPPORTED;
     }
   }
-  const auto computed = context.compute_dtype.bits != 0 ? context.compute_dtype
-                                                        : static_cast<const tb_tensor*>(args[num_inputs].v.p)->dtype;
-  call.compute = compute_type(value_type(computed));
+  call.value = value_of(context, call, args, num_inputs);
   for (int32_t i = 0; i < num_inputs; ++i) {
     const char kind = entry->kinds[i];
     bool taken = true;
@@ -248,13 +331,14 @@ tb_status pointwise(const void* data, const tb_kernel_context& context, const tb
       continue;
     }
     if (args[i].tag == TB_ARG_TENSOR) {
-      taken = call.add_operand(static_cast<const tb_tensor*>(args[i].v.p));
+      taken = call.add_operand(static_cast<const tb_tensor*>(args[i].v.p)) &&
+              (kind != 'm' || call.types[static_cast<std::size_t>(call.num_operands - 1)] == ValueType::b8);
       call.add_argument('o');
     } else if (args[i].tag == TB_ARG_NONE) {
       taken = kind >= 'A' && kind <= 'Z';
       call.add_argument('-');
     } else {
-      taken = add_number(call, args[i], kind == 'i' || kind == 'I');
+      taken = add_number(call, args[i], kind);
     }
     if (!taken) {
       return TB_STATUS_UNSUPPORTED;
@@ -265,9 +349,13 @@ tb_status pointwise(const void* data, const tb_kernel_context& context, const tb
 
 // ---- copies ----
 
-const PointwiseEntry kCopy{"aten::copy_", nullptr, "T x, TB_PRIVATE T* out", "*out = x;", "*out = x;", nullptr, 1, "t"};
+const PointwiseEntry kCopy{
+    "aten::copy_", nullptr, "T x, TB_PRIVATE T* out", "*out = x;", "*out = x;", nullptr, "", "", 1, "t"};
 const PointwiseEntry kNegatedCopy{
-    "aten::copy_", nullptr, "T x, TB_PRIVATE T* out", "*out = -x;", "*out = -x;", nullptr, 1, "t"};
+    "aten::copy_", nullptr, "T x, TB_PRIVATE T* out", "*out = -x;", "*out = -x;", nullptr, "", "", 1, "t"};
+
+const PointwiseEntry kZero{
+    "aten::zero_", nullptr, "TB_PRIVATE T* out", "*out = 0;", "*out = 0;", nullptr, "", "", 1, ""};
 
 /// A tensor as kernels get it, without elements that it does not own.
 tb_tensor describe(const at::Tensor& tensor, tb_dtype dtype) {
@@ -285,6 +373,57 @@ tb_dtype bits_of(std::size_t size_bytes) {
   return {TB_DTYPE_INT, static_cast<uint8_t>(8 * size_bytes), 1};
 }
 
+/// The real or the imaginary part of a complex tensor, as if neither conj nor neg bit were set.
+struct Part {
+  Part(const at::Tensor& tensor, bool imaginary) : described(describe(tensor, {})) {
+    const auto size = tensor.element_size() / 2;
+    described.dtype = {TB_DTYPE_FLOAT, static_cast<uint8_t>(8 * size), 1};
+    described.byte_offset += imaginary ? size : 0;
+    for (const auto stride : tensor.strides()) {
+      strides.push_back(2 * stride);
+    }
+    described.strides = strides.data();
+  }
+  Part(const Part&) = delete;
+  Part& operator=(const Part&) = delete;
+
+  c10::SmallVector<int64_t, 8> strides;
+  tb_tensor described;
+};
+
+/// `entry` with one input, or none. In the input's dtype, or that of the output.
+bool compute(const PointwiseEntry& entry, const tb_tensor& dst, const tb_tensor* src,
+             const tb_kernel_context& context) {
+  Call call;
+  if (!call.add_operand(&dst) || (src && !call.add_operand(src))) {
+    return false;
+  }
+  if (src) {
+    call.add_argument('o');
+  }
+  call.value = compute_type(call.types[src ? 1 : 0]);
+  return launch(entry, call, context);
+}
+
+/// Part by part: of a real tensor the imaginary part is zero, and only the real part goes into one.
+bool copy_parts(const at::Tensor& dst, const at::Tensor& src, const tb_kernel_context& context) {
+  const bool negated = dst.is_neg() != src.is_neg();
+  const auto one = [&](const tb_tensor& to, const tb_tensor& from, bool turned) {
+    return compute(turned ? kNegatedCopy : kCopy, to, &from, context);
+  };
+  if (!dst.is_complex()) {
+    return one(describe(dst, tb_dtype_or_none(dst.scalar_type())), Part(src, false).described, negated);
+  }
+  const Part real(dst, false);
+  const Part imaginary(dst, true);
+  if (!src.is_complex()) {
+    return one(real.described, describe(src, tb_dtype_or_none(src.scalar_type())), negated) &&
+           compute(kZero, imaginary.described, nullptr, context);
+  }
+  return one(real.described, Part(src, false).described, negated) &&
+         one(imaginary.described, Part(src, true).described, negated != (dst.is_conj() != src.is_conj()));
+}
+
 } // namespace
 
 bool copy_elements(const at::Tensor& dst, const at::Tensor& src, const Stream& stream) {
@@ -293,27 +432,34 @@ bool copy_elements(const at::Tensor& dst, const at::Tensor& src, const Stream& s
   }
   const bool same =
       dst.scalar_type() == src.scalar_type() && dst.is_neg() == src.is_neg() && dst.is_conj() == src.is_conj();
-  if (same ? dst.element_size() > 8 : dst.is_conj() || src.is_conj()) {
+  const bool whole = same && dst.element_size() <= 8;
+  const auto known = [](const at::Tensor& tensor) {
+    return tensor.is_complex() || value_type(tb_dtype_or_none(tensor.scalar_type())) != ValueType::none;
+  };
+  if (!whole && !(known(dst) && known(src))) {
     return false;
   }
-  const tb_tensor to = describe(dst, same ? bits_of(dst.element_size()) : tb_dtype_or_none(dst.scalar_type()));
-  const tb_tensor from = describe(src, same ? bits_of(src.element_size()) : tb_dtype_or_none(src.scalar_type()));
-  Call call;
-  if (!call.add_operand(&to) || !call.add_operand(&from)) {
-    return false;
-  }
-  call.add_argument('o');
-  call.compute = compute_type(call.types[1]);
   tb_kernel_context context{};
   context.device = stream.device_index();
   context.stream = stream.handle();
   CallSpan span("kernel_launch", context.device);
   span.kernel(context.stream, "aten::copy_");
-  if (!launch(dst.is_neg() != src.is_neg() ? kNegatedCopy : kCopy, call, context)) {
-    return false;
+  bool copied = false;
+  if (whole) {
+    const auto bits = bits_of(dst.element_size());
+    const tb_tensor from = describe(src, bits);
+    copied = compute(kCopy, describe(dst, bits), &from, context);
+  } else if (dst.is_complex() || src.is_complex()) {
+    copied = copy_parts(dst, src, context);
+  } else {
+    const tb_tensor from = describe(src, tb_dtype_or_none(src.scalar_type()));
+    copied = compute(dst.is_neg() != src.is_neg() ? kNegatedCopy : kCopy,
+                     describe(dst, tb_dtype_or_none(dst.scalar_type())), &from, context);
   }
-  span.enqueued();
-  return true;
+  if (copied) {
+    span.enqueued();
+  }
+  return copied;
 }
 
 bool compute_elements(const tb_kernel_context& context, const PointwiseEntry& entry, c10::ArrayRef<View> outputs,
@@ -349,7 +495,7 @@ void add_pointwise(Kernels& kernels) {
   for (std::size_t i = 0; i < table.size; ++i) {
     const auto& entry = table.entries[i];
     if (i == 0 || std::strcmp(entry.overload, table.entries[i - 1].overload) != 0) {
-      kernels.add(entry.overload, pointwise, TB_KERNEL_MIXED_DTYPES | TB_KERNEL_NUMBERS, &entry);
+      kernels.add(entry.overload, pointwise, TB_KERNEL_MIXED_DTYPES | TB_KERNEL_NUMBERS | kTakesEmpty, &entry);
     }
   }
 }

@@ -38,14 +38,6 @@ namespace {
 //   5. Memory that the host cannot reach, on a device that takes modules: a kernel of ours.
 //   6. Through the host: the source's values are brought to the host, converted there, and brought back.
 
-char* data_of(const at::Tensor& tensor) {
-  return static_cast<char*>(const_cast<void*>(tensor.const_data_ptr()));
-}
-
-int index_of(const at::Tensor& tensor) {
-  return tensor.device().index();
-}
-
 /// Copies on the host, where conj and neg bits are resolved by PyTorch itself.
 void copy_on_host(const at::Tensor& dst, const at::Tensor& src) {
   dst.copy_(src);

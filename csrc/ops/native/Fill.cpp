@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -12,6 +13,7 @@
 #include "csrc/core/Stream.h"
 #include "csrc/ops/dispatch/Registrar.h"
 #include "csrc/ops/host/AtenKernel.h"
+#include "csrc/ops/host/HostCall.h"
 #include "csrc/ops/native/Register.h"
 #include "csrc/ops/tensor/StorageOf.h"
 #include "csrc/profiler/Recording.h"
@@ -21,6 +23,11 @@ namespace {
 
 at::Tensor& fill_(at::Tensor& self, const at::Scalar& value) {
   if (runs_inline() || !self.is_non_overlapping_and_dense() || self.is_conj() || self.is_neg()) {
+    if (!runs_on_aliased_memory() && at::has_internal_overlap(self) != at::MemOverlap::Yes) {
+      at::Tensor element = at::empty({}, self.options());
+      fill_(element, value);
+      return self.copy_(element.expand(self.sizes())); // within the device
+    }
     return AtenKernel<at::_ops::fill__Scalar>::call(self, value);
   }
   check_has_memory(*self.unsafeGetTensorImpl(), "aten::fill_");

@@ -169,8 +169,8 @@ class BoxedKernel::InputAdder {
     call_.add_expanded(tensor, sizes);
   }
 
-  void add_number(const at::Scalar& number) {
-    call_.add(number);
+  void add_number(const at::Tensor& number) {
+    call_.add_number(number);
   }
   void add_generator(const std::optional<at::Generator>& generator) {
     call_.add(generator);
@@ -182,6 +182,16 @@ class BoxedKernel::InputAdder {
   }
 
  private:
+  /// Numbers as a list of Scalar has them, one of them with a fraction.
+  static bool is_list_of_reals(Values values) {
+    bool fraction = false, real = true;
+    for (const auto& value : values) {
+      fraction = fraction || value.isDouble();
+      real = real && (value.isDouble() || value.isInt() || value.isBool());
+    }
+    return fraction && real;
+  }
+
   void add_list(const c10::IValue& value, bool written) {
     if (value.isTensorList()) {
       tensors_.push_back(value.toTensorVector());
@@ -191,6 +201,15 @@ class BoxedKernel::InputAdder {
     } else if (value.isDoubleList()) {
       doubles_.push_back(value.toDoubleVector());
       call_.add(at::ArrayRef<double>(doubles_.back()));
+    } else if (is_list_of_reals(value.toListRef())) {
+      doubles_.emplace_back();
+      for (const c10::IValue& element : value.toListRef()) {
+        doubles_.back().push_back(element.toScalar().toDouble());
+      }
+      call_.add(at::ArrayRef<double>(doubles_.back()));
+    } else if (std::any_of(value.toListRef().begin(), value.toListRef().end(),
+                           [](const c10::IValue& element) { return element.isComplexDouble(); })) {
+      call_.add_none(); // which no kernel of ours takes for a list
     } else {
       ints_.emplace_back();
       for (const c10::IValue& element : value.toListRef()) {
@@ -220,7 +239,8 @@ BoxedKernel::BoxedKernel(const PluginKernel& kernel, OperatorForm form, std::opt
     is_generator_.push_back(is_generator(*arguments[i].real_type()));
   }
   pointwise_ = !kernel_.allocates_output() &&
-               (form_.op.hasTag(at::Tag::pointwise) || (functional_ && functional_->op.hasTag(at::Tag::pointwise)));
+               (form_.op.hasTag(at::Tag::pointwise) || (functional_ && functional_->op.hasTag(at::Tag::pointwise)) ||
+                (kernel_.generated() && kernel_.takes_numbers())); // not all are tagged
 }
 
 void BoxedKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
@@ -339,7 +359,7 @@ void BoxedKernel::add_inputs(InputAdder& adder, Values inputs, const Stack& fore
     } else if (is_resolved && is_tensor && !written) {
       const at::Tensor& input = inputs[i].toTensor();
       if (input.device().is_cpu() && kernel_.takes_numbers()) {
-        adder.add_number(input.item());
+        adder.add_number(input);
       } else {
         adder.add_expanded(input.device().is_cpu() ? on_device(input, *dtype, device) : input, result.sizes());
       }

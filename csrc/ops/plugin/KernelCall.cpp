@@ -65,7 +65,8 @@ tb_tensor* KernelCall::describe(const c10::TensorImpl& tensor, const void* data)
   auto* described = take<tb_tensor>(1);
   const auto type = c10::typeMetaToScalarType(tensor.dtype());
   const auto device = tensor.device();
-  refuse_unless(device.is_privateuseone() && device.index() == device_ && tensor.numel() > 0);
+  refuse_unless(device.is_privateuseone() && device.index() == device_);
+  has_empty_ = has_empty_ || tensor.numel() == 0;
   types_ |= uint64_t{1} << static_cast<unsigned>(type);
   described->data = const_cast<void*>(data);
   described->device = {kExtDevice, device.index()};
@@ -148,6 +149,24 @@ void KernelCall::add(const at::Scalar& scalar) {
   }
 }
 
+void KernelCall::add_number(const at::Tensor& tensor) {
+  // Tensor::item() takes longer than a small kernel.
+  const auto& impl = *tensor.unsafeGetTensorImpl();
+  if (C10_LIKELY(tensor.device().is_cpu() && is_plain(impl))) {
+    switch (tensor.scalar_type()) {
+      case c10::ScalarType::Double:
+        return add(*static_cast<const double*>(impl.data()));
+      case c10::ScalarType::Long:
+        return add(*static_cast<const int64_t*>(impl.data()));
+      case c10::ScalarType::Bool:
+        return add(*static_cast<const bool*>(impl.data()));
+      default:
+        break;
+    }
+  }
+  add(tensor.item());
+}
+
 void KernelCall::add(c10::Device device) {
   refuse_unless(device.is_privateuseone() || device.is_cpu());
   auto& argument = next();
@@ -157,8 +176,11 @@ void KernelCall::add(c10::Device device) {
 
 void KernelCall::add(const std::optional<at::Generator>& generator) {
   auto* numbers = take<tb_philox>(1);
-  if (device_api().async()) {
-    graph::refuse_in_capture(device_, current_stream(device_).handle(), kernel_.op().c_str());
+  if (graph::any_capture() && device_api().async()) {
+    const auto what = c10::str(kernel_.op(),
+                               ", whose random numbers would be the same in every replay (draw them before "
+                               "the replay, into a tensor that the captured work reads),");
+    graph::refuse_in_capture(device_, current_stream(device_).handle(), what.c_str());
   }
   auto* philox = resolve_generator(generator, device_);
   {
@@ -317,7 +339,7 @@ tb_status KernelCall::launch() {
   for (const auto* kernel = &kernel_; kernel && status == TB_STATUS_UNSUPPORTED; kernel = kernel->next()) {
     const bool is_ours = kernel->source() == Source::kGenerated;
     if ((types_ & ~kernel->accepted_dtypes(device_)) == 0 && kernel->allocates_output() == kernel_.allocates_output() &&
-        !(is_ours && api.host_access())) {
+        !(is_ours && api.host_access()) && (!has_empty_ || kernel->takes_empty())) {
       status = run_with_memory(*kernel, context);
     }
   }

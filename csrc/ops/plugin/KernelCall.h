@@ -62,6 +62,8 @@ class KernelCall final : tb_kernel_host {
   void add_written(at::TensorList tensors);
 
   void add(const at::Scalar& scalar);
+  /// A tensor of one element on the CPU, as the number that it holds.
+  void add_number(const at::Tensor& tensor);
   void add(bool value) {
     auto& argument = next();
     argument.tag = TB_ARG_BOOL;
@@ -213,6 +215,7 @@ class KernelCall final : tb_kernel_host {
   c10::DeviceIndex device_;
   tb_dtype compute_dtype_{};
   bool refused_ = false;
+  bool has_empty_ = false; // a tensor without elements
   int num_arguments_ = 0;
   std::size_t arena_used_ = 0;
   std::vector<std::unique_ptr<std::byte[]>> more_;

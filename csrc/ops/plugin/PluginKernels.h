@@ -23,6 +23,12 @@ class Plugin;
 using GeneratedFunction = tb_status (*)(const void* entry, const tb_kernel_context& context, const tb_arg* args,
                                         int32_t num_args);
 
+/// Flags of kernels of ours beside TB_KERNEL_*. The output may be the first argument itself (same memory, shape and strides),
+/// and then it need not be copied first.
+constexpr uint32_t kUpdatesFirst = 1u << 30;
+/// Tensors among the inputs, and those that are written in place, may be without elements, and then have no address.
+constexpr uint32_t kTakesEmpty = 1u << 31;
+
 /// One entry of the table. Lives until the process ends.
 class PluginKernel {
  public:
@@ -67,6 +73,13 @@ class PluginKernel {
   }
   bool takes_numbers() const {
     return (flags_ & TB_KERNEL_NUMBERS) != 0;
+  }
+
+  bool updates_first() const {
+    return (flags_ & kUpdatesFirst) != 0;
+  }
+  bool takes_empty() const {
+    return (flags_ & kTakesEmpty) != 0;
   }
 
   /// A bit per c10::ScalarType: the kernel's own dtypes, or the device's if it names none. The first call for a device

@@ -59,14 +59,21 @@ bool is_carried(const c10::Type& type) {
   }
 }
 
-/// Why the operator cannot be served by a plugin's kernel: what of its schema tb_arg cannot carry. Empty if it can.
-std::string unservable_reason(const c10::OperatorHandle& op) {
+/// Lists of Scalar, which kernels of ours take as lists of float or int.
+bool is_list_of_numbers(const c10::Type& type) {
+  return type.kind() == TypeKind::ListType &&
+         type.castRaw<c10::ListType>()->getElementType()->kind() == TypeKind::NumberType;
+}
+
+/// Why the operator cannot be served by a kernel of `source`: what of its schema tb_arg cannot carry. Empty if it can.
+std::string unservable_reason(const c10::OperatorHandle& op, Source source) {
   const auto& schema = op.schema();
   if (schema.arguments().size() + schema.returns().size() > KernelCall::kMaxArguments) {
     return c10::str("takes more than ", KernelCall::kMaxArguments, " arguments");
   }
   for (const auto& argument : schema.arguments()) {
-    if (!is_carried(*argument.real_type())) {
+    if (!is_carried(*argument.real_type()) &&
+        !(source == Source::kGenerated && is_list_of_numbers(*argument.real_type()))) {
       return c10::str("takes ", argument.name(), " of type ", argument.real_type()->str());
     }
   }
@@ -188,7 +195,7 @@ void register_plugin_kernels() {
     if (!kernel) {
       continue;
     }
-    const auto reason = unservable_reason(*op);
+    const auto reason = unservable_reason(*op, kernel->source());
     if (reason.empty()) {
       offers.push_back({kernel, forms_of(*op, index)});
     } else if (is_listed(name)) {
@@ -212,7 +219,7 @@ std::vector<std::string> register_plugin_kernel(const std::string& overload) {
                     "'. Define it before its kernel is registered, and name its overload as in 'acme::scale.out'.");
   const auto* kernel = find_plugin_kernel(overload);
   TORCH_CHECK_VALUE(kernel, "The device library of '", device, "' has no kernel for '", overload, "'.");
-  const auto reason = unservable_reason(*op);
+  const auto reason = unservable_reason(*op, kernel->source());
   TORCH_CHECK_VALUE(reason.empty(), "'", overload, "' ", reason, ", which a kernel's arguments cannot carry.");
   if (find_next_source(overload)) {
     return {};

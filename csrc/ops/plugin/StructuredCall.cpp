@@ -36,7 +36,7 @@ void PointwiseInputs::add(const at::Tensor& tensor) {
   if (on_device) {
     kept_.push_back(tensor.to(*dtype_));
   } else if (kernel_.takes_numbers()) {
-    call_.add(tensor.item());
+    call_.add_number(tensor);
     return;
   } else {
     // The iterator has let nothing else pass than a tensor of one element.

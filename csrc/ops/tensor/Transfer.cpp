@@ -15,14 +15,6 @@
 namespace torch_backend {
 namespace {
 
-char* data_of(const at::Tensor& tensor) {
-  return static_cast<char*>(const_cast<void*>(tensor.const_data_ptr()));
-}
-
-int index_of(const at::Tensor& tensor) {
-  return tensor.device().index();
-}
-
 bool same_value_bits(const at::Tensor& a, const at::Tensor& b) {
   return a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg();
 }

@@ -15,6 +15,15 @@ inline bool on_device(const at::Tensor& tensor) {
   return tensor.device().type() == c10::DeviceType::PrivateUse1;
 }
 
+/// Its first element, to be written or not.
+inline char* data_of(const at::Tensor& tensor) {
+  return static_cast<char*>(const_cast<void*>(tensor.const_data_ptr()));
+}
+
+inline int index_of(const at::Tensor& tensor) {
+  return tensor.device().index();
+}
+
 /// On the CPU, with `tensor`'s dtype.
 inline at::TensorOptions host_options(const at::Tensor& tensor) {
   return at::TensorOptions(c10::kCPU).dtype(tensor.scalar_type());

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -72,6 +73,18 @@ extern "C" void twice(blocks, blocks, blocks, void* const* params) {
 }
 
 extern "C" void nap(blocks, blocks, blocks, void* const*) { usleep(20000); }
+
+// Counts its runs, but not those in which another block has used its local memory.
+extern "C" void slow(blocks block, blocks grid, blocks, void* const* params) {
+  const uint32_t at = (block[2] * grid[1] + block[1]) * grid[0] + block[0];
+  unsigned char* local = static_cast<unsigned char*>(params[2]);
+  for (int i = 0; i < 1000; ++i) local[i] = static_cast<unsigned char>(at + i);
+  usleep(1000);
+  bool kept = true;
+  for (int i = 0; i < 1000; ++i) kept = kept && local[i] == static_cast<unsigned char>(at + i);
+  static_cast<int64_t*>(params[0])[at] += kept;
+  static_cast<int64_t*>(params[1])[at] = gettid();
+}
 
 extern "C" void exponential(blocks, blocks, blocks, void* const* params) {
   double* x = static_cast<double*>(params[0]);
@@ -463,6 +476,49 @@ TEST_F(XcpuModulesTest, LaunchesAreCaptured) {
   EXPECT_OK(core->stream_synchronize(0, stream));
   EXPECT_EQ(number_at(x), ((0 + 3) * 2 + 3) * 2 * 2 + 6);
   EXPECT_OK(graphs->graph_destroy(0, graph));
+}
+
+TEST_F(XcpuModulesTest, BlocksAreSharedOutToThreads) {
+  for (const option_map& mode : {option_map{{"threads", "4"}}, option_map{{"threads", "4"}, {"async", "1"}}}) {
+    load_modules(mode);
+    tb_function* slow = function(load_module(), "slow");
+    constexpr uint32_t kBlocks = 40;
+    unsigned char *counts = zeros(8 * kBlocks), *threads = zeros(8 * kBlocks);
+    EXPECT_OK(launch(slow, {pointer(counts), pointer(threads), local(1000)}, nullptr, {5, 4, 2}));
+    EXPECT_EQ(numbers_at<int64_t>(counts, kBlocks), std::vector<int64_t>(kBlocks, 1)) << "each once, undisturbed";
+    const auto ran = numbers_at<int64_t>(threads, kBlocks);
+    const std::set<int64_t> different(ran.begin(), ran.end());
+    EXPECT_GT(different.size(), 1u);
+    EXPECT_LE(different.size(), 4u);
+    TearDown();
+  }
+}
+
+TEST_F(XcpuModulesTest, OneThreadRunsAllBlocksInOrder) {
+  load_modules({{"threads", "1"}});
+  tb_function* slow = function(load_module(), "slow");
+  unsigned char *counts = zeros(8 * 8), *threads = zeros(8 * 8);
+  EXPECT_OK(launch(slow, {pointer(counts), pointer(threads), local(1000)}, nullptr, {8, 1, 1}));
+  const auto ran = numbers_at<int64_t>(threads, 8);
+  EXPECT_EQ(ran, std::vector<int64_t>(8, gettid()));
+}
+
+TEST_F(XcpuModulesTest, LaunchesOfSeveralThreadsShareTheThreads) {
+  load_modules({{"threads", "3"}});
+  tb_function* scale = function(load_module(), "scale");
+  std::vector<std::thread> launching;
+  for (int t = 0; t < 4; ++t)
+    launching.emplace_back([this, scale, t] {
+      constexpr size_t kBlocks = 300;
+      unsigned char* out = allocate(0, kBlocks * sizeof(double));
+      for (int turn = 0; turn < 100; ++turn) {
+        const numbers n{0, t + 1.0, static_cast<int16_t>(turn)};
+        EXPECT_OK(launch(scale, {pointer(out), value(n), pointer(nullptr)}, nullptr, {10, 30, 1}));
+        const auto written = numbers_at<double>(out, kBlocks);
+        for (size_t i = 0; i < kBlocks; ++i) ASSERT_EQ(written[i], (t + 1.0) * i + turn);
+      }
+    });
+  for (std::thread& thread : launching) thread.join();
 }
 
 TEST_F(XcpuModulesTest, FaultsAreInjected) {

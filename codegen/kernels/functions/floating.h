@@ -1,0 +1,90 @@
+// For expressions in a floating type.
+
+TB_DEVICE T tb_clamp(T x, int has_min, T min, int has_max, T max) {
+  const T y = has_min ? (x != x || x > min ? x : min) : x;
+  return has_max ? (y != y || y < max ? y : max) : y;
+}
+
+TB_DEVICE T tb_remainder(T x, T y) {
+  const T rest = fmod(x, y);
+  return rest != 0 && (y < 0) != (rest < 0) ? rest + y : rest;
+}
+
+// As Python's: the quotient of what the remainder leaves, which is whole but for rounding.
+TB_DEVICE T tb_floor_divide(T x, T y) {
+  const T rest = fmod(x, y);
+  const T quotient = (x - rest) / y - (T)(rest != 0 && (y < 0) != (rest < 0));
+  const T whole = floor(quotient);
+  const T nearest = quotient - whole > TC(0.5) ? whole + TC(1.0) : whole;
+  return y == 0 ? x / y : quotient != 0 ? nearest : copysign(TC(0.0), x / y);
+}
+
+TB_DEVICE T tb_lerp(T start, T end, T weight) {
+  return fabs(weight) < TC(0.5) ? start + weight * (end - start) : end - (end - start) * (TC(1.0) - weight);
+}
+
+// Exponents for which PyTorch does not call pow().
+TB_DEVICE T tb_power_of(T x, T exponent) {
+  return exponent == TC(2.0)    ? x * x
+         : exponent == TC(0.5)  ? sqrt(x)
+         : exponent == TC(3.0)  ? x * x * x
+         : exponent == TC(-0.5) ? TC(1.0) / sqrt(x)
+         : exponent == TC(-1.0) ? TC(1.0) / x
+         : exponent == TC(-2.0) ? TC(1.0) / (x * x)
+                                : pow(x, exponent);
+}
+
+TB_DEVICE T tb_round_decimals(T x, i64 decimals) {
+  const T power = pow(TC(10.0), (T)(decimals < 0 ? -decimals : decimals));
+  return decimals < 0 ? rint(x / power) * power : rint(x * power) / power;
+}
+
+TB_DEVICE T tb_mantissa(T x) {
+  int exponent = 0;
+  return frexp(x, &exponent);
+}
+TB_DEVICE T tb_exponent(T x) {
+  int exponent = 0;
+  frexp(x, &exponent);
+  return x - x == 0 ? (T)exponent : TC(0.0);
+}
+
+TB_DEVICE T tb_logaddexp(T x, T y) {
+  const T largest = x != x || x > y ? x : y;
+  return x == y && fabs(x) == INFINITY ? x : largest + log1p(exp(-fabs(x - y)));
+}
+TB_DEVICE T tb_logaddexp2(T x, T y) {
+  const T largest = x != x || x > y ? x : y;
+  return x == y && fabs(x) == INFINITY ? x : largest + log1p(exp2(-fabs(x - y))) * TC(1.44269504088896340736);
+}
+
+TB_DEVICE T tb_logit(T x, int has_eps, T eps) {
+  const T z = has_eps ? tb_clamp(x, 1, eps, 1, TC(1.0) - eps) : x;
+  return log(z / (TC(1.0) - z));
+}
+TB_DEVICE T tb_logit_backward(T grad, T x, int has_eps, T eps) {
+  const T low = has_eps ? eps : TC(0.0);
+  return x < low || x > TC(1.0) - low ? (has_eps ? TC(0.0) : (T)NAN) : grad / (x * (TC(1.0) - x));
+}
+
+TB_DEVICE T tb_gelu_tanh_backward(T grad, T x) {
+  const T beta = TC(0.79788456080286535588);
+  const T kappa = TC(0.044715);
+  const T t = tanh(beta * (x + kappa * x * x * x));
+  return grad * (TC(0.5) * (TC(1.0) + t) +
+                 TC(0.5) * x * (TC(1.0) - t * t) * beta * (TC(1.0) + TC(3.0) * kappa * x * x));
+}
+TB_DEVICE T tb_silu_backward(T grad, T x) {
+  const T sigmoid = TC(1.0) / (TC(1.0) + exp(-x));
+  return grad * sigmoid * (TC(1.0) + x * (TC(1.0) - sigmoid));
+}
+TB_DEVICE T tb_mish_backward(T grad, T x) {
+  const T sigmoid = TC(1.0) / (TC(1.0) + exp(-x));
+  const T t = tanh(log1p(exp(x)));
+  return grad * (t + x * sigmoid * (TC(1.0) - t * t));
+}
+
+// The derivative of a loss that is quadratic within `width` of 0 and has the slope `outer` beyond.
+TB_DEVICE T tb_huber_slope(T x, T width, T outer) {
+  return x <= -width ? -outer : x >= width ? outer : x * outer / width;
+}

@@ -1,0 +1,275 @@
+// Matrix products: out[b] = alpha * (left[b] @ right[b]) + beta * self[b], any strides.
+//
+// OUT, LEFT, RIGHT, SELF  how values are stored: f32 of TB_LOAD_f32; SELF only where it is added
+// ROWS_MOST, COLUMNS_MOST, DEPTH  of the tile that a block computes at once, and how much of k it takes at a time
+// FEW                     there are at most FEW rows: the right side is read once, where it lies
+
+typedef struct {
+  i64 batches, rows, columns, depth;
+  i64 tile_rows, tile_columns; // at most ROWS_MOST, COLUMNS_MOST
+  i64 out[3], left[3], right[3], self[3]; // strides by batch, row (of right: of k), column
+  tb_scalar scalars[2]; // alpha, beta
+} Args;
+
+#define TB_LOAD_AS(type, p, i) TB_PASTE(TB_LOAD_, type)(p, i)
+#define TB_STORE_AS(type, p, i, x) TB_PASTE(TB_STORE_, type)(p, i, x)
+
+#ifdef SELF
+#define FINISH(batch, row, column, x)                                                                             \
+  TB_STORE_AS(OUT, p0, (batch) * (Index)args.out[0] + (row) * (Index)args.out[1] + (column) * (Index)args.out[2], \
+              (T)TB_SCALAR(0) * (x) + (T)TB_SCALAR(1) *                                                           \
+                  (T)TB_LOAD_AS(SELF, p3, (batch) * (Index)args.self[0] + (row) * (Index)args.self[1] +           \
+                                              (column) * (Index)args.self[2]))
+#else
+#define FINISH(batch, row, column, x)                                                                             \
+  TB_STORE_AS(OUT, p0, (batch) * (Index)args.out[0] + (row) * (Index)args.out[1] + (column) * (Index)args.out[2], \
+              (T)TB_SCALAR(0) * (x))
+#endif
+#define LEFT_AT(batch, row, k) \
+  ((T)TB_LOAD_AS(LEFT, p1, (batch) * (Index)args.left[0] + (row) * (Index)args.left[1] + (k) * (Index)args.left[2]))
+#define RIGHT_AT(batch, k, column) \
+  ((T)TB_LOAD_AS(RIGHT, p2, (batch) * (Index)args.right[0] + (k) * (Index)args.right[1] + (column) * (Index)args.right[2]))
+
+#define LEAST(a, b) ((a) < (b) ? (a) : (b))
+
+#if defined(FEW)
+
+// A block takes tile_columns columns of all rows.
+#define LANES 64
+TB_KERNEL(matmul) {
+  TB_LOCAL_ARRAY(T, sums, FEW * COLUMNS_MOST);
+  TB_LOCAL_ARRAY(T, left, FEW * DEPTH);
+  const Index tiles = ((Index)args.columns + (Index)args.tile_columns - 1) / (Index)args.tile_columns;
+  for (Index tile = (Index)TB_ITEM; tile < tiles * (Index)args.batches; tile += (Index)TB_ITEMS) {
+    const Index batch = tile / tiles;
+    const Index first = (tile - batch * tiles) * (Index)args.tile_columns;
+    const Index columns = LEAST((Index)args.tile_columns, (Index)args.columns - first);
+    for (Index i = 0; i < FEW * COLUMNS_MOST; ++i) sums[i] = 0;
+    for (Index begin = 0; begin < (Index)args.depth; begin += DEPTH) {
+      const Index depth = LEAST((Index)DEPTH, (Index)args.depth - begin);
+      for (Index row = 0; row < (Index)args.rows; ++row)
+        for (Index k = 0; k < depth; ++k) left[row * DEPTH + k] = LEFT_AT(batch, row, begin + k);
+#if RIGHT_ALONG_K
+      for (Index column = 0; column < columns; ++column) {
+        const Index from = batch * (Index)args.right[0] + begin * (Index)(RIGHT_STEP_K) +
+                           (first + column) * (Index)args.right[2];
+        for (Index row = 0; row < (Index)args.rows; ++row) {
+          T parts[LANES];
+          for (int i = 0; i < LANES; ++i) parts[i] = 0;
+          Index k = 0;
+          for (; k + LANES <= depth; k += LANES)
+            for (int i = 0; i < LANES; ++i)
+              parts[i] += left[row * DEPTH + k + i] * (T)TB_LOAD_AS(RIGHT, p2, from + (k + i) * (Index)(RIGHT_STEP_K));
+          for (int width = LANES / 2; width > 0; width /= 2)
+            for (int i = 0; i < width; ++i) parts[i] += parts[i + width];
+          T sum = parts[0];
+          for (; k < depth; ++k)
+            sum += left[row * DEPTH + k] * (T)TB_LOAD_AS(RIGHT, p2, from + k * (Index)(RIGHT_STEP_K));
+          sums[row * COLUMNS_MOST + column] += sum;
+        }
+      }
+#else
+      for (Index k = 0; k < depth; ++k) {
+        const Index from = batch * (Index)args.right[0] + (begin + k) * (Index)args.right[1] +
+                           first * (Index)(RIGHT_STEP_COLUMN);
+        for (Index row = 0; row < (Index)args.rows; ++row) {
+          const T x = left[row * DEPTH + k];
+          for (Index column = 0; column < columns; ++column)
+            sums[row * COLUMNS_MOST + column] += x * (T)TB_LOAD_AS(RIGHT, p2, from + column * (Index)(RIGHT_STEP_COLUMN));
+        }
+      }
+#endif
+    }
+    for (Index row = 0; row < (Index)args.rows; ++row)
+      for (Index column = 0; column < columns; ++column) {
+        FINISH(batch, row, first + column, sums[row * COLUMNS_MOST + column]);
+      }
+  }
+} TB_END
+
+#elif defined(TB_CHUNKED)
+
+// Both sides are packed so that the innermost loop reads vectors one after the other, and keeps STRIP rows of two vectors
+// in registers.
+#ifndef TB_VECTOR_BYTES
+#define TB_VECTOR_BYTES 32
+#endif
+#if TB_VECTOR_BYTES == 64
+#define STRIP 12
+#define EACH(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
+#else
+#define STRIP 6
+#define EACH(X) X(0) X(1) X(2) X(3) X(4) X(5)
+#endif
+#define LANES (TB_VECTOR_BYTES / T_BYTES)
+#if TB_VECTOR_BYTES == 64 && T_BYTES == 4
+#define V TB_PASTE(TB_T, x16)
+#elif TB_VECTOR_BYTES == 32 && T_BYTES == 8
+#define V TB_PASTE(TB_T, x4)
+#else
+#define V TB_PASTE(TB_T, x8)
+#endif
+#define PANEL (2 * LANES)
+
+#ifdef __clang__
+#pragma STDC FP_CONTRACT ON
+#endif
+// One strip of rows by one panel of columns, added to `sums`: STRIP rows of PANEL.
+TB_CONTRACTED TB_DEVICE void add_strip(Index depth, TB_LOCAL const T* left, TB_LOCAL const V* right, TB_LOCAL V* sums) {
+#define X(i) V x##i = sums[2 * i], y##i = sums[2 * i + 1];
+  EACH(X)
+#undef X
+  for (Index k = 0; k < depth; ++k) {
+    const V r0 = right[0], r1 = right[1];
+#define X(i) x##i += left[i] * r0; y##i += left[i] * r1;
+    EACH(X)
+#undef X
+    left += STRIP;
+    right += 2;
+  }
+#define X(i) sums[2 * i] = x##i; sums[2 * i + 1] = y##i;
+  EACH(X)
+#undef X
+}
+
+TB_KERNEL(matmul) {
+  TB_LOCAL_ARRAY(V, sums_of, ROWS_MOST * COLUMNS_MOST / LANES);
+  TB_LOCAL_ARRAY(V, right_of, DEPTH * COLUMNS_MOST / LANES);
+  TB_LOCAL_ARRAY(T, left, ROWS_MOST * DEPTH);
+  TB_LOCAL T* const sums = (TB_LOCAL T*)sums_of;
+  TB_LOCAL T* const right = (TB_LOCAL T*)right_of;
+  const Index tiles_down = ((Index)args.rows + (Index)args.tile_rows - 1) / (Index)args.tile_rows;
+  const Index tiles_across = ((Index)args.columns + (Index)args.tile_columns - 1) / (Index)args.tile_columns;
+  for (Index tile = (Index)TB_ITEM; tile < (Index)args.batches * tiles_down * tiles_across; tile += (Index)TB_ITEMS) {
+    const Index batch = tile / (tiles_down * tiles_across);
+    const Index rest = tile - batch * tiles_down * tiles_across;
+    const Index first_row = rest / tiles_across * (Index)args.tile_rows;
+    const Index first_column = rest % tiles_across * (Index)args.tile_columns;
+    const Index rows = LEAST((Index)args.tile_rows, (Index)args.rows - first_row);
+    const Index columns = LEAST((Index)args.tile_columns, (Index)args.columns - first_column);
+    const Index strips = (rows + STRIP - 1) / STRIP;
+    const Index panels = (columns + PANEL - 1) / PANEL;
+    for (Index i = 0; i < strips * panels * STRIP * PANEL; ++i) sums[i] = 0;
+    for (Index begin = 0; begin < (Index)args.depth; begin += DEPTH) {
+      const Index depth = LEAST((Index)DEPTH, (Index)args.depth - begin);
+      for (Index strip = 0; strip < strips; ++strip) {
+        TB_LOCAL T* const to = left + strip * STRIP * depth;
+        const Index height = LEAST((Index)STRIP, rows - strip * STRIP);
+        const Index from = batch * (Index)args.left[0] + (first_row + strip * STRIP) * (Index)args.left[1] +
+                           begin * (Index)(LEFT_STEP_K);
+        if (height < STRIP)
+          for (Index i = 0; i < STRIP * depth; ++i) to[i] = 0;
+#if LEFT_ALONG_K
+        for (Index i = 0; i < height; ++i)
+          for (Index k = 0; k < depth; ++k)
+            to[k * STRIP + i] = (T)TB_LOAD_AS(LEFT, p1, from + i * (Index)args.left[1] + k * (Index)(LEFT_STEP_K));
+#else
+        for (Index k = 0; k < depth; ++k)
+          for (Index i = 0; i < height; ++i)
+            to[k * STRIP + i] = (T)TB_LOAD_AS(LEFT, p1, from + i * (Index)args.left[1] + k * (Index)(LEFT_STEP_K));
+#endif
+      }
+      for (Index panel = 0; panel < panels; ++panel) {
+        TB_LOCAL T* const to = right + panel * PANEL * depth;
+        const Index width = LEAST((Index)PANEL, columns - panel * PANEL);
+        const Index from = batch * (Index)args.right[0] + begin * (Index)args.right[1] +
+                           (first_column + panel * PANEL) * (Index)(RIGHT_STEP_COLUMN);
+        if (width < PANEL)
+          for (Index i = 0; i < PANEL * depth; ++i) to[i] = 0;
+#if RIGHT_ALONG_K
+        for (Index i = 0; i < width; ++i)
+          for (Index k = 0; k < depth; ++k)
+            to[k * PANEL + i] = (T)TB_LOAD_AS(RIGHT, p2, from + i * (Index)(RIGHT_STEP_COLUMN) + k * (Index)(RIGHT_STEP_K));
+#else
+        if (width == PANEL) {
+          for (Index k = 0; k < depth; ++k)
+            for (int i = 0; i < PANEL; ++i)
+              to[k * PANEL + i] = (T)TB_LOAD_AS(RIGHT, p2, from + i * (Index)(RIGHT_STEP_COLUMN) + k * (Index)args.right[1]);
+        } else {
+          for (Index k = 0; k < depth; ++k)
+            for (Index i = 0; i < width; ++i)
+              to[k * PANEL + i] = (T)TB_LOAD_AS(RIGHT, p2, from + i * (Index)(RIGHT_STEP_COLUMN) + k * (Index)args.right[1]);
+        }
+#endif
+      }
+      for (Index panel = 0; panel < panels; ++panel)
+        for (Index strip = 0; strip < strips; ++strip)
+          add_strip(depth, left + strip * STRIP * depth, right_of + panel * 2 * depth,
+                    sums_of + (panel * strips + strip) * STRIP * 2);
+    }
+    for (Index row = 0; row < rows; ++row)
+      for (Index panel = 0; panel < panels; ++panel) {
+        TB_LOCAL const T* const from = sums + ((panel * strips + row / STRIP) * STRIP + row % STRIP) * PANEL;
+        const Index width = LEAST((Index)PANEL, columns - panel * PANEL);
+        for (Index i = 0; i < width; ++i) {
+          FINISH(batch, first_row + row, first_column + panel * PANEL + i, from[i]);
+        }
+      }
+  }
+} TB_END
+
+#else
+
+// A block of ITEMS items: each computes EDGE by EDGE elements of the tile, which lie SIDE_ROWS and SIDE_COLUMNS apart.
+#define EDGE 4
+#define SIDE_ROWS (ROWS_MOST / EDGE)
+#define SIDE_COLUMNS (COLUMNS_MOST / EDGE)
+TB_KERNEL(matmul) {
+  TB_LOCAL_ARRAY(T, left, DEPTH * (ROWS_MOST + 1));
+  TB_LOCAL_ARRAY(T, right, DEPTH * (COLUMNS_MOST + 1));
+  const Index tiles_down = ((Index)args.rows + ROWS_MOST - 1) / ROWS_MOST;
+  const Index tiles_across = ((Index)args.columns + COLUMNS_MOST - 1) / COLUMNS_MOST;
+  const int item = (int)TB_LOCAL_ITEM;
+  const int items = (int)TB_BLOCK_ITEMS;
+  const int down = item / SIDE_COLUMNS;
+  const int across = item % SIDE_COLUMNS;
+  for (Index tile = (Index)(TB_ITEM / TB_BLOCK_ITEMS); tile < (Index)args.batches * tiles_down * tiles_across;
+       tile += (Index)(TB_ITEMS / TB_BLOCK_ITEMS)) {
+    const Index batch = tile / (tiles_down * tiles_across);
+    const Index rest = tile - batch * tiles_down * tiles_across;
+    const Index first_row = rest / tiles_across * ROWS_MOST;
+    const Index first_column = rest % tiles_across * COLUMNS_MOST;
+    T sums[EDGE][EDGE];
+    for (int i = 0; i < EDGE; ++i)
+      for (int j = 0; j < EDGE; ++j) sums[i][j] = 0;
+    for (Index begin = 0; begin < (Index)args.depth; begin += DEPTH) {
+      for (int i = item; i < ROWS_MOST * DEPTH; i += items) {
+#if LEFT_ALONG_K
+        const int k = i % DEPTH, row = i / DEPTH;
+#else
+        const int k = i / ROWS_MOST, row = i % ROWS_MOST;
+#endif
+        left[k * (ROWS_MOST + 1) + row] = begin + k < (Index)args.depth && first_row + row < (Index)args.rows
+                                              ? LEFT_AT(batch, first_row + row, begin + k)
+                                              : (T)0;
+      }
+      for (int i = item; i < COLUMNS_MOST * DEPTH; i += items) {
+#if RIGHT_ALONG_K
+        const int k = i % DEPTH, column = i / DEPTH;
+#else
+        const int k = i / COLUMNS_MOST, column = i % COLUMNS_MOST;
+#endif
+        right[k * (COLUMNS_MOST + 1) + column] = begin + k < (Index)args.depth && first_column + column < (Index)args.columns
+                                                     ? RIGHT_AT(batch, begin + k, first_column + column)
+                                                     : (T)0;
+      }
+      TB_BARRIER();
+      for (int k = 0; k < DEPTH; ++k) {
+        T l[EDGE], r[EDGE];
+        for (int i = 0; i < EDGE; ++i) l[i] = left[k * (ROWS_MOST + 1) + down + i * SIDE_ROWS];
+        for (int i = 0; i < EDGE; ++i) r[i] = right[k * (COLUMNS_MOST + 1) + across + i * SIDE_COLUMNS];
+        for (int i = 0; i < EDGE; ++i)
+          for (int j = 0; j < EDGE; ++j) sums[i][j] += l[i] * r[j];
+      }
+      TB_BARRIER();
+    }
+    for (int i = 0; i < EDGE; ++i)
+      for (int j = 0; j < EDGE; ++j) {
+        const Index row = first_row + down + i * SIDE_ROWS, column = first_column + across + j * SIDE_COLUMNS;
+        if (row < (Index)args.rows && column < (Index)args.columns) {
+          FINISH(batch, row, column, sums[i][j]);
+        }
+      }
+  }
+} TB_END
+#endif

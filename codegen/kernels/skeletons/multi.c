@@ -1,0 +1,181 @@
+// The same computation on the elements of many tensors: the range of all of them, one after the other, is divided.
+//
+// LISTS, TENSORS   tensors of each place among the arguments, all dense and laid out alike; spare places have no elements
+// POINTERS         of the first tensor's LISTS, the second's, ...
+// LOAD_n, STORE_n(x)  an element of list n
+// EXTRA_n          the one number in an operand that is not a list
+// S                the number of a call, or the one of this tensor
+// BEGIN, PER_TENSOR, BODY, END  what is done before all, before a tensor, for an element, after a tensor
+
+typedef struct {
+  i64 stops[TENSORS];
+  tb_scalar each[TENSORS];
+  tb_scalar numbers[NUMBERS];
+} Args;
+
+#define NUMBER(n) ((T)args.numbers[n].REAL_)
+#if defined(TB_CHUNKED) && defined(__cplusplus)
+#define INDEPENDENT _Pragma("GCC ivdep")
+#else
+#define INDEPENDENT
+#endif
+
+// The elements of tensor t that are this item's: k in the loop is its place in the tensor.
+#ifdef TB_CHUNKED
+#define FIRST ((Index)TB_ITEM * TB_STRETCH((Index)args.stops[TENSORS - 1]))
+#define LAST (FIRST + TB_STRETCH((Index)args.stops[TENSORS - 1]))
+#define STEP 1
+#else
+#define FIRST ((Index)TB_ITEM)
+#define LAST ((Index)args.stops[TENSORS - 1])
+#define STEP ((Index)TB_ITEMS)
+#endif
+
+// ---- optimizers; the lists are self, grads, and then what each has. As PyTorch's, in the order of their operations ----
+
+#define GRADIENT                              \
+  T p = LOAD_0;                               \
+  T g = LOAD_1;                               \
+  if (HAS_SCALE) { g = g / scale; STORE_1(g); } \
+  if (MAXIMIZE) g = -g;
+
+// numbers: lr, weight_decay, momentum, 1 - dampening
+#define BEGIN_sgd const T lr = LR, decay = NUMBER(1), momentum = NUMBER(2), damped = NUMBER(3); const T scale = SCALE;
+#define PER_TENSOR_sgd
+#ifdef MOMENTUM
+#define BUFFER                                                          \
+  const T buffer = FIRST_STEP ? g : momentum * LOAD_2 + damped * g;     \
+  STORE_2(buffer);                                                      \
+  g = NESTEROV ? g + momentum * buffer : buffer;
+#else
+#define BUFFER
+#endif
+#define BODY_sgd GRADIENT g += decay * p; BUFFER STORE_0(p - lr * g);
+
+// numbers: lr, weight_decay, eps, lr_decay; lists: self, grads, state_sums, state_steps
+#define BEGIN_adagrad const T lr = LR, decay = NUMBER(1), eps = NUMBER(2), lr_decay = NUMBER(3); const T scale = SCALE;
+#define PER_TENSOR_adagrad const T rate = lr / (TC(1.0) + (LOAD_FIRST_3 - TC(1.0)) * lr_decay);
+#define BODY_adagrad                     \
+  GRADIENT g += decay * p;               \
+  const T sum = LOAD_2 + g * g;          \
+  STORE_2(sum);                          \
+  STORE_0(p - rate * g / (sqrt(sum) + eps));
+
+// numbers: lr, weight_decay, eps, beta2, 1 - beta1, 1 - beta2, log(beta1), log(beta2)
+// lists: self, grads, exp_avgs, exp_avg_sqs, state_steps, and max_exp_avg_sqs if AMSGRAD
+#define BEGIN_adam                                                                                     \
+  const T lr = LR, decay = NUMBER(1), eps = NUMBER(2), beta2 = NUMBER(3), new1 = NUMBER(4), new2 = NUMBER(5); \
+  const T log1 = NUMBER(6), log2_ = NUMBER(7);                                                         \
+  const T scale = SCALE;
+#define PER_TENSOR_adam                                   \
+  const T steps = LOAD_FIRST_4;                           \
+  const T rate = lr / -expm1(steps * log1);               \
+  const T correction = TC(1.0) / sqrt(-expm1(steps * log2_));
+#ifdef AMSGRAD
+#define LARGEST const T before = LOAD_5; const T largest = before > square ? before : square; STORE_5(largest);
+#else
+#define LARGEST const T largest = square;
+#endif
+#define BODY_adam                                         \
+  GRADIENT                                                \
+  if (DECOUPLED) p -= lr * decay * p; else g += decay * p; \
+  T average = LOAD_2;                                     \
+  average += new1 * (g - average);                        \
+  const T square = beta2 * LOAD_3 + new2 * g * g;         \
+  STORE_2(average);                                       \
+  STORE_3(square);                                        \
+  LARGEST                                                 \
+  STORE_0(p - rate * average / (sqrt(largest) * correction + eps));
+
+// ---- one expression ----
+
+#define BEGIN_each
+#define PER_TENSOR_each const T s = S; (void)s;
+#define BODY_each EXPRESSION
+
+// ---- gradients of a scaled loss: operands found_inf, inv_scale ----
+
+#define BEGIN_unscale const T inverse = EXTRA_1; int bad = 0;
+#define PER_TENSOR_unscale
+#define BODY_unscale const T g = LOAD_0; bad |= !(fabs(g) <= MOST); STORE_0(inverse == TC(1.0) ? g : g * inverse);
+#define END_unscale if (bad) TB_STORE_f32(p0_EXTRA, 0, 1.0f);
+
+#ifndef NORM
+TB_KERNEL(multi) {
+  TB_GLOBAL char* const pointers[LISTS * TENSORS] = {POINTERS};
+  SKIP
+  TB_PASTE(BEGIN_, KIND)
+  const Index last = LAST < (Index)args.stops[TENSORS - 1] ? LAST : (Index)args.stops[TENSORS - 1];
+  Index i = FIRST;
+  Index begin = 0;
+  for (int t = 0; t < TENSORS; ++t) {
+    const Index stop = (Index)args.stops[t] < last ? (Index)args.stops[t] : last;
+    if (i < stop) {
+      DECLARE_LISTS
+      TB_PASTE(PER_TENSOR_, KIND)
+      INDEPENDENT
+      for (; i < stop; i += STEP) {
+        const Index k = i - begin;
+        TB_PASTE(BODY_, KIND)
+      }
+    }
+    begin = (Index)args.stops[t];
+  }
+  FINISH
+} TB_END
+#else
+
+// ---- norms. Each block has a part of each tensor's; the last pointer is where they go, [TENSORS][BLOCKS] ----
+
+#if NORM == 2
+#define ADD(sum, x) sum += (x) * (x)
+#define JOIN(a, b) ((a) + (b))
+#elif NORM == 1
+#define ADD(sum, x) sum += fabs(x)
+#define JOIN(a, b) ((a) + (b))
+#else
+#define ADD(sum, x) sum = LARGER(sum, fabs(x))
+#define JOIN(a, b) LARGER(a, b)
+#endif
+#define LARGER(a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
+#define NUM_PARTS 8 // sums that are not rounded one after the other, and can be vectorized
+
+TB_KERNEL(multi_norm) {
+  TB_GLOBAL char* const pointers[LISTS * TENSORS] = {POINTERS};
+  TB_LOCAL_ARRAY(T, shared, BLOCK);
+  const Index last = LAST < (Index)args.stops[TENSORS - 1] ? LAST : (Index)args.stops[TENSORS - 1];
+  Index i = FIRST;
+  Index begin = 0;
+  for (int t = 0; t < TENSORS; ++t) {
+    const Index stop = (Index)args.stops[t] < last ? (Index)args.stops[t] : last;
+    T parts[NUM_PARTS];
+    for (int j = 0; j < NUM_PARTS; ++j) parts[j] = 0;
+    if (i < stop) {
+      DECLARE_LISTS
+      for (; i + (NUM_PARTS - 1) * STEP < stop; i += NUM_PARTS * STEP) {
+        for (int j = 0; j < NUM_PARTS; ++j) {
+          const Index k = i - begin + j * STEP;
+          const T x = LOAD_0;
+          ADD(parts[j], x);
+        }
+      }
+      for (; i < stop; i += STEP) {
+        const Index k = i - begin;
+        const T x = LOAD_0;
+        ADD(parts[0], x);
+      }
+    }
+    T sum = parts[0];
+    for (int j = 1; j < NUM_PARTS; ++j) sum = JOIN(sum, parts[j]);
+    shared[TB_LOCAL_ITEM] = sum;
+    TB_BARRIER();
+    for (int half = BLOCK / 2; half > 0; half /= 2) {
+      if ((int)TB_LOCAL_ITEM < half) shared[TB_LOCAL_ITEM] = JOIN(shared[TB_LOCAL_ITEM], shared[TB_LOCAL_ITEM + half]);
+      TB_BARRIER();
+    }
+    if (TB_LOCAL_ITEM == 0) TB_PASTE(TB_STORE_, TB_T)(p_PARTS, t * (TB_ITEMS / TB_BLOCK_ITEMS) + TB_ITEM / TB_BLOCK_ITEMS, shared[0]);
+    TB_BARRIER();
+    begin = (Index)args.stops[t];
+  }
+} TB_END
+#endif

@@ -1,0 +1,189 @@
+// Images of another size: each element of the result is a sum of weighted elements of the image, by dimension; an element
+// of the image gathers its gradient from those that it is part of.
+//
+// VALUE      how values are stored
+// MODE       0 nearest, 1 nearest by centres, 2 linear, 3 cubic; 4 mirrored at the border, 5 the border repeated
+// BACKWARD   p0 is the image's gradient, p1 that of the result
+
+typedef struct {
+  i64 batches, channels;
+  i64 image[3], result[3], padding[3]; // padding: before the image, where borders are extended
+  i64 aligns_corners;
+  i64 image_strides[5], result_strides[5];
+  tb_scalar scalars[3]; // elements of the image for one of the result
+} Args;
+
+#define TB_LOAD_AS(type, p, i) TB_PASTE(TB_LOAD_, type)(p, i)
+#define TB_STORE_AS(type, p, i, x) TB_PASTE(TB_STORE_, type)(p, i, x)
+#define LEAST(a, b) ((a) < (b) ? (a) : (b))
+#define MOST(a, b) ((a) > (b) ? (a) : (b))
+#define SPLIT(rest, what, size)              \
+  const Index what = (rest) % (Index)(size); \
+  (rest) /= (Index)(size);
+#define PLACE(strides, batch, channel, z, y, x)                                                             \
+  ((batch) * (Index)args.strides[0] + (channel) * (Index)args.strides[1] + (z) * (Index)args.strides[2] + \
+   (y) * (Index)args.strides[3] + (x) * (Index)args.strides[4])
+
+#if MODE == 2
+#define TAPS 2
+#elif MODE == 3
+#define TAPS 4
+#else
+#define TAPS 1
+#endif
+
+typedef struct {
+  Index at[TAPS];
+  T weight[TAPS];
+} Taps;
+
+#if MODE == 3
+TB_DEVICE T near_weight(T x) { return ((TC(1.25)) * x - TC(2.25)) * x * x + 1; }
+TB_DEVICE T far_weight(T x) { return ((TC(-0.75) * x - TC(-3.75)) * x + TC(-6.0)) * x - TC(-3.0); }
+#endif
+
+// The elements of the image in one dimension that element `o` of the result is made of.
+TB_DEVICE Taps taps_of(Index o, Index size, Index result, Index padding, T scale, int aligns_corners) {
+  Taps taps;
+#if MODE == 0
+  const Index at = size == result ? o : result == 2 * size ? o / 2 : (Index)floor((T)o * scale);
+  taps.at[0] = LEAST(at, size - 1);
+  taps.weight[0] = 1;
+#elif MODE == 1
+  taps.at[0] = LEAST((Index)floor(((T)o + TC(0.5)) * scale), size - 1);
+  taps.weight[0] = 1;
+#elif MODE == 2
+  T source = aligns_corners ? (T)o * scale : ((T)o + TC(0.5)) * scale - TC(0.5);
+  if (source < 0) source = 0;
+  taps.at[0] = LEAST((Index)source, size - 1);
+  taps.at[1] = LEAST(taps.at[0] + 1, size - 1);
+  T part = source - (T)taps.at[0];
+  if (part > 1) part = 1;
+  if (size == result) part = 0;
+  if (size == result) taps.at[0] = o;
+  taps.weight[0] = 1 - part;
+  taps.weight[1] = part;
+#elif MODE == 3
+  const T source = aligns_corners ? (T)o * scale : ((T)o + TC(0.5)) * scale - TC(0.5);
+  const Index before = (Index)floor(source);
+  const T part = source - (T)before;
+  for (int t = 0; t < 4; ++t) taps.at[t] = MOST(LEAST(before - 1 + t, size - 1), 0);
+  taps.weight[0] = far_weight(part + 1);
+  taps.weight[1] = near_weight(part);
+  taps.weight[2] = near_weight(1 - part);
+  taps.weight[3] = far_weight(2 - part);
+#else
+  Index at = o - padding;
+#if MODE == 4
+  at = at < 0 ? -at : at;
+  at = at >= size ? 2 * (size - 1) - at : at;
+#else
+  at = MOST(LEAST(at, size - 1), 0);
+#endif
+  taps.at[0] = at;
+  taps.weight[0] = 1;
+#endif
+  return taps;
+}
+#define TAPS_OF(d, o) \
+  taps_of(o, (Index)args.image[d], (Index)args.result[d], (Index)args.padding[d], (T)TB_SCALAR(d), (int)args.aligns_corners)
+
+#ifndef BACKWARD
+TB_KERNEL(resample) {
+#ifdef TB_CHUNKED
+  const Index count = (Index)(args.batches * args.channels * args.result[0] * args.result[1]);
+#else
+  const Index count = (Index)(args.batches * args.channels * args.result[0] * args.result[1] * args.result[2]);
+#endif
+  TB_FOR(i, count) {
+    Index rest = i;
+#ifndef TB_CHUNKED
+    SPLIT(rest, w, args.result[2])
+#endif
+    SPLIT(rest, h, args.result[1])
+    SPLIT(rest, d, args.result[0])
+    SPLIT(rest, channel, args.channels)
+    const Taps down = TAPS_OF(1, h), deep = TAPS_OF(0, d);
+#ifdef TB_CHUNKED
+    for (Index w = 0; w < (Index)args.result[2]; ++w)
+#endif
+    {
+      const Taps across = TAPS_OF(2, w);
+#if TAPS == 1
+      const T sum = (T)TB_LOAD_AS(VALUE, p1, PLACE(image_strides, rest, channel, deep.at[0], down.at[0], across.at[0]));
+#else
+      T sum = 0;
+      for (int z = 0; z < (args.image[0] == 1 && args.result[0] == 1 ? 1 : TAPS); ++z) {
+        T plane = 0;
+        for (int y = 0; y < (args.image[1] == 1 && args.result[1] == 1 ? 1 : TAPS); ++y) {
+          T row = 0;
+          for (int x = 0; x < TAPS; ++x)
+            row += across.weight[x] *
+                   (T)TB_LOAD_AS(VALUE, p1, PLACE(image_strides, rest, channel, deep.at[z], down.at[y], across.at[x]));
+          plane += row * (args.image[1] == 1 && args.result[1] == 1 ? 1 : down.weight[y]);
+        }
+        sum += plane * (args.image[0] == 1 && args.result[0] == 1 ? 1 : deep.weight[z]);
+      }
+#endif
+      TB_STORE_AS(VALUE, p0, PLACE(result_strides, rest, channel, d, h, w), sum);
+    }
+  }
+} TB_END
+
+#else
+
+// Of the result's elements, those that may be made of element `x` of the image.
+#if MODE >= 4
+#define IS_AT_BORDER(d, x) ((x) <= extent##d || (x) >= (Index)args.image[d] - 1 - extent##d)
+#define FIRST(d, x) (IS_AT_BORDER(d, x) ? (Index)0 : (x) + (Index)args.padding[d])
+#define LAST(d, x) (IS_AT_BORDER(d, x) ? (Index)args.result[d] - 1 : (x) + (Index)args.padding[d])
+#define EXTENT(d) \
+  MOST((Index)args.padding[d], (Index)args.result[d] - (Index)args.image[d] - (Index)args.padding[d])
+#else
+#define REACH TC(0.5) + (TAPS == 1 ? 1 : TAPS / 2)
+#define IS_SAME(d) (args.image[d] == args.result[d])
+#define FIRST(d, x) ((x) == 0 || TB_SCALAR(d) <= 0 ? (Index)0 : MOST((Index)floor(((T)(x) - (REACH)) / (T)TB_SCALAR(d)) - 1, (Index)0))
+#define LAST(d, x)                                                                                   \
+  ((x) == (Index)args.image[d] - 1 || TB_SCALAR(d) <= 0                                              \
+       ? (Index)args.result[d] - 1                                                                   \
+       : LEAST((Index)ceil(((T)(x) + (REACH)) / (T)TB_SCALAR(d)) + 1, (Index)args.result[d] - 1))
+#endif
+
+TB_DEVICE T weight_of(Taps taps, Index x) {
+  T sum = 0;
+  for (int t = 0; t < TAPS; ++t) sum += taps.at[t] == x ? taps.weight[t] : (T)0;
+  return sum;
+}
+#define WEIGHT(d, o, x) (args.image[d] == 1 && args.result[d] == 1 ? (T)1 : weight_of(TAPS_OF(d, o), x))
+
+TB_KERNEL(resample) {
+#if MODE >= 4
+  const Index extent0 = EXTENT(0), extent1 = EXTENT(1), extent2 = EXTENT(2);
+#endif
+  const Index count = (Index)(args.batches * args.channels * args.image[0] * args.image[1] * args.image[2]);
+  TB_FOR(i, count) {
+    Index rest = i;
+    SPLIT(rest, x, args.image[2])
+    SPLIT(rest, y, args.image[1])
+    SPLIT(rest, z, args.image[0])
+    SPLIT(rest, channel, args.channels)
+    const Index first_d = FIRST(0, z), last_d = LAST(0, z), first_h = FIRST(1, y), last_h = LAST(1, y);
+    const Index first_w = FIRST(2, x), last_w = LAST(2, x);
+    T sum = 0;
+    for (Index d = first_d; d <= last_d; ++d) {
+      const T deep = WEIGHT(0, d, z);
+      if (deep == 0) continue;
+      for (Index h = first_h; h <= last_h; ++h) {
+        const T down = WEIGHT(1, h, y);
+        if (down == 0) continue;
+        for (Index w = first_w; w <= last_w; ++w) {
+          const T across = WEIGHT(2, w, x);
+          if (across != 0)
+            sum += deep * down * across * (T)TB_LOAD_AS(VALUE, p1, PLACE(result_strides, rest, channel, d, h, w));
+        }
+      }
+    }
+    TB_STORE_AS(VALUE, p0, PLACE(image_strides, rest, channel, z, y, x), sum);
+  }
+} TB_END
+#endif

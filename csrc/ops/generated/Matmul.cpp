@@ -1,0 +1,283 @@
+// Matrix products: the floor for devices whose library has none.
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "csrc/core/Runtime.h"
+#include "csrc/ops/generated/Families.h"
+#include "csrc/ops/generated/Launch.h"
+#include "csrc/ops/generated/Modules.h"
+#include "csrc/ops/generated/ValueType.h"
+
+namespace torch_backend::generated {
+namespace {
+
+/// [batch, row, column] of any strides.
+struct Matrix {
+  const tb_tensor* tensor = nullptr; // NULL: there is none
+  ValueType type = ValueType::none;
+  std::array<int64_t, 3> sizes{1, 1, 1};
+  std::array<int64_t, 3> strides{};
+
+  Matrix() = default;
+  /// The dimensions of `of`, the last one being `last` (2: columns, 1: rows), and those before it those before that one.
+  explicit Matrix(const tb_arg& of, int last = 2)
+      : tensor(static_cast<const tb_tensor*>(of.v.p)), type(value_type(tensor->dtype)) {
+    for (int d = tensor->ndim - 1; d >= 0 && last >= 0; --d, --last) {
+      sizes[static_cast<std::size_t>(last)] = tensor->shape[d];
+      strides[static_cast<std::size_t>(last)] = tensor->strides[d];
+    }
+  }
+
+  void expand_to(const Matrix& other) {
+    for (std::size_t d = 0; d < 3; ++d) {
+      strides[d] = sizes[d] == 1 ? 0 : strides[d];
+      sizes[d] = other.sizes[d];
+    }
+  }
+  void transpose() {
+    std::swap(sizes[1], sizes[2]);
+    std::swap(strides[1], strides[2]);
+  }
+  int64_t last() const {
+    int64_t offset = 0;
+    for (std::size_t d = 0; d < 3; ++d) {
+      offset += (sizes[d] - 1) * std::abs(strides[d]);
+    }
+    return offset;
+  }
+};
+
+union Number {
+  float f32;
+  double f64;
+  int64_t i64;
+};
+
+Number number_of(const tb_arg& argument, ValueType compute) {
+  const bool floating = argument.tag == TB_ARG_FLOAT;
+  const double value = floating ? argument.v.f : static_cast<double>(argument.v.i);
+  Number number{};
+  number.i64 = 0;
+  if (compute == ValueType::f64) {
+    number.f64 = value;
+  } else if (compute == ValueType::f32) {
+    number.f32 = static_cast<float>(value);
+  } else {
+    number.i64 = floating ? static_cast<int64_t>(value) : argument.v.i;
+  }
+  return number;
+}
+
+const tb_arg kOne = [] {
+  tb_arg one{};
+  one.tag = TB_ARG_INT;
+  one.v.i = 1;
+  return one;
+}();
+
+struct Product {
+  Matrix out, left, right, self;
+  const tb_arg* alpha = &kOne;
+  const tb_arg* beta = &kOne;
+};
+
+/// The struct Args of the skeleton.
+struct Args {
+  int64_t batches, rows, columns, depth, tile_rows, tile_columns;
+  std::array<int64_t, 3> out, left, right, self;
+  Number alpha, beta;
+};
+
+/// What a block computes at once, and how much of the depth it takes at a time.
+struct Tile {
+  int64_t rows, columns, depth;
+};
+
+constexpr int64_t kFewRows = 4;
+constexpr Tile kFewRowsTile{kFewRows, 1024, 512};
+
+Tile tile_of(int device, int64_t rows, int64_t size_bytes) {
+  if (!runs_in_stretches(device)) {
+    // Items in a square, or in a rectangle of twice as many columns; each has four by four elements.
+    const auto bits = std::bit_width(block_items(device)) - 1;
+    return {int64_t{4} << bits / 2, int64_t{4} << (bits + 1) / 2, 16};
+  }
+  if (rows <= kFewRows) {
+    return kFewRowsTile;
+  }
+  Tile tile{120, 192, 512 / size_bytes};
+  const auto most = static_cast<int64_t>(device_api().properties(device).local_memory_bytes);
+  while (most > 0 && tile.depth > 16 &&
+         (tile.rows * tile.columns + tile.depth * (tile.rows + tile.columns)) * size_bytes > most) {
+    tile = {tile.columns > 64 ? tile.rows : 60, tile.columns > 64 ? tile.columns - 64 : tile.columns, tile.depth / 2};
+  }
+  return tile;
+}
+
+tb_status run(Product product, const tb_kernel_context& context) {
+  auto &out = product.out, &left = product.left, &right = product.right, &self = product.self;
+  const ValueType compute = compute_type(out.type);
+  if (left.type != out.type || right.type != out.type || (self.tensor && self.type != out.type) ||
+      out.type == ValueType::none || out.type == ValueType::b8 || !computes(context.device, compute)) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  const bool is_zero = product.beta->tag == TB_ARG_FLOAT ? product.beta->v.f == 0 : product.beta->v.i == 0;
+  if (self.tensor && is_zero) {
+    self = Matrix(); // not even its NaN
+  }
+  if (self.tensor) {
+    self.expand_to(out);
+  }
+  // Vectors of columns: at least as many columns as rows, if there are few.
+  if (out.sizes[2] < out.sizes[1] && out.sizes[2] < 32) {
+    out.transpose();
+    left.transpose();
+    right.transpose();
+    self.transpose();
+    std::swap(left, right);
+  }
+  const int64_t size_bytes = compute == ValueType::f64 || compute == ValueType::i64 ? 8 : 4;
+  const Tile tile = tile_of(context.device, out.sizes[1], size_bytes);
+  const bool few = runs_in_stretches(context.device) && out.sizes[1] <= kFewRows;
+  const bool left_along_k = std::abs(left.strides[2]) <= std::abs(left.strides[1]);
+  const bool right_along_k = std::abs(right.strides[1]) < std::abs(right.strides[2]);
+  const std::array<bool, 3> unit{left.strides[2] == 1, right.strides[1] == 1, right.strides[2] == 1};
+  constexpr int64_t kLimit32 = (int64_t{1} << 31) - (int64_t{1} << 20);
+  const bool fits_32 = std::max({out.last(), left.last(), right.last(), self.last()}) < kLimit32 &&
+                       out.sizes[0] * out.sizes[1] * out.sizes[2] < kLimit32;
+
+  static const char kKind = 0;
+  KernelKey key{&kKind};
+  key.words[0] = static_cast<uint64_t>(out.type) << 8 | static_cast<uint64_t>(self.tensor != nullptr) << 7 |
+                 static_cast<uint64_t>(few) << 6 | static_cast<uint64_t>(left_along_k) << 5 |
+                 static_cast<uint64_t>(right_along_k) << 4 | static_cast<uint64_t>(unit[0]) << 3 |
+                 static_cast<uint64_t>(unit[1]) << 2 | static_cast<uint64_t>(unit[2]) << 1 |
+                 static_cast<uint64_t>(fits_32);
+  const auto& function = find_function(context.device, key, "matmul", "matmul", [&](SourceText& text) {
+    text.compute_in(compute);
+    text.index_of(fits_32);
+    for (const char* name : {"OUT", "LEFT", "RIGHT"}) {
+      text.define(name, name_of(out.type));
+    }
+    if (self.tensor) {
+      text.define("SELF", name_of(out.type));
+    }
+    if (few) {
+      text.define("FEW", kFewRows);
+    }
+    text.define("T_BYTES", size_bytes);
+    text.define("ROWS_MOST", tile.rows);
+    text.define("COLUMNS_MOST", tile.columns);
+    text.define("DEPTH", tile.depth);
+    text.define("LEFT_ALONG_K", left_along_k);
+    text.define("RIGHT_ALONG_K", right_along_k);
+    text.define("LEFT_STEP_K", unit[0] ? "1" : "args.left[2]");
+    text.define("RIGHT_STEP_K", unit[1] ? "1" : "args.right[1]");
+    text.define("RIGHT_STEP_COLUMN", unit[2] ? "1" : "args.right[2]");
+    text.parameters(self.tensor ? 4 : 3);
+  });
+  Args args{out.sizes[0],
+            out.sizes[1],
+            out.sizes[2],
+            left.sizes[2],
+            tile.rows,
+            tile.columns,
+            out.strides,
+            left.strides,
+            right.strides,
+            self.strides,
+            number_of(*product.alpha, compute),
+            number_of(*product.beta, compute)};
+  const auto tiles = [&] {
+    return args.batches * ((args.rows + args.tile_rows - 1) / args.tile_rows) *
+           ((args.columns + args.tile_columns - 1) / args.tile_columns);
+  };
+  Launch launch(context);
+  launch.pointer(*out.tensor);
+  launch.pointer(*left.tensor);
+  launch.pointer(*right.tensor);
+  if (self.tensor) {
+    launch.pointer(*self.tensor);
+  }
+  launch.value(&args, sizeof(args));
+  if (runs_in_stretches(context.device)) {
+    // Smaller ones where processors would be idle.
+    const auto processors = std::max(device_api().properties(context.device).multiprocessor_count, 1);
+    while (tiles() < 2 * processors && processors > 1 && (args.tile_columns > 64 || args.tile_rows > 12) &&
+           args.rows * args.columns * args.depth * args.batches > 1 << 20) {
+      if (args.tile_columns > 64) {
+        args.tile_columns = std::max<int64_t>(64, args.tile_columns / 2 / 32 * 32);
+      } else {
+        args.tile_rows = args.tile_rows / 2;
+      }
+    }
+    const int64_t cost = std::min(args.rows, args.tile_rows) * std::min(args.columns, args.tile_columns) * args.depth;
+    launch.run(function, tiles(), cost);
+  } else {
+    launch.run_blocks(function, tiles(), block_items(context.device));
+  }
+  return TB_STATUS_OK;
+}
+
+/// (self, mat2, out) of mm and bmm.
+tb_status product(const void* /*entry*/, const tb_kernel_context& context, const tb_arg* args, int32_t /*num_args*/) {
+  Product all;
+  all.left = Matrix(args[0]);
+  all.right = Matrix(args[1]);
+  all.out = Matrix(args[2]);
+  return run(all, context);
+}
+
+/// (self, matrix, matrix, beta, alpha, out).
+tb_status sum_with_product(const void* /*entry*/, const tb_kernel_context& context, const tb_arg* args,
+                           int32_t /*num_args*/) {
+  Product all;
+  all.self = Matrix(args[0]);
+  all.left = Matrix(args[1]);
+  all.right = Matrix(args[2]);
+  all.beta = &args[3];
+  all.alpha = &args[4];
+  all.out = Matrix(args[5]);
+  return run(all, context);
+}
+
+/// (self, matrix, vector, beta, alpha, out): vectors are columns.
+tb_status sum_with_vector(const void* /*entry*/, const tb_kernel_context& context, const tb_arg* args,
+                          int32_t /*num_args*/) {
+  Product all;
+  all.self = Matrix(args[0], 1);
+  all.left = Matrix(args[1]);
+  all.right = Matrix(args[2], 1);
+  all.beta = &args[3];
+  all.alpha = &args[4];
+  all.out = Matrix(args[5], 1);
+  return run(all, context);
+}
+
+/// (vector, vector, out).
+tb_status dot(const void* /*entry*/, const tb_kernel_context& context, const tb_arg* args, int32_t /*num_args*/) {
+  Product all;
+  all.left = Matrix(args[0]);
+  all.right = Matrix(args[1], 1);
+  all.out = Matrix(args[2]);
+  return run(all, context);
+}
+
+} // namespace
+
+void add_matmul(Kernels& kernels) {
+  kernels.add("aten::mm.out", product);
+  kernels.add("aten::bmm.out", product);
+  kernels.add("aten::addmm.out", sum_with_product);
+  kernels.add("aten::baddbmm.out", sum_with_product);
+  kernels.add("aten::addmv.out", sum_with_vector);
+  kernels.add("aten::dot", dot);
+  kernels.add("aten::vdot", dot);
+}
+
+} // namespace torch_backend::generated

@@ -1,0 +1,70 @@
+"""Matrix products by a kernel that the device compiles: every dtype, any strides, sizes around those of its tiles."""
+
+import pytest
+import torch
+
+REAL = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32)
+REAL += (torch.float64,)
+SIZES = [(1, 1, 1), (3, 5, 7), (2, 300, 70), (300, 70, 2), (121, 129, 193), (130, 40, 600), (64, 64, 64)]
+
+
+def values(*sizes, dtype=torch.float32):
+    return torch.randn(sizes).to(dtype) if dtype.is_floating_point else torch.randint(0, 5, sizes).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", REAL, ids=str)
+def test_every_dtype(check, dtype):
+    left, right, self = values(9, 20, dtype=dtype), values(20, 17, dtype=dtype), values(17, dtype=dtype)
+    check(torch.mm, left, right)
+    check(torch.addmm, self, left, right, beta=2, alpha=3)
+    check(torch.bmm, values(3, 2, 6, dtype=dtype), values(3, 6, 40, dtype=dtype))
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_sizes_and_strides(check, sizes):
+    rows, depth, columns = sizes
+    left, right = values(rows, depth), values(depth, columns)
+    limits = {"rtol": 1e-5, "atol": 1e-4}
+    check(torch.mm, left, right, **limits)
+    check(torch.mm, left.t().contiguous().t(), right.t().contiguous().t(), **limits)
+    check(lambda x, y: torch.mm(x[:, ::2], y[:, ::2]), values(rows, 2 * depth), values(depth, 2 * columns), **limits)
+    check(lambda x, y: x @ y, values(2, 3, rows, depth), right, **limits)
+
+
+def test_what_is_added(check):
+    left, right = values(5, 8), values(8, 6)
+    for self in (values(5, 6), values(6), values(1, 6), values(5, 1), torch.tensor(0.5)):
+        check(torch.addmm, self, left, right, beta=0.5, alpha=-2.0)
+    nothing = torch.full((5, 6), torch.nan)
+    check(torch.addmm, nothing, left, right, beta=0)
+    check(lambda out, x, y: out.addmm_(x, y, alpha=0.1), values(5, 6), left, right)
+    check(lambda out, x, y: out.t().addmm_(x, y), values(6, 5), left, right)
+    check(torch.baddbmm, values(3, 5, 6), values(3, 5, 8), values(3, 8, 6), beta=2, alpha=0.25)
+    check(torch.baddbmm, values(1, 1, 6), values(3, 5, 8), values(3, 8, 6))
+    check(torch.addbmm, values(5, 6), values(3, 5, 8), values(3, 8, 6), beta=2, alpha=0.25)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bfloat16, torch.float32], ids=str)
+def test_vectors(check, dtype):
+    matrix, row, column = values(300, 70, dtype=dtype), values(70, dtype=dtype), values(300, dtype=dtype)
+    check(torch.mv, matrix, row)
+    check(lambda x, y: x.t().mv(y), matrix, column)
+    check(torch.addmv, column, matrix, row, beta=2, alpha=3)
+    check(torch.dot, row, row)
+    check(torch.outer, row, column)
+    check(torch.addr, matrix, column, row)
+
+
+def test_nan_and_infinity(check):
+    left, right = values(40, 50), values(50, 60)
+    left[3, 4], right[7, 8] = torch.nan, torch.inf
+    check(torch.mm, left, right, rtol=1e-5, atol=1e-4)
+
+
+def test_gradients(check):
+    def train(*tensors):
+        leaves = [x.detach().requires_grad_() for x in tensors]
+        result = torch.nn.functional.linear(*leaves)
+        return torch.autograd.grad(result, leaves, result.detach())
+
+    check(train, values(4, 30, 20), values(10, 20), values(10), rtol=1e-4, atol=1e-4)

@@ -1,0 +1,272 @@
+"""Every operator of codegen/kernels/pointwise.yaml against PyTorch's on the CPU.
+
+Each specialization is compiled once. TORCH_BACKEND_TEST_EVERY_KERNEL=1 tries every dtype and layout with every operator;
+else what one text has in common with others is tried with some.
+"""
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from codegen import kernel_texts
+from conftest import to_device
+
+EVERYTHING = os.environ.get("TORCH_BACKEND_TEST_EVERY_KERNEL") == "1"
+FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+WHOLE = (torch.int64, torch.uint8, torch.int8, torch.int16, torch.int32, torch.bool)
+# Which show what the others share: loads, stores and rounding.
+SHOWN = (
+    "add.out",
+    "div.out_mode",
+    "gelu_backward.grad_input",
+    "pow.Tensor_Scalar_out",
+    "nan_to_num.out",
+    "eq.Scalar_out",
+)
+ALL_LAYOUTS = ("neg.out", "mul.out", "addcmul.out", "where.self_out", "_prelu_kernel_backward")
+
+# Arguments that are no tensors; the n-th call takes the n-th of each, from the start again where there are fewer.
+NUMBERS: dict[str, list[Any]] = {
+    "alpha": [1, 2, -3],
+    "beta": [1.5],
+    "decimals": [2, 0, -1],
+    "delta": [1.25],
+    "eps": [None, 0.125],
+    "exponent": [2, 3, 0.5, -1, -2.0, -0.5, 1.75, 0],
+    "input_scale": [0.75],
+    "is_result": [False, True],
+    "lambd": [0.5],
+    "max": [1, None, 2],
+    "max_val": [2],
+    "min": [-1, 0, None],
+    "min_val": [-1],
+    "n": [0, 1, 2, 3],
+    "nan": [None, 1.5],
+    "neginf": [None, -3.0],
+    "negative_slope": [0.125],
+    "other": [2, 0, -3],
+    "posinf": [None, 2.5],
+    "reduction": [0, 1, 2],
+    "scale": [1.5],
+    "self": [2, 3],
+    "self_is_result": [False],
+    "threshold": [1],
+    "value": [2],
+    "weight": [0.25, 0.75],
+}
+VARIANTS = {"approximate": ["none", "tanh"], "rounding_mode": [None, "trunc", "floor"]}
+
+
+def functional_form(name: str) -> Any:
+    """The overload that returns what ``name`` writes."""
+    packet, _, overload = name.partition(".")
+    operators = getattr(torch.ops.aten, packet)
+    named = getattr(operators, overload or "default")
+    inputs = [argument for argument in named._schema.arguments if not argument.is_out]
+    key = [(argument.name, str(argument.type)) for argument in inputs]
+    for candidate in (getattr(operators, each) for each in operators.overloads()):
+        if [(argument.name, str(argument.type)) for argument in candidate._schema.arguments] == key:
+            return candidate
+    raise AssertionError(f"{name} has no functional form")
+
+
+def values_of(dtype: torch.dtype) -> torch.Tensor:
+    """What is worth trying, about 20 values."""
+    if dtype is torch.bool:
+        return torch.tensor([False, True])
+    if not dtype.is_floating_point:
+        limits = torch.iinfo(dtype)
+        numbers = [0, 1, 2, 3, 5, 7, 8, 63, 100, limits.max, limits.max - 1, limits.min]
+        return torch.tensor(numbers + ([-1, -2, -3, -7, limits.min + 1] if dtype.is_signed else []), dtype=dtype)
+    limits = torch.finfo(dtype)
+    numbers = [float("nan"), float("inf"), -float("inf"), limits.max, limits.min, limits.tiny / 4, limits.eps]
+    numbers += [0.0, -0.0, 0.125, 0.3, 0.5, -0.5, 1.0, -1.0, 1.5, 2.5, -2.5, 3.0, -3.0, 6.0, -7.25, 20.0, 1e4]
+    return torch.tensor(numbers, dtype=dtype)
+
+
+def tensors_of(count: int, dtype: torch.dtype) -> list[torch.Tensor]:
+    """``count`` tensors of one shape that between them have all pairs of values."""
+    values = values_of(dtype)
+    if count > 1 and dtype.is_floating_point:
+        # What overflows or loses all digits on the way depends on the order of operations.
+        values = values[~values.isfinite() | (values == 0) | ((values.abs() > 1e-6) & (values.abs() < 100))]
+    pairs = torch.cartesian_prod(values, values)
+    columns = [values] if count == 1 else [pairs[:, 0], pairs[:, 1]]
+    while len(columns) < count:
+        columns.append(pairs[torch.randperm(len(pairs)), 0])
+    size = len(columns[0]) - len(columns[0]) % 2
+    return [column[:size].reshape(2, -1).contiguous() for column in columns]
+
+
+# The CPU's kernels of these divide the smallest number by -1, at which the processor ends the program.
+DIVIDING = ("gcd", "lcm", "fmod", "remainder", "div", "floor_divide")
+
+
+# Where the CPU's vectorized kernels answer otherwise than its plain ones: a number in place of those values.
+LEFT_OUT: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "gelu": lambda x: x.abs() > 1e30,
+    "logit_backward": torch.isnan,
+    "elu_backward": torch.isnan,
+    "hardswish_backward": torch.isnan,
+}
+
+
+def calls_of(form: Any, dtype: torch.dtype) -> Iterator[tuple[list[Any], dict[str, Any]]]:
+    """Arguments for some calls that try all values of all arguments."""
+    arguments = form._schema.arguments
+    tensors = [argument for argument in arguments if "Tensor" in str(argument.type)]
+    data = dict(zip((argument.name for argument in tensors), tensors_of(len(tensors), dtype), strict=True))
+    base = form._schema.name.removeprefix("aten::")
+    if base in LEFT_OUT and dtype.is_floating_point:
+        left_out = LEFT_OUT[base]
+        data = {key: x.masked_fill(left_out(x), 0.5) for key, x in data.items()}
+    if base in DIVIDING and dtype.is_floating_point:  # remainders of subnormal numbers are wrong on the CPU
+        data = {name: x.masked_fill((x.abs() > 0) & (x.abs() < 1e-6), 0.5) for name, x in data.items()}
+    if not dtype.is_floating_point and dtype.is_signed and base in DIVIDING:
+        data = {name: tensor.clamp(min=torch.iinfo(dtype).min + 1) for name, tensor in data.items()}
+    optional = {argument.name for argument in tensors if "Optional" in str(argument.type)}
+    if name := next((name for name in data if name.startswith("grad_out") and dtype.is_floating_point), None):
+        data[name] = data[name].nan_to_num(3.0, 7.0, -9.0)
+    for name in {"condition", "mask"} & data.keys():
+        data[name] = data[name] > 0 if dtype is not torch.bool else data[name]
+    chosen: dict[str, list[Any]] = {name: [tensor] for name, tensor in data.items()}
+    # One of several that may be None is there.
+    for index, name in enumerate(sorted(optional)):
+        chosen[name] = [data[name], *([None, data[name]] if len(optional) == 1 or index == 0 else [data[name], None])]
+    for argument in arguments:
+        if argument.name not in chosen:
+            named = VARIANTS.get(argument.name) or NUMBERS[argument.name]
+            chosen[argument.name] = (
+                [int(x) if x else x for x in named]
+                if not dtype.is_floating_point and argument.name not in VARIANTS
+                else named
+            )
+    for i in range(max(map(len, chosen.values()))):
+        taken = {name: each[i % len(each)] for name, each in chosen.items()}
+        positional = [taken[argument.name] for argument in arguments if not argument.kwarg_only]
+        yield positional, {argument.name: taken[argument.name] for argument in arguments if argument.kwarg_only}
+
+
+def compare(check: Any, form: Any, positional: list[Any], keywords: dict[str, Any], dtype: torch.dtype) -> None:
+    """Nothing to compare if the CPU refuses the call: the device may take it."""
+    try:
+        form(*positional, **keywords)
+    except (RuntimeError, NotImplementedError, ValueError):
+        return
+    limit = LIMITS.get(dtype, 0)
+    if dtype not in (torch.float16, torch.bfloat16):
+        check(form, *positional, rtol=limit, atol=limit, **keywords)
+        return
+    # The CPU's kernels round in between, each in its own way.
+    expected = form(*(as_float(each) for each in positional), **keywords)
+    result = form(*to_device(positional), **keywords)
+    for got, wanted in zip(as_tuple(result), as_tuple(expected), strict=True):
+        torch.testing.assert_close(got.cpu(), wanted.to(got.dtype), rtol=limit, atol=limit, equal_nan=True)
+
+
+def as_float(value: Any) -> Any:
+    return value.float() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+
+
+def as_tuple(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+LIMITS = {torch.float64: 1e-10, torch.float32: 2e-5, torch.bfloat16: 2e-2, torch.float16: 4e-3}
+TABLE = kernel_texts.pointwise_table()
+
+
+def takes_whole(value: Any) -> bool:
+    """Whether an entry has expressions of its own for integers."""
+    return not isinstance(value, dict) or any(
+        "integral" in each for each in (value, *value.values()) if each is not value or isinstance(each, dict)
+    )
+
+
+def cases() -> Iterator[Any]:
+    for name, value in TABLE.items():
+        dtypes = FLOATS if EVERYTHING or name in SHOWN else FLOATS[:1]
+        if takes_whole(value):
+            dtypes += WHOLE if EVERYTHING or name in SHOWN else WHOLE[:2]
+        yield from (pytest.param(name, dtype, id=f"{name}-{str(dtype)[6:]}") for dtype in dtypes)
+
+
+@pytest.mark.parametrize(("name", "dtype"), cases())
+def test_every_value(check, name, dtype):
+    form = functional_form(name)
+    for positional, keywords in calls_of(form, dtype):
+        compare(check, form, positional, keywords, dtype)
+
+
+LAYOUTS = {
+    "contiguous": lambda x: x,
+    "transposed": lambda x: x.t().contiguous().t(),
+    "every other": lambda x: x.repeat_interleave(2, 1)[:, ::2],
+    "three dimensions": lambda x: x.reshape(2, -1, 2).transpose(0, 2),
+    "repeated": lambda x: x[:1].expand_as(x),
+    "one row each": lambda x: x[:, :1].expand_as(x),
+    "a number": lambda x: x[1, 3],
+    "empty": lambda x: x[:, :0],
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", TABLE if EVERYTHING else ALL_LAYOUTS)
+def test_every_layout(check, name, layout):
+    form = functional_form(name)
+    positional, keywords = next(calls_of(form, torch.float32))
+    if form._schema.arguments[0].alias_info is not None and layout in ("repeated", "one row each"):
+        positional[0] = positional[0].clone()  # what is written must not overlap with itself
+        layout_of = [lambda x: x, *[LAYOUTS[layout]] * len(positional)]
+    else:
+        layout_of = [LAYOUTS[layout]] * len(positional)
+    arranged = [
+        arrange(each) if isinstance(each, torch.Tensor) else each
+        for arrange, each in zip(layout_of, positional, strict=False)
+    ]
+    check(form, *arranged, rtol=2e-5, atol=2e-5, **keywords)
+    if layout not in ("three dimensions", "empty") and sum(isinstance(each, torch.Tensor) for each in arranged) > 1:
+        mixed = [each if i == 0 else other for i, (each, other) in enumerate(zip(arranged, positional, strict=True))]
+        if layout != "a number" or form._schema.arguments[0].alias_info is None:
+            check(form, *mixed, rtol=2e-5, atol=2e-5, **keywords)
+
+
+def test_the_result_is_rounded_before_it_is_converted(check):
+    small = torch.tensor([100, 127, -128], dtype=torch.int8)
+    check(lambda x: torch.add(x, x, out=torch.zeros(3, dtype=torch.int64, device=x.device)), small, exact=True)
+    half = torch.tensor([1.0, 257.0, 0.1]).bfloat16()
+    check(lambda x: torch.add(x, x, alpha=0.01, out=torch.zeros(3, device=x.device)), half, exact=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint8])
+def test_division_by_zero_does_not_end_the_program(dtype):
+    limits = torch.iinfo(dtype)
+    numbers = torch.tensor([0, 1, limits.min, limits.max], dtype=dtype)
+    pairs = torch.cartesian_prod(numbers, torch.tensor([0, 2 if limits.min == 0 else -1], dtype=dtype))
+    x, y = to_device([pairs[:, 0], pairs[:, 1]])
+    for results in (x // y, x % y, torch.fmod(x, y), torch.div(x, y, rounding_mode="trunc"), torch.gcd(x, y)):
+        assert results.cpu()[2].item() in (0, 1)  # 1 and 0
+
+
+def test_numbers_of_the_host(check):
+    x, whole = torch.randn(5), torch.arange(5)
+    for function in (lambda x: x + 2, lambda x: 2 - x, lambda x: x // 2, lambda x: x > 1, lambda x: x * 0.5):
+        check(function, x)
+        check(function, whole)
+    check(lambda x, y: x.masked_fill(y > 0, 3), x, x)
+    check(lambda x: x.masked_fill_(x > 0, torch.tensor(-1.0, dtype=torch.float64)), x.clone())
+
+
+def test_filling_what_is_not_dense(check):
+    check(lambda x: x[:, ::2].fill_(2.5), torch.zeros(4, 6), exact=True)
+    check(lambda x: x[:, 1].zero_(), torch.ones(4, 6, dtype=torch.int64), exact=True)
+    check(lambda x: x.t()[1:].fill_(x[0, 0].clone()), torch.randn(4, 6), exact=True)
+
+
+def test_unusable_arguments_are_refused():
+    x = torch.zeros(3, device=to_device(torch.zeros(1)).device)
+    with pytest.raises(RuntimeError):  # the CPU refuses it, or is not asked
+        x.masked_fill_(x.long(), 1.0)
