@@ -96,6 +96,14 @@ def test_norms(check, order):
     check(lambda x: torch.linalg.vector_norm(x, order, dtype=torch.float32), x.bfloat16())
 
 
+def without_mean(result):
+    return (
+        result[0]
+        if isinstance(result, tuple) and type(result) is tuple and result[0].dtype == result[1].dtype
+        else result
+    )
+
+
 @pytest.mark.parametrize("name", [name for name in REDUCTIONS if name not in ("norm", "aminmax")])
 def test_nan_infinities_and_ties(check, name):
     x = torch.tensor(
@@ -111,9 +119,7 @@ def test_nan_infinities_and_ties(check, name):
     for source in (x, x.t().contiguous(), x.repeat(1, 40), x.repeat(30, 1)):
         for dim in (0, 1):
             # The mean of infinities depends on where they are in Welford's algorithm, which the CPU uses there.
-            first = (lambda *result: result[0]) if name.endswith("_mean") else (lambda *result: result)
-            reduced = REDUCTIONS[name]
-            check(lambda x, dim=dim: first(*r) if isinstance(r := reduced(x, dim), tuple) else r, source)
+            check(lambda x, dim=dim: without_mean(REDUCTIONS[name](x, dim)), source)
 
 
 def test_first_of_equals_over_everything_is_in_the_order_of_places(check):

@@ -68,6 +68,12 @@ std::optional<Stack> convolution_backward(c10::ArrayRef<c10::IValue> arguments) 
   return Stack{wanted(0, input.sizes()), wanted(1, weight.sizes()), wanted(2, {channels})};
 }
 
+/// (self, dim)
+std::optional<Stack> like_self(c10::ArrayRef<c10::IValue> arguments) {
+  const at::Tensor& self = arguments[0].toTensor();
+  return Stack{at::Tensor(at::detail::empty_meta(self.sizes(), self.scalar_type()))};
+}
+
 } // namespace
 
 c10::MemoryFormat convolution_format(const at::Tensor& input, const at::Tensor& weight) {
@@ -82,6 +88,9 @@ ResultRule find_result_rule(const std::string& overload) {
   }
   if (overload == "aten::convolution_backward") {
     return convolution_backward<4>;
+  }
+  if (overload == "aten::_logcumsumexp") {
+    return like_self;
   }
   return overload == "aten::convolution_backward_overrideable" ? convolution_backward<3> : nullptr;
 }

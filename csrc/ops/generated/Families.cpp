@@ -17,14 +17,18 @@ std::vector<std::unique_ptr<PluginKernel>> all_kernels() {
   Kernels kernels;
   add_columns(kernels);
   add_indexed(kernels);
+  add_losses(kernels);
   add_matmul(kernels);
   add_moves(kernels);
   add_multi_tensor(kernels);
+  add_normalization(kernels);
   add_pointwise(kernels);
   add_pool(kernels);
   add_random(kernels);
   add_reductions(kernels);
   add_resample(kernels);
+  add_scans(kernels);
+  add_softmax(kernels);
   add_sorting(kernels);
   return kernels.take();
 }

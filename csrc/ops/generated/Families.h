@@ -29,14 +29,18 @@ class Kernels {
 
 void add_columns(Kernels& kernels);
 void add_indexed(Kernels& kernels);
+void add_losses(Kernels& kernels);
 void add_matmul(Kernels& kernels);
 void add_moves(Kernels& kernels);
 void add_multi_tensor(Kernels& kernels);
+void add_normalization(Kernels& kernels);
 void add_pointwise(Kernels& kernels);
 void add_pool(Kernels& kernels);
 void add_random(Kernels& kernels);
 void add_reductions(Kernels& kernels);
 void add_resample(Kernels& kernels);
+void add_scans(Kernels& kernels);
+void add_softmax(Kernels& kernels);
 void add_sorting(Kernels& kernels);
 
 /// Once, when the device is activated, after load_plugin_kernels: what the plugin has no kernel for is served by one of

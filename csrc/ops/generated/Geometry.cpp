@@ -5,7 +5,6 @@
 namespace torch_backend::generated {
 namespace {
 
-constexpr int64_t kLimit32 = (int64_t{1} << 31) - (int64_t{1} << 20);
 constexpr int kMaxDims = 64;
 
 } // namespace

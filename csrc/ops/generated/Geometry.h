@@ -13,6 +13,8 @@ namespace torch_backend::generated {
 struct Geometry {
   static constexpr int kMaxOperands = 12;
   static constexpr int kMaxRank = 8;
+  /// Offsets below it fit into 32 bits, with what a loop's end adds to them.
+  static constexpr int64_t kLimit32 = (int64_t{1} << 31) - (int64_t{1} << 20);
 
   /// Operands have the shape of the first one. False: more dimensions than kMaxRank remain, or too many operands. Without
   /// `reorder` the dimensions stay in their order.

@@ -475,6 +475,34 @@ bool copy_views(const tb_kernel_context& context, const Strided& dst, const Stri
   return compute(kCopy, out, &in, context);
 }
 
+bool compute_elements(const tb_kernel_context& context, const PointwiseEntry& entry, c10::ArrayRef<View> outputs,
+                      c10::ArrayRef<View> inputs, c10::ArrayRef<double> numbers, ValueType type) {
+  Call call;
+  call.value = type;
+  c10::SmallVector<tb_tensor, 8> tensors;
+  tensors.reserve(outputs.size() + inputs.size());
+  bool taken = true;
+  for (const auto& output : outputs) {
+    tensors.push_back(output.tensor());
+    taken = taken && call.add_operand(&tensors.back());
+  }
+  for (const auto& input : inputs) {
+    if (!input.address) {
+      call.add_argument('-');
+      continue;
+    }
+    tensors.push_back(input.tensor());
+    taken = taken && call.add_operand(&tensors.back());
+    call.add_argument('o');
+  }
+  for (const double number : numbers) {
+    tb_arg argument{TB_ARG_FLOAT, 0, {}};
+    argument.v.f = number;
+    taken = taken && add_number(call, argument, /*is_whole=*/false);
+  }
+  return taken && launch(entry, call, context);
+}
+
 void add_pointwise(Kernels& kernels) {
   const auto table = pointwise_table();
   for (std::size_t i = 0; i < table.size; ++i) {

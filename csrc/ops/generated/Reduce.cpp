@@ -13,64 +13,18 @@
 #include "csrc/ops/generated/Geometry.h"
 #include "csrc/ops/generated/Launch.h"
 #include "csrc/ops/generated/Modules.h"
+#include "csrc/ops/generated/Part.h"
 
 namespace torch_backend::generated {
 namespace {
 
-constexpr int kMaxOperands = 8;
+constexpr int kMaxOperands = Part::kMaxOperands;
 constexpr std::size_t kMaxNumbers = 4;
 constexpr int64_t kWorthAProcessor = 32768; // elements
 constexpr int64_t kTile = 256;              // as the skeleton has it
 constexpr int64_t kLongRow = 64;            // worth the items of a block
 constexpr int64_t kMaxParts = 256;
 constexpr int64_t kColumnsAtOnce = 8;
-
-/// Some of the dimensions of all operands, outputs first.
-struct Part {
-  std::array<Dims, kMaxOperands> strides;
-  Dims sizes;
-  Geometry geometry;
-
-  /// `order` is in which operands decide how dimensions are ordered; empty: they stay as they are.
-  bool collapse(int num_operands, c10::ArrayRef<int> order) {
-    std::array<tb_tensor, kMaxOperands> tensors;
-    std::array<const tb_tensor*, kMaxOperands> pointers{};
-    for (int i = 0; i < num_operands; ++i) {
-      const auto n = static_cast<std::size_t>(order.empty() ? i : order[static_cast<std::size_t>(i)]);
-      tensors[n] = {nullptr, {}, static_cast<int32_t>(sizes.size()), {}, sizes.data(), strides[n].data(), 0};
-      pointers[static_cast<std::size_t>(i)] = &tensors[n];
-    }
-    if (!geometry.of(pointers.data(), num_operands, /*reorder=*/!order.empty())) {
-      return false;
-    }
-    if (!order.empty()) {
-      auto sorted = geometry.strides;
-      for (int i = 0; i < num_operands; ++i) {
-        sorted[static_cast<std::size_t>(order[static_cast<std::size_t>(i)])] =
-            geometry.strides[static_cast<std::size_t>(i)];
-      }
-      geometry.strides = sorted;
-    }
-    return true;
-  }
-  int rank_class() const {
-    return geometry.rank <= 2 ? geometry.rank : geometry.rank <= 4 ? 4 : Geometry::kMaxRank;
-  }
-  int64_t inner_size() const {
-    return geometry.sizes[static_cast<std::size_t>(geometry.rank - 1)];
-  }
-  int64_t inner_stride(int operand) const {
-    return geometry.strides[static_cast<std::size_t>(operand)][static_cast<std::size_t>(geometry.rank - 1)];
-  }
-  int64_t reach(int operand) const {
-    int64_t last = 0;
-    for (int d = 0; d < geometry.rank; ++d) {
-      last += (geometry.sizes[static_cast<std::size_t>(d)] - 1) *
-              std::llabs(geometry.strides[static_cast<std::size_t>(operand)][static_cast<std::size_t>(d)]);
-    }
-    return last;
-  }
-};
 
 enum class Step : uint8_t { kOne, kZero, kOther };
 
@@ -117,7 +71,7 @@ struct Plan {
     }
     fits_32 = kept.geometry.fits_32 && reduced.geometry.fits_32;
     for (int n = 0; n < num_operands; ++n) {
-      fits_32 = fits_32 && kept.reach(n) + reduced.reach(n) < (int64_t{1} << 31) - (int64_t{1} << 20);
+      fits_32 = fits_32 && kept.reach(n) + reduced.reach(n) < Geometry::kLimit32;
     }
     return true;
   }
@@ -172,11 +126,7 @@ struct Plan {
   void write(SourceText& text, bool second_stage) const {
     text.compute_in(compute);
     text.index_of(fits_32);
-    const bool floating = is_floating(compute);
-    const char* most = compute == ValueType::i64 ? "0x7fffffffffffffff" : "0x7fffffff";
-    text.define("HIGHEST", floating ? "INFINITY" : most);
-    text.define("LOWEST", floating ? std::string("-INFINITY") : c10::str("(-(T)", most, " - 1)"));
-    text.define("LAST_INDEX", fits_32 ? "0x7fffffff" : "0x7fffffffffffffff");
+    define_limits(text, compute, fits_32);
     text.define("OUTPUTS", num_outputs);
     text.define("INPUTS", num_operands - num_outputs);
     text.define("KEPT", kept.rank_class());
@@ -223,49 +173,15 @@ struct Plan {
   }
 };
 
-/// The struct Args of the skeleton, whose fields are eight bytes each.
-class ArgsStruct {
- public:
-  void add(int64_t value) {
-    words_[size_++] = value;
-  }
-  void add_padded(c10::ArrayRef<int64_t> values, int rank, int rank_class, int64_t padding) {
-    for (int d = 0; d < rank_class; ++d) {
-      add(d < rank_class - rank ? padding : values[static_cast<std::size_t>(d - (rank_class - rank))]);
-    }
-  }
-  void add_dims(const Part& part, int num_operands) {
-    const int rank = part.geometry.rank;
-    add_padded(part.geometry.sizes, rank, part.rank_class(), 1);
-    for (int n = 0; n < num_operands; ++n) {
-      add_padded(part.geometry.strides[static_cast<std::size_t>(n)], rank, part.rank_class(), 0);
-    }
-  }
-  void add_number(double value, ValueType compute) {
-    union {
-      float f32;
-      double f64;
-      int64_t i64;
-    } number{};
-    if (!is_floating(compute)) {
-      number.i64 = static_cast<int64_t>(value);
-    } else if (compute == ValueType::f64) {
-      number.f64 = value;
-    } else {
-      number.f32 = static_cast<float>(value);
-    }
-    add(number.i64);
-  }
-  void pass(Launch& launch) const {
-    launch.value(words_.data(), size_ * sizeof(int64_t));
-  }
-
- private:
-  std::size_t size_ = 0;
-  std::array<int64_t, 12 + 2 * Geometry::kMaxRank * (1 + kMaxOperands)> words_;
-};
-
 } // namespace
+
+void define_limits(SourceText& text, ValueType compute, bool fits_32) {
+  const bool floating = is_floating(compute);
+  const char* most = compute == ValueType::i64 ? "0x7fffffffffffffff" : "0x7fffffff";
+  text.define("HIGHEST", floating ? "INFINITY" : most);
+  text.define("LOWEST", floating ? std::string("-INFINITY") : c10::str("(-(T)", most, " - 1)"));
+  text.define("LAST_INDEX", fits_32 ? "0x7fffffff" : "0x7fffffffffffffff");
+}
 
 const ReductionEntry& reduction(std::string_view name) {
   const auto table = reduction_table();

@@ -7,6 +7,7 @@
 #include <c10/util/ArrayRef.h>
 
 #include "csrc/ops/generated/KernelText.h"
+#include "csrc/ops/generated/Modules.h"
 #include "csrc/ops/generated/View.h"
 #include "torch_backend/device.h"
 
@@ -20,6 +21,9 @@ const ReductionEntry& reduction(std::string_view name);
 /// layouts that there is no kernel for. Throws what the plugin answers.
 tb_status reduce(const tb_kernel_context& context, const ReductionEntry& entry, c10::ArrayRef<View> outputs,
                  c10::ArrayRef<View> inputs, uint64_t dims, ValueType compute, c10::ArrayRef<double> numbers = {});
+
+/// HIGHEST, LOWEST and LAST_INDEX, which the entries' texts use.
+void define_limits(SourceText& text, ValueType compute, bool fits_32);
 
 /// `view`, in which the reduced dimensions are left out, with them: of size 1.
 View with_reduced(const View& view, int64_t num_dims, uint64_t dims);

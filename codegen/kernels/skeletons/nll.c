@@ -1,0 +1,49 @@
+// The negative log likelihood of classes: `x` has a dimension of classes more than `target`. A target that is no class
+// makes its loss NaN, and has no gradient.
+//
+// RANK              of the target's collapsed shape
+// TARGET, X, W      loads of target, x or grad, weight (W is 1 without weights) at a place
+// STORE_0, STORE_1  stores of the loss and its weight, or of the gradient
+// BACKWARD          p0 is the gradient of x, which was zero
+
+typedef struct {
+  i64 count;
+  i64 classes;
+  i64 ignored;
+  i64 class_stride;
+  i64 weight_stride;
+  i64 sizes[RANK];
+  i64 strides[4][RANK]; // of p0, p1, p2, p3
+} Args;
+
+TB_KERNEL(nll) {
+  TB_FOR(element, (Index)args.count) {
+    Index base[4];
+    {
+      Index rest = element;
+      for (int n = 0; n < 4; ++n) base[n] = 0;
+      for (int d = RANK - 1; d >= 0; --d) {
+        const Index size = (Index)args.sizes[d];
+        const Index next = d > 0 ? rest / size : 0;
+        const Index here = d > 0 ? rest - next * size : rest;
+        for (int n = 0; n < 4; ++n) base[n] += here * (Index)args.strides[n][d];
+        rest = next;
+      }
+    }
+    const i64 target = (i64)TARGET(base[2]);
+    const int known = target >= 0 && target < args.classes;
+    const Index at = (Index)(known ? target : 0);
+    const T weight = W(at * (Index)args.weight_stride);
+#ifdef BACKWARD
+    if (known && target != args.ignored) {
+      T grad = X(base[3]) * weight;
+      AVERAGE
+      STORE_0(base[0] + at * (Index)args.class_stride, -grad);
+    }
+#else
+    const T loss = known ? -X(base[3] + at * (Index)args.class_stride) * weight : (T)NAN;
+    STORE_0(base[0], target == args.ignored ? (T)0 : loss);
+    STORE_1(base[1], target == args.ignored ? (T)0 : weight);
+#endif
+  }
+} TB_END

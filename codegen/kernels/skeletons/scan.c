@@ -1,0 +1,76 @@
+// Scans: a reduction's result so far, at every element along one dimension.
+//
+// OUTPUTS, INPUTS, FIELDS, VALUES, NUMBERS, STORE  as in reduce.c
+// KEPT      rank of the other dimensions
+// COLUMNS   their inner one has neighbours: several columns at once
+
+#define OPERANDS (OUTPUTS + INPUTS)
+
+typedef struct {
+  i64 lines;
+  i64 count;
+  i64 kept_sizes[KEPT];
+  i64 kept_strides[OPERANDS][KEPT];
+  i64 strides[OPERANDS];
+  tb_scalar scalars[4];
+} Args;
+
+#if FIELDS == 1
+#define STATE(s, count) F0 s##0[count];
+#define REFS(s, l) &s##0[l]
+#define VALS(s, l) s##0[l]
+#else
+#define STATE(s, count) F0 s##0[count]; F1 s##1[count];
+#define REFS(s, l) &s##0[l], &s##1[l]
+#define VALS(s, l) s##0[l], s##1[l]
+#endif
+
+#define LOCATE(index, last)                                            \
+  {                                                                    \
+    Index rest = (index);                                              \
+    for (int o = 0; o < OPERANDS; ++o) base[o] = 0;                    \
+    for (int d = (last); d >= 0; --d) {                                \
+      const Index size = (Index)args.kept_sizes[d];                    \
+      const Index next = d > 0 ? rest / size : 0;                      \
+      const Index here = d > 0 ? rest - next * size : rest;            \
+      for (int o = 0; o < OPERANDS; ++o) base[o] += here * (Index)args.kept_strides[o][d]; \
+      rest = next;                                                     \
+    }                                                                  \
+  }
+#define AT_LINE(n) (base[n] + i * (Index)args.strides[n])
+#define AT_COLUMN(n) (base[n] + i * (Index)args.strides[n] + (first + k) * (Index)args.kept_strides[n][KEPT - 1])
+
+TB_KERNEL(scan) {
+  const i64 n = args.count;
+#ifdef COLUMNS
+#define TILE 64
+  const Index inner = (Index)args.kept_sizes[KEPT - 1];
+  const Index tiles = (inner + TILE - 1) / TILE;
+  TB_FOR(unit, (Index)args.lines / inner * tiles) {
+    const Index row = unit / tiles;
+    const Index first = (unit - row * tiles) * TILE;
+    const Index width = inner - first < TILE ? inner - first : TILE;
+    Index base[OPERANDS];
+    LOCATE(row, KEPT - 2)
+    STATE(a, TILE)
+    for (Index k = 0; k < width; ++k) tb_init(REFS(a, k));
+    for (Index i = 0; i < (Index)n; ++i) {
+      for (Index k = 0; k < width; ++k) {
+        tb_step(VALUES(AT_COLUMN), i NUMBERS, REFS(a, k));
+        STORE(VALS(a, k), AT_COLUMN)
+      }
+    }
+  }
+#else
+  TB_FOR(line, (Index)args.lines) {
+    Index base[OPERANDS];
+    LOCATE(line, KEPT - 1)
+    STATE(a, 1)
+    tb_init(REFS(a, 0));
+    for (Index i = 0; i < (Index)n; ++i) {
+      tb_step(VALUES(AT_LINE), i NUMBERS, REFS(a, 0));
+      STORE(VALS(a, 0), AT_LINE)
+    }
+  }
+#endif
+} TB_END

@@ -1,0 +1,120 @@
+"""Losses and scans."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import to_device
+
+DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+LIMITS = {
+    torch.float32: {"rtol": 1e-5, "atol": 1e-6},
+    torch.float64: {"rtol": 1e-7, "atol": 1e-7},
+    torch.bfloat16: {"rtol": 2e-2, "atol": 2e-2},
+    torch.float16: {"rtol": 3e-3, "atol": 3e-3},
+}
+
+
+def values(*shape, dtype=torch.float32):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(dtype)
+
+
+def with_gradient(function):
+    def run(x, *others):
+        loss = function(x, *others)
+        (gradient,) = torch.autograd.grad(loss.sum() * 3, x)
+        return loss.detach(), gradient
+
+    return run
+
+
+REDUCTIONS = ("none", "mean", "sum")
+LOSSES = {
+    "mse": lambda x, y, how: F.mse_loss(x, y, reduction=how),
+    "smooth_l1": lambda x, y, how: F.smooth_l1_loss(x, y, reduction=how, beta=0.7),
+    "huber": lambda x, y, how: F.huber_loss(x, y, reduction=how, delta=0.7),
+    "bce": lambda x, y, how: F.binary_cross_entropy(x, y, reduction=how),
+    "weighted_bce": lambda x, y, how: F.binary_cross_entropy(x, y, y * 3, reduction=how),
+}
+
+
+@pytest.mark.parametrize("how", REDUCTIONS)
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_between_elements(check, name, how):
+    dtypes = DTYPES if name in ("mse", "huber") else DTYPES[:1]
+    for dtype in dtypes:
+        x, y = values(13, 37, dtype=dtype).requires_grad_(), values(37, 13, dtype=dtype).t()
+        if "bce" in name:
+            x, y = x.detach().sigmoid().requires_grad_(), y.sigmoid()
+        run = with_gradient(lambda x, y: LOSSES[name](x, y, how))
+        check(run, x, y, **LIMITS[dtype])
+    check(with_gradient(lambda x, y: LOSSES[name](x, y, how)), torch.tensor(0.75).requires_grad_(), torch.tensor(0.5))
+
+
+@pytest.mark.parametrize("how", REDUCTIONS)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_nll(check, how, weighted):
+    weight = values(7).abs() if weighted else None
+    for shape in ((20, 7), (3, 7, 4), (2, 7, 3, 5)):
+        x = values(*shape).requires_grad_()
+        target = torch.arange(x.numel() // 7).remainder(7).reshape(shape[:1] + shape[2:])
+        run = with_gradient(lambda x, t, w, how=how: F.nll_loss(x, t, w, ignore_index=2, reduction=how))
+        check(run, x, target, weight, **LIMITS[torch.float32])
+    check(
+        with_gradient(lambda x, t, w: F.nll_loss(x, t, w, reduction=how)),
+        values(7).requires_grad_(),
+        torch.tensor(3),
+        weight,
+    )
+    check(lambda x, t: F.nll_loss(x, t, reduction=how), values(9, 7).t().contiguous().t(), torch.arange(9) % 7)
+    check(lambda x, t: F.nll_loss(x, t, ignore_index=1, reduction=how), values(5, 7), torch.ones(5, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_cross_entropy(check, dtype):
+    x, target = values(40, 11, dtype=dtype).requires_grad_(), torch.arange(40) % 11
+    check(with_gradient(F.cross_entropy), x, target, **LIMITS[dtype])
+    check(with_gradient(lambda x, t: F.cross_entropy(x, t, label_smoothing=0.1)), x, target, **LIMITS[dtype])
+    check(with_gradient(F.cross_entropy), x, values(40, 11, dtype=dtype).softmax(1), **LIMITS[dtype])
+
+
+def test_a_target_that_is_no_class_has_no_loss_and_no_gradient(check):
+    x = values(4, 5).requires_grad_()
+    there = to_device(x)
+    loss = F.nll_loss(there, to_device(torch.tensor([0, 5, -3, 4])), reduction="none")
+    assert loss.cpu().isnan().tolist() == [False, True, True, False]
+    loss.sum().backward()
+    assert there.grad.cpu().ne(0).any(1).tolist() == [True, False, False, True]
+
+
+SCANS = {
+    "cumsum": torch.cumsum,
+    "cumprod": torch.cumprod,
+    "logcumsumexp": torch.logcumsumexp,
+    "cummax": lambda x, dim: tuple(torch.cummax(x, dim)),
+    "cummin": lambda x, dim: tuple(torch.cummin(x, dim)),
+}
+
+
+@pytest.mark.parametrize("name", SCANS)
+def test_scans(check, name):
+    x = values(6, 33, 20)
+    for dim in range(3):
+        check(lambda x, dim=dim: SCANS[name](x, dim), x, rtol=2e-5, atol=1e-5)
+    check(lambda x: SCANS[name](x.permute(2, 0, 1)[:, ::2], 2), x, rtol=2e-5, atol=1e-5)
+    check(lambda x: SCANS[name](x, 0), torch.tensor([2.0]))
+    nan, inf = math.nan, math.inf
+    special = torch.tensor([[1, 2, 2, 1], [nan, 1, nan, 2], [-inf, -inf, inf, 1], [inf, -inf, 1, 1], [1, 1, inf, 3.0]])
+    for dim in (0, 1):
+        check(lambda x, dim=dim: SCANS[name](x, dim), special)
+    if name != "logcumsumexp":
+        for dtype in (torch.bool, torch.uint8, torch.int32, torch.int64):
+            check(lambda x: SCANS[name](x, 0), torch.tensor([[1, 0, 3], [2, 1, 1], [1, 1, 5]]).to(dtype))
+    for dtype in DTYPES[1:]:
+        check(lambda x: SCANS[name](x, 1), values(4, 30, dtype=dtype), **LIMITS[dtype])
+
+
+def test_long_scans(check):
+    check(lambda x: x.cumsum(0), torch.rand(100000, generator=torch.Generator().manual_seed(0)))
+    check(lambda x: x.cumsum(0, dtype=torch.float64), torch.arange(1000, dtype=torch.int32))
