@@ -60,7 +60,7 @@ struct Hash {
 };
 
 struct Compiled {
-  std::once_flag once;
+  std::mutex mutex; // held while it is compiled
   std::atomic<bool> ready{false};
   Function function;
 };
@@ -282,12 +282,13 @@ const Function& find_function(int device, const KernelKey& key, const char* skel
     }
     compiled = slot.get();
   }
-  std::call_once(compiled->once, [&] {
+  const std::lock_guard<std::mutex> lock(compiled->mutex);
+  if (!compiled->ready.load(std::memory_order_relaxed)) {
     SourceText text(language()->name);
     write(text);
     compiled->function = compile(device, text.complete(skeletons, runs_in_stretches(device)), name);
     compiled->ready.store(true, std::memory_order_release);
-  });
+  }
   return compiled->function;
 }
 
