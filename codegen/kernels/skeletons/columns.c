@@ -6,7 +6,7 @@
 
 typedef struct {
   i64 batches, channels;
-  i64 image[3], windows[3], kernel[3], stride[3], padding[3], dilation[3];
+  i64 image[3], windows[3], extent[3], stride[3], padding[3], dilation[3];
   i64 image_strides[5];
   i64 column_strides[2]; // by batch, by row; the windows of one row lie side by side
 } Args;
@@ -29,9 +29,9 @@ typedef struct {
 TB_KERNEL(columns) {
   const Index across = (Index)args.windows[2];
 #ifdef TB_CHUNKED
-  const Index count = (Index)(args.channels * args.kernel[0] * args.kernel[1] * args.kernel[2] * args.batches * args.windows[0] * args.windows[1]);
+  const Index count = (Index)(args.channels * args.extent[0] * args.extent[1] * args.extent[2] * args.batches * args.windows[0] * args.windows[1]);
 #else
-  const Index count = (Index)(args.channels * args.kernel[0] * args.kernel[1] * args.kernel[2] * args.batches * args.windows[0] * args.windows[1] * args.windows[2]);
+  const Index count = (Index)(args.channels * args.extent[0] * args.extent[1] * args.extent[2] * args.batches * args.windows[0] * args.windows[1] * args.windows[2]);
 #endif
   TB_FOR(i, count) {
     Index rest = i;
@@ -42,9 +42,9 @@ TB_KERNEL(columns) {
     SPLIT(rest, d, args.windows[0])
     SPLIT(rest, batch, args.batches)
     const Index row = rest;
-    SPLIT(rest, kw, args.kernel[2])
-    SPLIT(rest, kh, args.kernel[1])
-    SPLIT(rest, kd, args.kernel[0])
+    SPLIT(rest, kw, args.extent[2])
+    SPLIT(rest, kh, args.extent[1])
+    SPLIT(rest, kd, args.extent[0])
     const Index y = h * (Index)args.stride[1] - (Index)args.padding[1] + kh * (Index)args.dilation[1];
     const Index z = d * (Index)args.stride[0] - (Index)args.padding[0] + kd * (Index)args.dilation[0];
     const Index offset = kw * (Index)args.dilation[2] - (Index)args.padding[2];
@@ -97,16 +97,16 @@ TB_KERNEL(columns) {
 #else
     T sum = 0;
 #endif
-    for (Index kd = 0; kd < (Index)args.kernel[0]; ++kd) {
+    for (Index kd = 0; kd < (Index)args.extent[0]; ++kd) {
       const Index dz = z + (Index)args.padding[0] - kd * (Index)args.dilation[0];
       const Index d = dz / (Index)args.stride[0];
       if (dz < 0 || d * (Index)args.stride[0] != dz || d >= (Index)args.windows[0]) continue;
-      for (Index kh = 0; kh < (Index)args.kernel[1]; ++kh) {
+      for (Index kh = 0; kh < (Index)args.extent[1]; ++kh) {
         const Index dy = y + (Index)args.padding[1] - kh * (Index)args.dilation[1];
         const Index h = dy / (Index)args.stride[1];
         if (dy < 0 || h * (Index)args.stride[1] != dy || h >= (Index)args.windows[1]) continue;
-        for (Index kw = 0; kw < (Index)args.kernel[2]; ++kw) {
-          const Index row = ((channel * (Index)args.kernel[0] + kd) * (Index)args.kernel[1] + kh) * (Index)args.kernel[2] + kw;
+        for (Index kw = 0; kw < (Index)args.extent[2]; ++kw) {
+          const Index row = ((channel * (Index)args.extent[0] + kd) * (Index)args.extent[1] + kh) * (Index)args.extent[2] + kw;
           const Index from = batch * (Index)args.column_strides[0] + row * (Index)args.column_strides[1] +
                              (d * (Index)args.windows[1] + h) * across;
           const Index offset = kw * (Index)args.dilation[2] - (Index)args.padding[2];

@@ -7,7 +7,7 @@
 
 typedef struct {
   i64 batches, channels;
-  i64 image[3], windows[3], kernel[3], stride[3], padding[3], dilation[3];
+  i64 image[3], windows[3], extent[3], stride[3], padding[3], dilation[3];
   i64 image_strides[5], window_strides[5], index_strides[5];
   i64 counts_padding, divisor;
 } Args;
@@ -33,7 +33,7 @@ typedef struct {
 #define LAST(d, x) ((Index)((((i64)(x) + 1) * args.windows[d] + args.image[d] - 1) / args.image[d]) - 1)
 #else
 #define STEP(d) ((Index)args.dilation[d])
-#define REACH(d) (((Index)args.kernel[d] - 1) * STEP(d) + 1)
+#define REACH(d) (((Index)args.extent[d] - 1) * STEP(d) + 1)
 #define BEGIN(d, o) ((o) * (Index)args.stride[d] - (Index)args.padding[d])
 #define START(d, o) (BEGIN(d, o) < 0 ? BEGIN(d, o) + (-BEGIN(d, o) + STEP(d) - 1) / STEP(d) * STEP(d) : BEGIN(d, o))
 #define END(d, o) LEAST(BEGIN(d, o) + REACH(d), IMAGE(d))
