@@ -59,7 +59,9 @@ def test_lists_of_indices(check, index):
     check(lambda a, i, b: a.__setitem__(tuple(i), b), CUBE.clone(), list(index), CUBE[tuple(index)] + 1, exact=True)
 
 
-@pytest.mark.parametrize("layout", [lambda x: x, lambda x: x.t().contiguous().t(), lambda x: x[:, ::2], lambda x: x[1:]])
+@pytest.mark.parametrize(
+    "layout", [lambda x: x, lambda x: x.t().contiguous().t(), lambda x: x[:, ::2], lambda x: x[1:]]
+)
 def test_layouts(check, layout):
     x = layout(MATRIX.clone())
     there = places(*x.shape, size=x.shape[0])
@@ -107,7 +109,13 @@ def test_embedding(check, dtype):
     grad = torch.randn(2, 3, 6).to(dtype)
     check(torch.nn.functional.embedding, words, weight, exact=True)
     for padding, scale in ((-1, False), (1, False), (-1, True), (2, True)):
-        check(lambda g, w: torch.ops.aten.embedding_dense_backward(g, w, 10, padding, scale), grad, words, rtol=0.02, atol=0.02)  # noqa: B023
+        check(
+            lambda g, w: torch.ops.aten.embedding_dense_backward(g, w, 10, padding, scale),
+            grad,
+            words,
+            rtol=0.02,
+            atol=0.02,
+        )  # noqa: B023
 
 
 def test_many_elements(check):

@@ -65,7 +65,8 @@ tb_tensor* KernelCall::describe(const c10::TensorImpl& tensor, const void* data)
   auto* described = take<tb_tensor>(1);
   const auto type = c10::typeMetaToScalarType(tensor.dtype());
   const auto device = tensor.device();
-  refuse_unless(device.is_privateuseone() && device.index() == device_ && (tensor.numel() > 0 || kernel_.takes_empty()));
+  refuse_unless(device.is_privateuseone() && device.index() == device_ &&
+                (tensor.numel() > 0 || kernel_.takes_empty()));
   types_ |= uint64_t{1} << static_cast<unsigned>(type);
   described->data = const_cast<void*>(data);
   described->device = {kExtDevice, device.index()};
