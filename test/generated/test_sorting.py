@@ -40,7 +40,9 @@ def test_dimensions(check):
     check(torch.sort, torch.tensor(1.0), exact=True)
     check(torch.argsort, x, 1, True, exact=True)
     check(torch.median, x, exact=True)
-    check(lambda a, v, i: torch.sort(a, 1, out=(v, i)), x, torch.empty(0), torch.empty(0, dtype=torch.int64), exact=True)
+    check(
+        lambda a, v, i: torch.sort(a, 1, out=(v, i)), x, torch.empty(0), torch.empty(0, dtype=torch.int64), exact=True
+    )
 
 
 def test_medians_with_nan(check):

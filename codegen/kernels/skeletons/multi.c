@@ -169,8 +169,8 @@ TB_KERNEL(multi_norm) {
     for (int j = 1; j < NUM_PARTS; ++j) sum = JOIN(sum, parts[j]);
     shared[TB_LOCAL_ITEM] = sum;
     TB_BARRIER();
-    for (int half = BLOCK / 2; half > 0; half /= 2) {
-      if ((int)TB_LOCAL_ITEM < half) shared[TB_LOCAL_ITEM] = JOIN(shared[TB_LOCAL_ITEM], shared[TB_LOCAL_ITEM + half]);
+    for (int offset = BLOCK / 2; offset > 0; offset /= 2) {
+      if ((int)TB_LOCAL_ITEM < offset) shared[TB_LOCAL_ITEM] = JOIN(shared[TB_LOCAL_ITEM], shared[TB_LOCAL_ITEM + offset]);
       TB_BARRIER();
     }
     if (TB_LOCAL_ITEM == 0) TB_PASTE(TB_STORE_, TB_T)(p_PARTS, t * (TB_ITEMS / TB_BLOCK_ITEMS) + TB_ITEM / TB_BLOCK_ITEMS, shared[0]);

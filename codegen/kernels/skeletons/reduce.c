@@ -183,11 +183,11 @@ TB_KERNEL(reduce) {
       tb_step(VALUES(AT_REDUCED), r NUMBERS, REFS(a, 0));
     }
 #define SHARE(f) shared##f[item] = a##f[0];
-#define OTHER(f) shared##f[item + half],
+#define OTHER(f) shared##f[item + offset],
     EACH_FIELD(SHARE)
-    for (Index half = items / 2; half > 0; half /= 2) {
+    for (Index offset = items / 2; offset > 0; offset /= 2) {
       TB_BARRIER();
-      if (item < half) {
+      if (item < offset) {
         tb_merge(EACH_FIELD(OTHER) REFS(a, 0));
         EACH_FIELD(SHARE)
       }
@@ -240,8 +240,8 @@ TB_KERNEL(reduce) {
     tb_merge(VALS(c, 0), REFS(a, 0));
 #ifdef TB_CHUNKED
     if (by_lanes) {
-      for (int half = LANES / 2; half > 0; half /= 2) {
-        for (int l = 0; l < half; ++l) tb_merge(VALS(t, l + half), REFS(t, l));
+      for (int offset = LANES / 2; offset > 0; offset /= 2) {
+        for (int l = 0; l < offset; ++l) tb_merge(VALS(t, l + offset), REFS(t, l));
       }
       tb_merge(VALS(t, 0), REFS(a, 0));
     }

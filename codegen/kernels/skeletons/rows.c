@@ -40,9 +40,9 @@ typedef struct {
       const int l = (int)(k - j);                                 \
       LOADS TERM                                                  \
     }                                                             \
-    for (int half = LANES / 2; half > 0; half /= 2)               \
+    for (int offset = LANES / 2; offset > 0; offset /= 2)               \
       for (int s = 0; s < SUMS; ++s)                              \
-        for (int l = 0; l < half; ++l) lanes[s][l] += lanes[s][l + half]; \
+        for (int l = 0; l < offset; ++l) lanes[s][l] += lanes[s][l + offset]; \
     for (int s = 0; s < SUMS; ++s) total[s] = lanes[s][0];        \
   }
 #define S(s) lanes[s][l]
@@ -57,9 +57,9 @@ typedef struct {
     for (int s = 0; s < SUMS; ++s) {                              \
       TB_BARRIER();                                               \
       shared[item] = total[s];                                    \
-      for (Index half = items / 2; half > 0; half /= 2) {         \
+      for (Index offset = items / 2; offset > 0; offset /= 2) {         \
         TB_BARRIER();                                             \
-        if (item < half) shared[item] += shared[item + half];     \
+        if (item < offset) shared[item] += shared[item + offset];     \
       }                                                           \
       TB_BARRIER();                                               \
       total[s] = shared[0];                                       \
@@ -111,8 +111,8 @@ TB_KERNEL(rows) {
         LOADS
         lanes[0] = A_VALUE > lanes[0] ? A_VALUE : lanes[0];
       }
-      for (int half = LANES / 2; half > 0; half /= 2)
-        for (int l = 0; l < half; ++l) lanes[l] = lanes[l + half] > lanes[l] ? lanes[l + half] : lanes[l];
+      for (int offset = LANES / 2; offset > 0; offset /= 2)
+        for (int l = 0; l < offset; ++l) lanes[l] = lanes[l + offset] > lanes[l] ? lanes[l + offset] : lanes[l];
       a[0] = lanes[0];
     }
 #else
@@ -124,9 +124,9 @@ TB_KERNEL(rows) {
     }
     TB_BARRIER();
     shared[item] = a[0];
-    for (Index half = items / 2; half > 0; half /= 2) {
+    for (Index offset = items / 2; offset > 0; offset /= 2) {
       TB_BARRIER();
-      if (item < half) shared[item] = shared[item + half] > shared[item] ? shared[item + half] : shared[item];
+      if (item < offset) shared[item] = shared[item + offset] > shared[item] ? shared[item + offset] : shared[item];
     }
     TB_BARRIER();
     a[0] = shared[0];

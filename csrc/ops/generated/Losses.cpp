@@ -26,14 +26,14 @@ struct Loss {
 };
 
 #define TB_ENTRY(name, parameters, text, kinds) \
-  {name, nullptr, parameters ", TB_PRIVATE T* out", text, nullptr, nullptr, 1, kinds}
+  {name, nullptr, parameters ", TB_PRIVATE T* out", text, nullptr, nullptr, "", "", 1, kinds}
 constexpr Loss kSquaredError{
     false,
     false,
     "squared_error",
     nullptr,
     TB_ENTRY("squared_error", "T x, T y", "*out = (x - y) * (x - y);", "tt"),
-    TB_ENTRY("squared_error_backward", "T grad, T x, T y, T share", "*out = share * 2 * (x - y) * grad;", "tttt")};
+    TB_ENTRY("squared_error_backward", "T grad, T x, T y, T share", "*out = share * 2 * (x - y) * grad;", "tttn")};
 constexpr Loss kSmoothL1{
     false,
     true,
@@ -41,12 +41,12 @@ constexpr Loss kSmoothL1{
     nullptr,
     TB_ENTRY("smooth_l1", "T x, T y, T beta",
              "const T off = fabs(x - y); *out = off < beta ? TC(0.5) * off * off / beta : off - TC(0.5) * beta;",
-             "ttt"),
+             "ttn"),
     TB_ENTRY(
         "smooth_l1_backward", "T grad, T x, T y, T share, T beta",
         "const T off = x - y; *out = off <= -beta ? -share * grad : off >= beta ? share * grad : share * off * grad / "
         "beta;",
-        "ttttt")};
+        "tttnn")};
 constexpr Loss kHuber{
     false,
     true,
@@ -54,12 +54,12 @@ constexpr Loss kHuber{
     nullptr,
     TB_ENTRY("huber", "T x, T y, T delta",
              "const T off = fabs(x - y); *out = off <= delta ? TC(0.5) * off * off : delta * (off - TC(0.5) * delta);",
-             "ttt"),
+             "ttn"),
     TB_ENTRY(
         "huber_backward", "T grad, T x, T y, T share, T delta",
         "const T off = x - y; *out = off <= -delta ? -share * grad * delta : off >= delta ? share * grad * delta : "
         "share * off * grad;",
-        "ttttt")};
+        "tttnn")};
 constexpr Loss kBinaryCrossEntropy{
     true,
     false,
@@ -74,7 +74,7 @@ constexpr Loss kBinaryCrossEntropy{
              "const T both = (1 - x) * x; const T by = grad * (x - y) / (both < TC(1e-12) ? TC(1e-12) : both); *out = "
              "share * "
              "(has_weight ? by * weight : by);",
-             "tttTt")};
+             "tttTn")};
 
 /// `view` for every element of `like`: its own, or one for all.
 bool spread_over(const View& like, View* view) {
@@ -138,7 +138,7 @@ tb_status loss_backward(const void* data, const tb_kernel_context& context, cons
 
 // ---- classes ----
 
-constexpr PointwiseEntry kZero{"zero", nullptr, "TB_PRIVATE T* out", "*out = 0;", nullptr, nullptr, 1, ""};
+constexpr PointwiseEntry kZero{"zero", nullptr, "TB_PRIVATE T* out", "*out = 0;", nullptr, nullptr, "", "", 1, ""};
 constexpr char kForwardKey = 0;
 constexpr char kBackwardKey = 0;
 
@@ -161,7 +161,7 @@ struct Classes {
 
 tb_status run_classes(const tb_kernel_context& context, const Classes& classes, bool backward, ValueType compute) {
   const auto& operands = classes.operands;
-  if (!can_compute(context.device, compute)) {
+  if (!computes(context.device, compute)) {
     return TB_STATUS_UNSUPPORTED;
   }
   Part part;

@@ -1,10 +1,6 @@
 // Operators that put elements elsewhere, or compute them from where they are.
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <cmath>
-#include <cstring>
-#include <vector>
 
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
@@ -100,16 +96,16 @@ tb_status roll(const void*, const tb_kernel_context& context, const tb_arg* args
 
 // ---- elements by their places ----
 
-/// `element` is an expression, see coordinates.c; `kind` tells it apart.
-bool by_coordinates(const tb_kernel_context& context, const char* element, const tb_tensor& out, const tb_tensor* input,
-                    const std::array<int64_t, 4>& whole, const std::array<double, 4>& numbers) {
+/// `element` is an expression of static storage, see coordinates.c.
+bool by_coordinates(const tb_kernel_context& context, const char* element, const tb_tensor& out, const tb_tensor& input,
+                    int64_t number) {
   constexpr int kMaxRank = 8;
   Strided to(out);
   const auto type = value_type(to.dtype);
   if (type == ValueType::none || to.ndim > kMaxRank) {
     return false;
   }
-  Strided from = input ? Strided(*input) : to;
+  Strided from(input);
   for (Strided* view : {&to, &from}) {
     while (view->ndim < 2) {
       for (int d = view->ndim; d > 0; --d) {
@@ -127,19 +123,15 @@ bool by_coordinates(const tb_kernel_context& context, const char* element, const
   }
   const bool fits = last < (int64_t{1} << 31) - (int64_t{1} << 20);
   KernelKey key{element};
-  key.words = {static_cast<uint64_t>(type), static_cast<uint64_t>(to.ndim), fits, 0};
+  key.words = {static_cast<uint64_t>(to.element_bytes()), static_cast<uint64_t>(to.ndim), fits, 0};
   const auto& function = find_function(context.device, key, "coordinates", "coordinates", [&](SourceText& text) {
-    text.compute_in(compute_type(type));
     text.index_of(fits);
     text.define("RANK", to.ndim);
     text.define("WORD", c10::str("i", 8 * to.element_bytes()));
-    text.define("STORE(p, i, x)", input ? std::string("TB_STORE_PLAIN(WORD, p, i, x)")
-                                        : c10::str("TB_STORE_", name_of(type), "(p, i, x)"));
     text.define("ELEMENT", element);
-    text.define("INTEGRAL", is_floating(type) ? "0" : "1");
     text.parameters(2);
   });
-  std::array<int64_t, 1 + 3 * kMaxRank + 12> args;
+  std::array<int64_t, 2 + 3 * kMaxRank> args;
   std::size_t size = 0;
   args[size++] = to.numel();
   const auto dims = static_cast<std::size_t>(to.ndim);
@@ -147,35 +139,26 @@ bool by_coordinates(const tb_kernel_context& context, const char* element, const
     std::copy_n(values, dims, args.begin() + static_cast<std::ptrdiff_t>(size));
     size += dims;
   }
-  for (const auto number : whole) {
-    args[size++] = number;
-  }
-  for (const auto number : numbers) {
-    args[size++] = std::bit_cast<int64_t>(number);
-  }
-  for (const auto number : numbers) {
-    args[size++] = std::bit_cast<int32_t>(static_cast<float>(number));
-  }
+  args[size++] = number;
   Launch launch(context);
   launch.pointer(to.data);
   launch.pointer(from.data);
   launch.value(args.data(), size * sizeof(int64_t));
-  launch.run(function, to.numel(), 2);
+  const int64_t inner = to.size(to.ndim - 1);
+  const bool by_rows = runs_in_stretches(context.device);
+  launch.run(function, by_rows ? to.numel() / inner : to.numel(), by_rows ? inner : 1);
   return true;
 }
 
-constexpr char kLower[] = "((i64)col - (i64)row <= args.whole[0] ? TB_LOAD_PLAIN(WORD, p1, from) : (WORD)0)";
-constexpr char kUpper[] = "((i64)col - (i64)row >= args.whole[0] ? TB_LOAD_PLAIN(WORD, p1, from) : (WORD)0)";
-constexpr char kEye[] = "(row == col)";
+constexpr char kLower[] = "(col - row <= (Index)args.number ? TB_LOAD_PLAIN(WORD, p1, from) : (WORD)0)";
+constexpr char kUpper[] = "(col - row >= (Index)args.number ? TB_LOAD_PLAIN(WORD, p1, from) : (WORD)0)";
 
 /// tril.out and triu.out; `entry` is the expression.
 tb_status triangle(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  return result(by_coordinates(context, static_cast<const char*>(entry), *tensor_of(args[2]), tensor_of(args[0]),
-                               {args[1].v.i}, {}));
-}
-
-tb_status eye(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t num_args) {
-  return result(by_coordinates(context, kEye, *tensor_of(args[num_args - 1]), nullptr, {}, {}));
+  const auto* self = tensor_of(args[0]);
+  // A diagonal further out leaves the same elements.
+  const int64_t diagonal = std::clamp(args[1].v.i, -self->shape[self->ndim - 2] - 1, self->shape[self->ndim - 1] + 1);
+  return result(by_coordinates(context, static_cast<const char*>(entry), *tensor_of(args[2]), *self, diagonal));
 }
 
 // ---- masks ----
@@ -268,8 +251,6 @@ struct Op {
 
 constexpr Op kOps[] = {
     {"aten::cat.out", guarded<cat>, kTakesEmpty, nullptr},
-    {"aten::eye.m_out", guarded<eye>, 0, nullptr},
-    {"aten::eye.out", guarded<eye>, 0, nullptr},
     {"aten::flip", guarded<flip>, 0, nullptr},
     {"aten::masked_scatter_", guarded<masked_scatter>, kTakesEmpty | TB_KERNEL_NEEDS_CONTIGUOUS, nullptr},
     {"aten::masked_select.out", guarded<masked_select>, kTakesEmpty | TB_KERNEL_ALLOCATES_OUTPUT, nullptr},

@@ -33,6 +33,8 @@ constexpr PointwiseEntry kNormalize{
     "T y = (x - mean) * rstd; if (has_weight) y = y * weight; if (has_bias) y = y + bias; *out = y;",
     nullptr,
     nullptr,
+    "",
+    "",
     1,
     "tttTT"};
 /// With the running variance.
@@ -44,8 +46,10 @@ constexpr PointwiseEntry kNormalizeByVariance{
     "y;",
     nullptr,
     nullptr,
+    "",
+    "",
     1,
-    "tttTTt"};
+    "tttTTn"};
 constexpr PointwiseEntry kNormalizeBackward{
     "normalize_backward",
     nullptr,
@@ -54,14 +58,18 @@ constexpr PointwiseEntry kNormalizeBackward{
     "count)) * rstd;",
     nullptr,
     nullptr,
+    "",
+    "",
     1,
-    "ttttttTt"};
+    "ttttttTn"};
 constexpr PointwiseEntry kScaleBackward{"scale_backward",
                                         nullptr,
                                         "T grad, T rstd, int has_weight, T weight, TB_PRIVATE T* out",
                                         "*out = has_weight ? grad * rstd * weight : grad * rstd;",
                                         nullptr,
                                         nullptr,
+                                        "",
+                                        "",
                                         1,
                                         "ttT"};
 constexpr PointwiseEntry kAverage{"running_average",
@@ -70,17 +78,22 @@ constexpr PointwiseEntry kAverage{"running_average",
                                   "*out = ((T)1 - momentum) * running + momentum * value;",
                                   nullptr,
                                   nullptr,
+                                  "",
+                                  "",
                                   1,
-                                  "ttt"};
-constexpr PointwiseEntry kConvert{"convert", nullptr, "T x, TB_PRIVATE T* out", "*out = x;", nullptr, nullptr, 1, "t"};
+                                  "ttn"};
+constexpr PointwiseEntry kConvert{"convert", nullptr, "T x, TB_PRIVATE T* out", "*out = x;", nullptr, nullptr, "", "",
+                                  1,         "t"};
 constexpr PointwiseEntry kRsqrt{"rstd_of_variance",
                                 nullptr,
                                 "T var, T eps, TB_PRIVATE T* out",
                                 "*out = (T)1 / sqrt(var + eps);",
                                 nullptr,
                                 nullptr,
+                                "",
+                                "",
                                 1,
-                                "tt"};
+                                "tn"};
 
 /// A tensor that may be None; false if it is of a dtype that kernels do not take.
 bool optional_view(const tb_arg& argument, View* view) {

@@ -498,7 +498,7 @@ bool compute_elements(const tb_kernel_context& context, const PointwiseEntry& en
   for (const double number : numbers) {
     tb_arg argument{TB_ARG_FLOAT, 0, {}};
     argument.v.f = number;
-    taken = taken && add_number(call, argument, /*is_whole=*/false);
+    taken = taken && add_number(call, argument, 'n');
   }
   return taken && launch(entry, call, context);
 }

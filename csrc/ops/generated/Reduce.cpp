@@ -207,8 +207,7 @@ tb_status reduce(const tb_kernel_context& context, const ReductionEntry& entry, 
     }
   }
   plan.num_outputs = entry.num_outputs;
-  if (compute == ValueType::none || !computes(context.device, compute) || inputs[0].dim() > 64 ||
-      !plan.lay_out(dims)) {
+  if (compute == ValueType::none || !computes(context.device, compute) || inputs[0].dim() > 64 || !plan.lay_out(dims)) {
     return TB_STATUS_UNSUPPORTED;
   }
   plan.divide(context.device);

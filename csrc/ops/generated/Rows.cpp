@@ -130,7 +130,7 @@ tb_status run_rows(const tb_kernel_context& context, const RowEntry& entry, c10:
       plan.operands[static_cast<std::size_t>(plan.num_operands++)] = view;
     }
   }
-  if (!is_floating(compute) || !can_compute(context.device, compute) || !plan.lay_out(dims)) {
+  if (!is_floating(compute) || !computes(context.device, compute) || !plan.lay_out(dims)) {
     return TB_STATUS_UNSUPPORTED;
   }
   plan.items = block_items(context.device);

@@ -44,7 +44,7 @@ tb_status scan(const tb_kernel_context& context, const ReductionEntry& entry, c1
     }
   }
   const std::array<int, 3> order{num_outputs, 0, 1}; // the input first
-  if (!can_compute(context.device, compute) ||
+  if (!computes(context.device, compute) ||
       !kept.collapse(num_operands, {order.data(), static_cast<std::size_t>(num_operands)})) {
     return TB_STATUS_UNSUPPORTED;
   }

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "csrc/ops/generated/ValueType.h"
 #include "csrc/ops/generated/Strided.h"
+#include "csrc/ops/generated/ValueType.h"
 #include "torch_backend/device.h"
 
 namespace torch_backend::generated {

@@ -320,9 +320,9 @@ bool BoxedKernel::prepare_outputs(Values arguments, const Stack& foreseen, c10::
           at::has_internal_overlap(self) == at::MemOverlap::Yes) {
         return false;
       }
-      const bool in_place = pointwise_ ? is_writable(self, inputs, /*may_coincide=*/true)
-                                       : kernel_.updates_first() &&
-                                             is_writable(self, inputs.slice(1), /*may_coincide=*/false);
+      const bool in_place = pointwise_
+                                ? is_writable(self, inputs, /*may_coincide=*/true)
+                                : kernel_.updates_first() && is_writable(self, inputs.slice(1), /*may_coincide=*/false);
       outputs->emplace_back(in_place ? self : empty_like_layout(meta, device));
       return true;
     }
