@@ -13,9 +13,9 @@ os.environ.setdefault("TORCH_BACKEND", "xcpu")
 if os.environ["TORCH_BACKEND"] == "xcpu":
     os.environ.setdefault("TORCH_BACKEND_XCPU_MODULES", "1")
 
-import torch  # noqa: E402  # after what it reads at import
+import torch  # after what it reads at import
 
-import torch_backend  # noqa: E402
+import torch_backend
 
 DEVICE = os.environ["TORCH_BACKEND"]
 

@@ -25,7 +25,7 @@ int64_t chunks_for(int device, int64_t count) {
 
 } // namespace
 
-Compaction::Compaction(const tb_kernel_context& context, const char* op, const StridedView& mask)
+Compaction::Compaction(const tb_kernel_context& context, const char* op, const View& mask)
     : context_(context),
       op_(op),
       mask_(mask),
@@ -45,7 +45,7 @@ int64_t Compaction::count() {
 void Compaction::write_places(char* out, int64_t stride_row, int64_t stride_dim, int ndim, const int64_t* shape,
                               int64_t limit) {
   const int64_t numbers[] = {stride_row, stride_dim, limit, ndim, 0};
-  std::array<int64_t, 5 + StridedView::kMaxDims> all{};
+  std::array<int64_t, 5 + View::kMaxDims> all{};
   std::copy(std::begin(numbers), std::end(numbers), all.begin());
   std::copy(shape, shape + ndim, all.begin() + 4);
   run("places", out, nullptr, 0, all.data());
@@ -80,7 +80,7 @@ void Compaction::run(const char* action, const char* first, const char* second, 
     text.define("WORD", c10::str("i", 8 * element_bytes));
     text.parameters(5);
   });
-  std::array<int64_t, 8 + StridedView::kMaxDims> args{};
+  std::array<int64_t, 8 + View::kMaxDims> args{};
   const int64_t chunk = (mask_.numel() + chunks_ - 1) / chunks_;
   args[0] = mask_.numel();
   args[1] = chunks_;

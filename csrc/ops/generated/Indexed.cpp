@@ -31,21 +31,21 @@ struct Access {
 
   const char* op; // of static storage, for errors
   Mode mode;
-  StridedView here;
-  StridedView there;
+  View here;
+  View there;
   bool has_value = false; // in place of what lies here
   uint64_t word = 0;      // its bits
   uint64_t scalar = 0;    // the value, or the factor of what is added
   bool has_factor = false;
   bool wraps = false; // negative indices count from the end
   int num_indices = 0;
-  std::array<StridedView, kMaxIndices> indices;
+  std::array<View, kMaxIndices> indices;
   std::array<int64_t, kMaxIndices> extents{};
   std::array<int64_t, kMaxIndices> steps{};
   int64_t skipped = INT64_MIN;  // an index that names nothing
   const char* counts = nullptr; // int32: what is added is divided by the count at the index
 
-  void add_index(const StridedView& index, int64_t extent, int64_t step) {
+  void add_index(const View& index, int64_t extent, int64_t step) {
     const auto n = static_cast<std::size_t>(num_indices++);
     indices[n] = index;
     extents[n] = extent;
@@ -243,8 +243,8 @@ bool run(const tb_kernel_context& context, const Access& access) {
 }
 
 /// `tensor` in the shape of `shape`, repeated along dimension d but for what `index` chooses there.
-StridedView without_dim(const tb_tensor& tensor, int d, const StridedView& shape) {
-  StridedView view(tensor);
+View without_dim(const tb_tensor& tensor, int d, const View& shape) {
+  View view(tensor);
   if (view.ndim == 0) {
     view.ndim = shape.ndim;
     std::fill_n(view.strides.begin(), view.ndim, 0);
@@ -264,8 +264,8 @@ int64_t stride_along(const tb_tensor& tensor, int d) {
 }
 
 /// A one-dimensional index, the same for everything else in `shape`.
-StridedView along_dim(const tb_tensor& index, int d, const StridedView& shape) {
-  StridedView view(index);
+View along_dim(const tb_tensor& index, int d, const View& shape) {
+  View view(index);
   const int64_t stride = index.ndim == 0 ? 0 : index.strides[0];
   view.ndim = shape.ndim;
   view.sizes = shape.sizes;
@@ -277,8 +277,8 @@ StridedView along_dim(const tb_tensor& index, int d, const StridedView& shape) {
 }
 
 /// A tensor of no or one dimension as one of one dimension, so that all operands have the same number.
-StridedView at_least_1d(const tb_tensor& tensor) {
-  StridedView view(tensor);
+View at_least_1d(const tb_tensor& tensor) {
+  View view(tensor);
   if (view.ndim == 0) {
     view.add_dim(1, 1);
   }
@@ -291,7 +291,7 @@ bool same_place(const tb_tensor& a, const tb_tensor& b) {
 
 /// The output begins as a copy of the first argument.
 bool begin_as(const tb_kernel_context& context, const tb_tensor& out, const tb_tensor& self) {
-  return same_place(out, self) || copy_views(context, StridedView(out), StridedView(self));
+  return same_place(out, self) || copy_views(context, View(out), View(self));
 }
 
 // ---- one dimension ----
@@ -323,12 +323,12 @@ tb_status gather(const void* entry, const tb_kernel_context& context, const tb_a
 /// Writes `source`, a tensor or a number, to `out` at `index` along `dim`.
 tb_status write_along(const tb_kernel_context& context, const char* op, Mode mode, const tb_tensor& out, int64_t dim,
                       const tb_tensor& index, const tb_arg& source) {
-  if (index.ndim > 0 && StridedView(index).numel() == 0) {
+  if (index.ndim > 0 && View(index).numel() == 0) {
     return TB_STATUS_OK;
   }
   const int d = wrap_dim(dim, out.ndim);
   Access access(op, mode);
-  StridedView indices = at_least_1d(index);
+  View indices = at_least_1d(index);
   if (const auto* tensor = tensor_of(source)) {
     access.here = at_least_1d(*tensor);
     access.here.sizes = indices.sizes;
@@ -424,14 +424,14 @@ tb_status write_slices(const tb_kernel_context& context, const char* op, Mode mo
                        const tb_tensor& index, const tb_arg& source, const tb_arg* factor, bool wraps) {
   const int64_t num_indices = index.ndim == 0 ? 1 : index.shape[0];
   const auto* tensor = tensor_of(source);
-  if (num_indices == 0 || (tensor && StridedView(*tensor).numel() == 0)) {
+  if (num_indices == 0 || (tensor && View(*tensor).numel() == 0)) {
     return TB_STATUS_OK;
   }
   const int d = wrap_dim(dim, out.ndim);
   const auto type = value_type(out.dtype);
   Access access(op, mode);
   access.wraps = wraps;
-  StridedView shape = at_least_1d(out);
+  View shape = at_least_1d(out);
   shape.size(d) = num_indices;
   if (tensor) {
     access.here = without_dim(*tensor, d, shape);
@@ -506,15 +506,15 @@ tb_status embedding_backward(const void* entry, const tb_kernel_context& context
   if (!grad || type == ValueType::none || value_type(grad->dtype) != type) {
     return TB_STATUS_UNSUPPORTED;
   }
-  const StridedView result(*out);
+  const View result(*out);
   fill_bytes(context, result.data, 0, result.numel() * result.element_bytes());
-  if (StridedView(*indices).numel() == 0 || !grad->data) {
+  if (View(*indices).numel() == 0 || !grad->data) {
     return TB_STATUS_OK;
   }
   const int64_t rows = out->shape[0];
   Access access(op, Mode::kAdd);
-  access.here = StridedView(*grad);
-  StridedView index(*indices);
+  access.here = View(*grad);
+  View index(*indices);
   const int last = access.here.ndim - 1;
   index.add_dim(access.here.size(last), 0);
   access.there = access.here;
@@ -530,11 +530,11 @@ tb_status embedding_backward(const void* entry, const tb_kernel_context& context
     Access count(op, Mode::kAdd);
     count.has_value = true;
     count.scalar = 1;
-    count.there = StridedView(*indices);
+    count.there = View(*indices);
     count.there.data = counts;
     count.there.dtype = kInt32;
     std::fill_n(count.there.strides.begin(), count.there.ndim, 0);
-    count.add_index(StridedView(*indices), rows, 1);
+    count.add_index(View(*indices), rows, 1);
     if (!run(context, count)) {
       return TB_STATUS_UNSUPPORTED;
     }
@@ -545,16 +545,16 @@ tb_status embedding_backward(const void* entry, const tb_kernel_context& context
 
 // ---- all elements as one dimension ----
 
-StridedView flat(const tb_tensor& contiguous) {
-  const int64_t count = StridedView(contiguous).numel();
-  return StridedView(static_cast<char*>(contiguous.data) + contiguous.byte_offset, contiguous.dtype, 1, &count);
+View flat(const tb_tensor& contiguous) {
+  const int64_t count = View(contiguous).numel();
+  return View(static_cast<char*>(contiguous.data) + contiguous.byte_offset, contiguous.dtype, 1, &count);
 }
 
 tb_status take(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
   Access access(static_cast<const char*>(entry), Mode::kRead);
   access.here = flat(*tensor_of(args[2]));
   access.wraps = true;
-  const StridedView self = flat(*tensor_of(args[0]));
+  const View self = flat(*tensor_of(args[0]));
   access.there = access.here;
   access.there.data = self.data;
   access.there.stride(0) = 0;
@@ -563,8 +563,8 @@ tb_status take(const void* entry, const tb_kernel_context& context, const tb_arg
 }
 
 tb_status put(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  const StridedView self = flat(*tensor_of(args[0]));
-  const StridedView index = flat(*tensor_of(args[1]));
+  const View self = flat(*tensor_of(args[0]));
+  const View index = flat(*tensor_of(args[1]));
   if (index.size(0) == 0) {
     return TB_STATUS_OK;
   }
@@ -587,9 +587,9 @@ tb_status put(const void* entry, const tb_kernel_context& context, const tb_arg*
 struct IndexList {
   int num = 0; // dimensions that are chosen
   std::array<int, kMaxIndices> dims{};
-  std::array<StridedView, kMaxIndices> views;
+  std::array<View, kMaxIndices> views;
   int ndim = 0; // of what they are broadcast to
-  std::array<int64_t, StridedView::kMaxDims> sizes{};
+  std::array<int64_t, View::kMaxDims> sizes{};
   bool empty = false;
 };
 
@@ -603,7 +603,7 @@ bool read_indices(const tb_kernel_context& context, const char* op, const tb_ten
                   IndexList* found) {
   auto* const* tensors = static_cast<tb_tensor* const*>(list.v.p);
   int d = 0;
-  const auto add = [&](const StridedView& view) {
+  const auto add = [&](const View& view) {
     if (found->num == kMaxIndices || d >= self.ndim) {
       return false;
     }
@@ -618,12 +618,12 @@ bool read_indices(const tb_kernel_context& context, const char* op, const tb_ten
       continue;
     }
     if (!is_mask(*index)) {
-      if (!add(StridedView(*index))) {
+      if (!add(View(*index))) {
         return false;
       }
       continue;
     }
-    const StridedView mask(*index);
+    const View mask(*index);
     if (d + mask.ndim > self.ndim || mask.ndim == 0) {
       return false;
     }
@@ -634,7 +634,7 @@ bool read_indices(const tb_kernel_context& context, const char* op, const tb_ten
     int64_t count = 0;
     char* places = nullptr;
     if (mask.numel() > 0) {
-      StridedView packed(nullptr, mask.dtype, mask.ndim, index->shape);
+      View packed(nullptr, mask.dtype, mask.ndim, index->shape);
       packed.data = mask.data;
       if (std::memcmp(packed.strides.data(), mask.strides.data(), static_cast<std::size_t>(mask.ndim) * 8) != 0) {
         packed.data = workspace(context, mask.numel());
@@ -650,7 +650,7 @@ bool read_indices(const tb_kernel_context& context, const char* op, const tb_ten
       }
     }
     for (int k = 0; k < mask.ndim; ++k) {
-      if (!add(StridedView(places + k * count * 8, kInt64, 1, &count))) {
+      if (!add(View(places + k * count * 8, kInt64, 1, &count))) {
         return false;
       }
     }
@@ -675,16 +675,16 @@ bool read_indices(const tb_kernel_context& context, const char* op, const tb_ten
 }
 
 /// `there` and the indices over the shape of the result; returns that shape, with strides of 0.
-StridedView spread(const tb_tensor& self, const IndexList& list, Access* access) {
+View spread(const tb_tensor& self, const IndexList& list, Access* access) {
   bool adjacent = list.num > 0;
   for (int n = 1; n < list.num; ++n) {
     adjacent = adjacent && list.dims[static_cast<std::size_t>(n)] == list.dims[static_cast<std::size_t>(n - 1)] + 1;
   }
   const int at = adjacent ? list.dims[0] : 0;
-  StridedView shape;
-  access->there = StridedView(self);
+  View shape;
+  access->there = View(self);
   access->there.ndim = 0;
-  std::array<StridedView, kMaxIndices> indices = list.views;
+  std::array<View, kMaxIndices> indices = list.views;
   std::array<int, kMaxIndices> own{};
   for (int n = 0; n < list.num; ++n) {
     own[static_cast<std::size_t>(n)] = indices[static_cast<std::size_t>(n)].ndim;
@@ -737,9 +737,9 @@ tb_status index(const void* entry, const tb_kernel_context& context, const tb_ar
   if (value_type(self->dtype) == ValueType::none || !read_indices(context, access.op, *self, args[1], &list)) {
     return TB_STATUS_UNSUPPORTED;
   }
-  const StridedView shape = spread(*self, list, &access);
-  access.here = StridedView(*out);
-  if (shape.ndim != out->ndim || StridedView(*out).numel() != shape.numel()) {
+  const View shape = spread(*self, list, &access);
+  access.here = View(*out);
+  if (shape.ndim != out->ndim || View(*out).numel() != shape.numel()) {
     return TB_STATUS_UNSUPPORTED;
   }
   return run(context, access) ? TB_STATUS_OK : TB_STATUS_UNSUPPORTED;
@@ -756,8 +756,8 @@ tb_status index_put(const void* entry, const tb_kernel_context& context, const t
   if (list.empty || !self->data) {
     return TB_STATUS_OK;
   }
-  const StridedView shape = spread(*self, list, &access);
-  access.here = StridedView(*values);
+  const View shape = spread(*self, list, &access);
+  access.here = View(*values);
   const int added = shape.ndim - values->ndim;
   bool fits = true;
   access.here.ndim = shape.ndim;
@@ -781,7 +781,7 @@ tb_status index_put(const void* entry, const tb_kernel_context& context, const t
 
 tb_status nonzero(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
   const auto* self = tensor_of(args[0]);
-  const StridedView mask(*self);
+  const View mask(*self);
   int64_t count = 0;
   tb_tensor out{};
   out.dtype = kInt64;
@@ -794,7 +794,7 @@ tb_status nonzero(const void* entry, const tb_kernel_context& context, const tb_
   const int64_t shape[] = {count, self->ndim};
   const auto status = context.host->alloc_output(0, 2, shape, &out);
   if (status == TB_STATUS_OK && count > 0 && self->ndim > 0) {
-    compaction.write_places(StridedView(out).data, out.strides[0], out.strides[1], self->ndim, self->shape, count);
+    compaction.write_places(View(out).data, out.strides[0], out.strides[1], self->ndim, self->shape, count);
   }
   return status;
 }

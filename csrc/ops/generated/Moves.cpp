@@ -22,16 +22,16 @@ tb_status result(bool taken) {
 // ---- copies ----
 
 tb_status cat(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  const StridedView out(*tensor_of(args[2]));
+  const View out(*tensor_of(args[2]));
   auto* const* tensors = static_cast<tb_tensor* const*>(args[0].v.p);
   const int d = wrap_dim(args[1].v.i, out.ndim);
   int64_t start = 0;
   for (uint32_t i = 0; i < args[0].length; ++i) {
-    const StridedView part(*tensors[i]);
+    const View part(*tensors[i]);
     if (part.numel() == 0) {
       continue;
     }
-    StridedView place = out;
+    View place = out;
     place.narrow(d, start, part.size(d));
     if (!copy_views(context, place, part)) {
       return TB_STATUS_UNSUPPORTED;
@@ -42,19 +42,18 @@ tb_status cat(const void*, const tb_kernel_context& context, const tb_arg* args,
 }
 
 tb_status flip(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  StridedView self(*tensor_of(args[0]));
+  View self(*tensor_of(args[0]));
   const auto* dims = static_cast<const int64_t*>(args[1].v.p);
   for (uint32_t i = 0; i < args[1].length && self.ndim > 0; ++i) {
     const int d = wrap_dim(dims[i], self.ndim);
     self.data += (self.size(d) - 1) * self.stride(d) * self.element_bytes();
     self.stride(d) = -self.stride(d);
   }
-  return result(copy_views(context, StridedView(*tensor_of(args[2])), self));
+  return result(copy_views(context, View(*tensor_of(args[2])), self));
 }
 
 /// Copies parts of `src` to where dimensions from d on are rotated by `shifts`.
-bool roll_from(const tb_kernel_context& context, const StridedView& dst, const StridedView& src, const int64_t* shifts,
-               int d) {
+bool roll_from(const tb_kernel_context& context, const View& dst, const View& src, const int64_t* shifts, int d) {
   while (d < src.ndim && shifts[d] == 0) {
     ++d;
   }
@@ -63,7 +62,7 @@ bool roll_from(const tb_kernel_context& context, const StridedView& dst, const S
   }
   const int64_t shift = shifts[d];
   const int64_t rest = src.size(d) - shift;
-  StridedView to = dst, from = src;
+  View to = dst, from = src;
   to.narrow(d, shift, rest);
   from.narrow(d, 0, rest);
   if (!roll_from(context, to, from, shifts, d + 1)) {
@@ -77,16 +76,16 @@ bool roll_from(const tb_kernel_context& context, const StridedView& dst, const S
 }
 
 tb_status roll(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  StridedView self(*tensor_of(args[0]));
-  StridedView out(*tensor_of(args[3]));
+  View self(*tensor_of(args[0]));
+  View out(*tensor_of(args[3]));
   const auto* given = static_cast<const int64_t*>(args[1].v.p);
   const auto* dims = static_cast<const int64_t*>(args[2].v.p);
   if (args[2].length == 0) {
     const int64_t count = self.numel();
-    self = StridedView(self.data, self.dtype, 1, &count);
-    out = StridedView(out.data, out.dtype, 1, &count);
+    self = View(self.data, self.dtype, 1, &count);
+    out = View(out.data, out.dtype, 1, &count);
   }
-  std::array<int64_t, StridedView::kMaxDims> shifts{};
+  std::array<int64_t, View::kMaxDims> shifts{};
   for (uint32_t i = 0; i < args[1].length && self.ndim > 0; ++i) {
     const int d = args[2].length == 0 ? 0 : wrap_dim(dims[i], self.ndim);
     auto& shift = shifts[static_cast<std::size_t>(d)];
@@ -101,13 +100,13 @@ tb_status roll(const void*, const tb_kernel_context& context, const tb_arg* args
 bool by_coordinates(const tb_kernel_context& context, const char* element, const tb_tensor& out, const tb_tensor& input,
                     int64_t number) {
   constexpr int kMaxRank = 8;
-  StridedView to(out);
+  View to(out);
   const auto type = value_type(to.dtype);
   if (type == ValueType::none || to.ndim > kMaxRank) {
     return false;
   }
-  StridedView from(input);
-  for (StridedView* view : {&to, &from}) {
+  View from(input);
+  for (View* view : {&to, &from}) {
     while (view->ndim < 2) {
       for (int d = view->ndim; d > 0; --d) {
         view->size(d) = view->size(d - 1);
@@ -165,11 +164,11 @@ tb_status triangle(const void* entry, const tb_kernel_context& context, const tb
 // ---- masks ----
 
 /// `tensor` broadcast to `shape` and contiguous.
-bool packed(const tb_kernel_context& context, const tb_tensor& tensor, const StridedView& shape, StridedView* out) {
-  StridedView expanded(tensor);
+bool packed(const tb_kernel_context& context, const tb_tensor& tensor, const View& shape, View* out) {
+  View expanded(tensor);
   const int added = shape.ndim - tensor.ndim;
   bool same = added == 0;
-  StridedView dense(nullptr, tensor.dtype, shape.ndim, shape.sizes.data());
+  View dense(nullptr, tensor.dtype, shape.ndim, shape.sizes.data());
   expanded.ndim = shape.ndim;
   expanded.sizes = shape.sizes;
   for (int d = 0; d < shape.ndim; ++d) {
@@ -185,7 +184,7 @@ bool packed(const tb_kernel_context& context, const tb_tensor& tensor, const Str
 tb_status masked_select(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
   const auto* self = tensor_of(args[0]);
   const auto* mask = tensor_of(args[1]);
-  StridedView shape;
+  View shape;
   shape.ndim = std::max(self->ndim, mask->ndim);
   for (int d = 0; d < shape.ndim; ++d) {
     const int a = d - shape.ndim + self->ndim, b = d - shape.ndim + mask->ndim;
@@ -201,7 +200,7 @@ tb_status masked_select(const void* entry, const tb_kernel_context& context, con
   if (shape.numel() == 0) {
     return context.host->alloc_output(0, 1, &count, &out);
   }
-  StridedView elements, chosen;
+  View elements, chosen;
   if (!packed(context, *self, shape, &elements) || !packed(context, *mask, shape, &chosen)) {
     return TB_STATUS_UNSUPPORTED;
   }
@@ -211,13 +210,13 @@ tb_status masked_select(const void* entry, const tb_kernel_context& context, con
   if (status != TB_STATUS_OK || count == 0) {
     return status;
   }
-  StridedView to(out);
-  const StridedView dense(nullptr, out.dtype, 1, &count);
+  View to(out);
+  const View dense(nullptr, out.dtype, 1, &count);
   if (to.stride(0) == 1) {
     compaction.select(to.data, elements.data, to.element_bytes());
     return TB_STATUS_OK;
   }
-  StridedView temporary = dense;
+  View temporary = dense;
   temporary.data = workspace(context, count * to.element_bytes());
   compaction.select(temporary.data, elements.data, to.element_bytes());
   return result(copy_views(context, to, temporary));
@@ -233,13 +232,13 @@ tb_status masked_scatter(const void* entry, const tb_kernel_context& context, co
   if (!self->data || mask->ndim > self->ndim) {
     return result(!self->data);
   }
-  const StridedView to(*self);
-  StridedView chosen;
+  const View to(*self);
+  View chosen;
   if (!packed(context, *mask, to, &chosen)) {
     return TB_STATUS_UNSUPPORTED;
   }
   Compaction compaction(context, static_cast<const char*>(entry), chosen);
-  compaction.scatter(to.data, StridedView(*source).data, to.element_bytes(), StridedView(*source).numel());
+  compaction.scatter(to.data, View(*source).data, to.element_bytes(), View(*source).numel());
   return TB_STATUS_OK;
 }
 

@@ -317,8 +317,8 @@ bool copy_elements(const at::Tensor& dst, const at::Tensor& src, const Stream& s
   return true;
 }
 
-bool copy_views(const tb_kernel_context& context, const StridedView& dst, const StridedView& src) {
-  StridedView to = dst, from = src;
+bool copy_views(const tb_kernel_context& context, const View& dst, const View& src) {
+  View to = dst, from = src;
   if (to.dtype.code == from.dtype.code && to.dtype.bits == from.dtype.bits) {
     to.dtype = from.dtype = bits_of(static_cast<std::size_t>(to.element_bytes()));
   }

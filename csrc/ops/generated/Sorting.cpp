@@ -29,7 +29,7 @@ constexpr const char* kStepNames[] = {"runs", "merge", "top", "finish", "finish"
 class Sorter {
  public:
   /// `elements` are `rows` contiguous rows.
-  Sorter(const tb_kernel_context& context, const StridedView& elements, int64_t rows, int64_t size, bool descending)
+  Sorter(const tb_kernel_context& context, const View& elements, int64_t rows, int64_t size, bool descending)
       : context_(context),
         elements_(elements),
         type_(value_type(elements.dtype)),
@@ -146,7 +146,7 @@ class Sorter {
   }
 
   const tb_kernel_context& context_;
-  const StridedView elements_;
+  const View elements_;
   ValueType type_;
   int64_t rows_;
   int64_t size_;
@@ -162,8 +162,8 @@ class Sorter {
 };
 
 /// Dimension d as the last one.
-StridedView moved_last(const StridedView& view, int d) {
-  StridedView moved = view;
+View moved_last(const View& view, int d) {
+  View moved = view;
   if (view.ndim == 0) {
     moved.add_dim(1, 1);
     return moved;
@@ -179,8 +179,8 @@ StridedView moved_last(const StridedView& view, int d) {
 }
 
 /// The same shape and dtype in contiguous memory: the view's own, or a workspace of undefined contents.
-StridedView dense_like(const tb_kernel_context& context, const StridedView& view) {
-  StridedView dense(nullptr, view.dtype, view.ndim, view.sizes.data());
+View dense_like(const tb_kernel_context& context, const View& view) {
+  View dense(nullptr, view.dtype, view.ndim, view.sizes.data());
   bool same = true;
   for (int d = 0; d < view.ndim; ++d) {
     same = same && (view.size(d) == 1 || view.stride(d) == dense.stride(d));
@@ -194,11 +194,11 @@ StridedView dense_like(const tb_kernel_context& context, const StridedView& view
 tb_status sorted(const tb_kernel_context& context, const tb_tensor& self, int64_t dim, bool descending, Step step,
                  int64_t first, int64_t kept, const tb_tensor& values, const tb_tensor& indices) {
   const int d = wrap_dim(dim, self.ndim);
-  const StridedView moved = moved_last(StridedView(self), d);
+  const View moved = moved_last(View(self), d);
   if (value_type(self.dtype) == ValueType::none || moved.numel() >= kMaxSize) {
     return TB_STATUS_UNSUPPORTED;
   }
-  const StridedView elements = dense_like(context, moved);
+  const View elements = dense_like(context, moved);
   if (elements.data != moved.data && !copy_views(context, elements, moved)) {
     return TB_STATUS_UNSUPPORTED;
   }
@@ -209,8 +209,8 @@ tb_status sorted(const tb_kernel_context& context, const tb_tensor& self, int64_
   } else {
     sorter.sort();
   }
-  std::array<StridedView, 2> results{StridedView(values), StridedView(indices)};
-  std::array<StridedView, 2> dense;
+  std::array<View, 2> results{View(values), View(indices)};
+  std::array<View, 2> dense;
   for (std::size_t i = 0; i < 2; ++i) {
     if (results[i].ndim == self.ndim) {
       results[i] = moved_last(results[i], d);
@@ -260,22 +260,22 @@ tb_status median_dim(const void* entry, const tb_kernel_context& context, const 
 }
 
 tb_status median(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  StridedView self(*tensor_of(args[0]));
+  View self(*tensor_of(args[0]));
   const auto* out = tensor_of(args[1]);
   if (self.numel() == 0) {
     return TB_STATUS_UNSUPPORTED;
   }
   const int64_t count = self.numel();
-  const StridedView flat(self.data, self.dtype, 1, &count);
+  const View flat(self.data, self.dtype, 1, &count);
   const tb_tensor tensor = flat.tensor();
-  const StridedView index(workspace(context, 8), kInt64, 0, &count);
+  const View index(workspace(context, 8), kInt64, 0, &count);
   return sorted(context, tensor, 0, false, median_step(entry), 0, 1, *out, index.tensor());
 }
 
 /// values, inverse, counts; `in_order`: values that follow each other are one, else all of them are.
 tb_status unique(const tb_kernel_context& context, const char* op, const tb_tensor& self, bool wants_inverse,
                  bool wants_counts, bool in_order) {
-  const StridedView given(self);
+  const View given(self);
   const int64_t total = given.numel();
   const auto allocate = [&](int32_t i, int ndim, const int64_t* shape, tb_dtype dtype, char** data) {
     tb_tensor out{};
@@ -287,11 +287,11 @@ tb_status unique(const tb_kernel_context& context, const char* op, const tb_tens
   if (value_type(self.dtype) == ValueType::none || total >= kMaxSize || total == 0) {
     return TB_STATUS_UNSUPPORTED;
   }
-  Sorter sorter(context, StridedView(given.data, given.dtype, 1, &total), 1, total, false);
+  Sorter sorter(context, View(given.data, given.dtype, 1, &total), 1, total, false);
   in_order ? sorter.number() : sorter.sort();
   char* marks = workspace(context, total);
   sorter.mark_starts(marks);
-  Compaction compaction(context, op, StridedView(marks, {TB_DTYPE_UINT, 8, 1}, 1, &total));
+  Compaction compaction(context, op, View(marks, {TB_DTYPE_UINT, 8, 1}, 1, &total));
   const int64_t count = compaction.count();
   char* starts = workspace(context, count * 8);
   compaction.write_places(starts, 1, 1, 1, &total, count);

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "csrc/ops/generated/StridedView.h"
 #include "csrc/ops/generated/ValueType.h"
+#include "csrc/ops/generated/View.h"
 #include "torch_backend/device.h"
 
 namespace torch_backend::generated {
@@ -42,7 +42,7 @@ void fill_bytes(const tb_kernel_context& context, void* memory, uint8_t value, i
 void read_back(const tb_kernel_context& context, const char* op, const void* memory, int64_t* numbers, int64_t count);
 
 /// dst[...] = src[...] of one shape; dtypes may differ. False, with nothing done, where no kernel takes them.
-bool copy_views(const tb_kernel_context& context, const StridedView& dst, const StridedView& src);
+bool copy_views(const tb_kernel_context& context, const View& dst, const View& src);
 
 using KernelBody = tb_status (*)(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t n);
 /// A kernel that may throw NoWorkspace.

@@ -9,11 +9,11 @@
 namespace torch_backend::generated {
 
 /// A copy of a tb_tensor that owns its shape. Strides may be anything, also negative.
-struct StridedView {
+struct View {
   static constexpr int kMaxDims = 64;
 
-  StridedView() = default;
-  explicit StridedView(const tb_tensor& tensor)
+  View() = default;
+  explicit View(const tb_tensor& tensor)
       : data(static_cast<char*>(tensor.data) + tensor.byte_offset), dtype(tensor.dtype), ndim(tensor.ndim) {
     for (int d = 0; d < ndim; ++d) {
       sizes[static_cast<std::size_t>(d)] = tensor.shape[d];
@@ -21,7 +21,7 @@ struct StridedView {
     }
   }
   /// Contiguous memory.
-  StridedView(void* memory, tb_dtype type, int num_dims, const int64_t* shape)
+  View(void* memory, tb_dtype type, int num_dims, const int64_t* shape)
       : data(static_cast<char*>(memory)), dtype(type), ndim(num_dims) {
     int64_t stride = 1;
     for (int d = num_dims - 1; d >= 0; --d) {
