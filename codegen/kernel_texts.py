@@ -172,7 +172,7 @@ def _parameters(argument: Argument) -> Iterator[str]:
 
 def reduction_entries() -> list[ReductionEntry]:
     """The table of reductions, in its order."""
-    table = yaml.safe_load((_KERNELS / "reductions.yaml").read_text())
+    table = yaml.safe_load((_KERNELS / "reductions.yaml").read_text())  # type: ignore[no-untyped-call]
     return [_reduction(name, value) for name, value in table.items()]
 
 

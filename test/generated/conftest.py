@@ -29,9 +29,10 @@ def nothing_falls_back() -> None:
 def to_device(value: Any) -> Any:
     """A copy of every tensor in ``value`` on the device, with the same strides."""
     if isinstance(value, torch.Tensor):
+        value, needs_gradient = value.detach(), value.requires_grad
         covered = torch.as_strided(value, (value.untyped_storage().nbytes() // value.element_size(),), (1,), 0)
         there = torch.as_strided(covered.to(DEVICE), value.shape, value.stride(), value.storage_offset())
-        return there.requires_grad_(value.requires_grad)
+        return there.requires_grad_(needs_gradient)
     if isinstance(value, (list, tuple)):
         return type(value)(map(to_device, value))
     if isinstance(value, dict):

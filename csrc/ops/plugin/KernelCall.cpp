@@ -235,7 +235,7 @@ void KernelCall::add_output(const at::Tensor& tensor) {
   if (kernel_.allocates_output()) {
     given_.push_back(tensor);
     add_none();
-  } else if (tensor.defined() && !(kernel_.generated() && tensor.numel() == 0)) {
+  } else if (tensor.defined() && !(kernel_.generated() && tensor.numel() == 0 && !kernel_.takes_empty())) {
     add_tensor(describe_written(tensor, /*is_output=*/true));
   } else {
     add_none();

@@ -97,6 +97,13 @@ template <bool kPointwise, class Kernel, class... Args>
 bool call_plugin(const PluginKernel& kernel, Kernel& op, const Args&... args) {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const auto device = op.maybe_get_output(0).device();
+  bool has_work = false;
+  for (std::size_t i = 0; i < Kernel::kNumOutputs; ++i) {
+    has_work = has_work || op.maybe_get_output(static_cast<int64_t>(i)).numel() > 0;
+  }
+  if (!has_work) {
+    return true;
+  }
   KernelCall call(kernel, device.index());
   if constexpr (kPointwise) {
     const at::Tensor& output = op.maybe_get_output(0);
