@@ -3,6 +3,7 @@
 #include "csrc/ops/dispatch/GeneratedKernels.h"
 #include "csrc/ops/dispatch/Registrar.h"
 #include "csrc/ops/generated/Compositions.h"
+#include "csrc/ops/generated/Ranges.h"
 #include "csrc/ops/host/Fallback.h"
 #include "csrc/ops/host/layouts/Register.h"
 #include "csrc/ops/native/Register.h"
@@ -16,6 +17,7 @@ void register_operators() {
   register_structured_kernels(m, StructuredPass::kPlugin);
   register_plugin_kernels();
   generated::register_compositions(m);
+  generated::register_ranges(m);
   register_native_kernels(m);
   register_structured_kernels(m, StructuredPass::kAten);
   register_typed_kernels(m);
