@@ -176,11 +176,16 @@ test-python: $(STAMPS)/built $(STAMPS)/for-test
 	exit $$failed
 
 # Kernels that the device compiles: on xcpu at once, then late and on threads of their own, with what was compiled before.
+OCL_GENERATED_TESTS := $(patsubst %,test/generated/test_%.py,copies ranges training)
+
 test-generated: $(STAMPS)/built $(STAMPS)/for-test
 	@failed=0; export TORCH_BACKEND=xcpu TORCH_BACKEND_XCPU_MODULES=1; \
 	echo "Generated kernels on xcpu"; $(PYTEST) test/generated || failed=1; \
 	echo "Generated kernels on asynchronous xcpu"; TORCH_BACKEND_XCPU_ASYNC=1 TORCH_BACKEND_XCPU_DELAY_US=0-100 \
 	$(PYTEST) test/generated --ignore test/generated/test_cache.py || failed=1; \
+	if TORCH_BACKEND=ocl $(PY) -m torch_backend info > /dev/null 2>&1; then \
+	echo "Generated kernels on ocl"; TORCH_BACKEND=ocl $(PYTEST) $(OCL_GENERATED_TESTS) || failed=1; \
+	else echo "Generated kernels on ocl: not run, there is no OpenCL driver"; fi; \
 	exit $$failed
 
 # Not part of "test": the libraries are large.
