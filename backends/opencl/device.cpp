@@ -123,7 +123,8 @@ void describe(device* d) {
   p.capability_major = d->found.major;
   p.capability_minor = d->found.minor;
   p.multiprocessor_count = static_cast<int32_t>(device_info<cl_uint>(id, CL_DEVICE_MAX_COMPUTE_UNITS, 1));
-  p.warp_size = 1;
+  // OpenCL does not tell; a processor runs the items of a group one after the other, and others at least this many at once.
+  p.warp_size = (device_info<cl_device_type>(id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0 ? 1 : 32;
   p.numa_node = -1;
   if (has_extension(*d, "cl_khr_device_uuid")) cl.GetDeviceInfo(id, CL_DEVICE_UUID_KHR, sizeof p.uuid, p.uuid, nullptr);
   set_limits(*d, &p);
