@@ -89,7 +89,7 @@ def test_ops_of_a_library(run_python: RunPython, build_plugin: BuildPlugin) -> N
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["ops", "--source", "nope"], "There is no source 'nope'. There are plugin, native, "),
+        (["ops", "--source", "nope"], "There is no source 'nope'. There are plugin, generated, native, "),
         (["ops", "--op", "sofmax"], "No operator matches 'sofmax'. Did you mean aten::softmax"),
         (["ops", "--declarations", "--op", "sofmax"], "No operator matches 'sofmax'. Did you mean aten::softmax"),
         (["ops", "--device", "nope"], "There is no device 'nope'. There are"),
