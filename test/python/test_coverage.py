@@ -18,6 +18,7 @@ def a_test(op: str, source: str | None = "native", **facts: Any) -> dict[str, An
 def test_every_source_has_a_kind() -> None:
     assert {source: coverage.kind_of(source) for source in SOURCES} == {
         "plugin": "native",
+        "generated": "generated",
         "native": "native",
         "aten": "native",
         "extension": "native",

@@ -57,9 +57,10 @@ def describe(x: Tensor) -> str:
 def assert_memory(actual: Tensor, expected: Tensor, dtype: torch.dtype, what: str) -> None:
     """The tensors' memories hold the same numbers of this dtype."""
     got, wanted = memory_of(actual, dtype), memory_of(expected, dtype)
-    if torch.equal(got, wanted):
+    same = (got == wanted) | ((got != got) & (wanted != wanted))  # NaN is NaN
+    if same.all():
         return
-    places = (got != wanted).nonzero().flatten()
+    places = same.logical_not().nonzero().flatten()
     first, last = int(places[0]), int(places[-1])
     raise AssertionError(
         f"{what}: {places.numel()} of {got.numel()} elements of {dtype} in the storage are wrong, "
@@ -72,7 +73,8 @@ def check_copy(
 ) -> None:
     """Copying the likes of ``dst`` and ``src``, which are on the host, changes exactly the memory it changes there.
 
-    Unless ``exact``, zeros are the same whatever their sign: in a neg or conj view both stand for zero.
+    Unless ``exact``, zeros are the same whatever their sign, which in a neg or conj view both stand for zero, and NaN
+    whatever its bits.
     """
     to, from_ = place(dst, direction.dst, device), place(src, direction.src, device)
     case = f"copy of {describe(src)} into {describe(dst)}"

@@ -39,8 +39,10 @@ def test_copies_of_every_dtype(device: str, declaration: Declaration, direction:
 @pytest.mark.parametrize("dtype", dtypes("float16", "bfloat16", "float32", "float64"))
 def test_copies_of_special_values(device: str, direction: Direction, dtype: torch.dtype) -> None:
     """NaN, infinities, negative zero and the smallest and greatest numbers are copied and converted."""
-    values = torch.tensor([float("nan"), float("inf"), -float("inf"), -0.0, 1e-45, 3.4e38])
-    check_copy(torch.zeros(6, dtype=dtype), values, direction, device)
+    values = torch.tensor([float("inf"), -float("inf"), -0.0, 1e-45, 3.4e38])
+    check_copy(torch.zeros(5, dtype=dtype), values, direction, device)
+    nan = torch.tensor([float("nan")])  # of which bits, only a copy that converts nothing says
+    check_copy(torch.zeros(1, dtype=dtype), nan, direction, device, exact=dtype == nan.dtype)
 
 
 LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -114,7 +116,7 @@ def test_copies_of_conj_and_neg_views(
     numbers_with_both_parts = torch.complex(numbers(3, 4), numbers(3, 4) + 1)
     for src_bits in BITS.values():
         source = view(numbers_with_both_parts, src_bits)
-        check_copy(view(torch.zeros(3, 4, dtype=torch.complex64), dst_bits), source, direction, device)
+        check_copy(view(torch.zeros(3, 4, dtype=torch.complex64), dst_bits), source, direction, device, exact=False)
         check_copy(view(torch.zeros(4, 3, dtype=torch.complex64).t(), dst_bits), source, direction, device)
         check_copy(view(torch.zeros(3, 4, 2)[..., 0], (False, dst_bits[1])), source.imag, direction, device)
         if "complex128" in declaration.dtypes:
