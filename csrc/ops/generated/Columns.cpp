@@ -146,12 +146,12 @@ tb_status launch_contiguous(const tb_kernel_context& context, const tb_tensor& i
 
 /// (self, kernel_size, dilation, padding, stride, out)
 tb_status im2col(const void* /*entry*/, const tb_kernel_context& context, const tb_arg* args, int32_t /*num_args*/) {
-  return launch_contiguous(context, tensor_of(args[0]), tensor_of(args[5]), args + 1, /*gather=*/false);
+  return launch_contiguous(context, tensor_in(args[0]), tensor_in(args[5]), args + 1, /*gather=*/false);
 }
 
 /// (self, output_size, kernel_size, dilation, padding, stride, out)
 tb_status col2im(const void* /*entry*/, const tb_kernel_context& context, const tb_arg* args, int32_t /*num_args*/) {
-  return launch_contiguous(context, tensor_of(args[6]), tensor_of(args[0]), args + 2, /*gather=*/true);
+  return launch_contiguous(context, tensor_in(args[6]), tensor_in(args[0]), args + 2, /*gather=*/true);
 }
 
 } // namespace

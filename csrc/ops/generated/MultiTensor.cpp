@@ -12,6 +12,7 @@
 
 #include "csrc/core/KernelHost.h"
 #include "csrc/core/Runtime.h"
+#include "csrc/ops/generated/Arguments.h"
 #include "csrc/ops/generated/Families.h"
 #include "csrc/ops/generated/Launch.h"
 #include "csrc/ops/generated/Modules.h"
@@ -26,22 +27,6 @@ constexpr std::size_t kMaxNumbers = 8;
 constexpr std::size_t kMostTensors = 40;
 constexpr std::size_t kFewTensors = 4;
 constexpr int64_t kLimit32 = (int64_t{1} << 31) - (int64_t{1} << 20);
-
-const tb_tensor& tensor_of(const tb_arg& argument) {
-  return *static_cast<const tb_tensor*>(argument.v.p);
-}
-
-double number_of(const tb_arg& argument) {
-  return argument.tag == TB_ARG_FLOAT ? argument.v.f : static_cast<double>(argument.v.i);
-}
-
-int64_t elements_of(const tb_tensor& tensor) {
-  int64_t count = 1;
-  for (int d = 0; d < tensor.ndim; ++d) {
-    count *= tensor.shape[d];
-  }
-  return count;
-}
 
 const char* first_element(const tb_tensor& tensor) {
   return static_cast<const char*>(tensor.data) + tensor.byte_offset;
@@ -119,7 +104,7 @@ struct Work {
     return true;
   }
   void add_extra(const tb_arg& argument) {
-    extras[num_extras++] = &tensor_of(argument);
+    extras[num_extras++] = &tensor_in(argument);
   }
   void add_number(double number) {
     numbers[num_numbers++] = number;
@@ -357,7 +342,7 @@ void add_extras(Work& work, const tb_arg& rate, const tb_arg* scale) {
     work.add_extra(rate);
     work.add_number(0);
   } else {
-    work.add_number(number_of(rate));
+    work.add_number(double_of(rate));
   }
   if (scale[0].tag == TB_ARG_TENSOR) {
     work.flags |= kHasScale;
@@ -409,9 +394,9 @@ tb_status fused_sgd(const void* entry, const tb_kernel_context& context, const t
     }
   }
   add_extras(work, args[5], args + 10);
-  work.add_number(number_of(args[3]));
-  work.add_number(number_of(args[4]));
-  work.add_number(1 - number_of(args[6]));
+  work.add_number(double_of(args[3]));
+  work.add_number(double_of(args[4]));
+  work.add_number(1 - double_of(args[6]));
   return run_optimizer(work, context);
 }
 
@@ -432,10 +417,10 @@ tb_status fused_adam(const void* entry, const tb_kernel_context& context, const 
       return TB_STATUS_UNSUPPORTED;
     }
   }
-  const double beta1 = number_of(args[7]), beta2 = number_of(args[8]);
+  const double beta1 = double_of(args[7]), beta2 = double_of(args[8]);
   add_extras(work, args[6], args + 13);
   for (const double number :
-       {number_of(args[9]), number_of(args[10]), beta2, 1 - beta1, 1 - beta2, std::log(beta1), std::log(beta2)}) {
+       {double_of(args[9]), double_of(args[10]), beta2, 1 - beta1, 1 - beta2, std::log(beta1), std::log(beta2)}) {
     work.add_number(number);
   }
   return run_optimizer(work, context);
@@ -452,9 +437,9 @@ tb_status fused_adagrad(const void* entry, const tb_kernel_context& context, con
     return TB_STATUS_UNSUPPORTED;
   }
   add_extras(work, args[4], args + 9);
-  work.add_number(number_of(args[6]));
-  work.add_number(number_of(args[7]));
-  work.add_number(number_of(args[5]));
+  work.add_number(double_of(args[6]));
+  work.add_number(double_of(args[7]));
+  work.add_number(double_of(args[5]));
   return run_optimizer(work, context);
 }
 
@@ -475,7 +460,7 @@ tb_status unscale(const void*, const tb_kernel_context& context, const tb_arg* a
   Work work;
   work.kind = &kUnscale;
   work.name = "unscale";
-  if (!work.add_list(args[0]) || value_type(tensor_of(args[1]).dtype) != ValueType::f32) {
+  if (!work.add_list(args[0]) || value_type(tensor_in(args[1]).dtype) != ValueType::f32) {
     return TB_STATUS_UNSUPPORTED;
   }
   work.add_extra(args[1]);
@@ -489,9 +474,9 @@ tb_status unscale(const void*, const tb_kernel_context& context, const tb_arg* a
 
 /// (self, growth_tracker, found_inf, growth factor, backoff factor, interval)
 tb_status amp_update_scale(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  if (value_type(tensor_of(args[0]).dtype) != ValueType::f32 ||
-      value_type(tensor_of(args[1]).dtype) != ValueType::i32 ||
-      value_type(tensor_of(args[2]).dtype) != ValueType::f32) {
+  if (value_type(tensor_in(args[0]).dtype) != ValueType::f32 ||
+      value_type(tensor_in(args[1]).dtype) != ValueType::i32 ||
+      value_type(tensor_in(args[2]).dtype) != ValueType::f32) {
     return TB_STATUS_UNSUPPORTED;
   }
   const auto& function =
@@ -502,13 +487,13 @@ tb_status amp_update_scale(const void*, const tb_kernel_context& context, const 
       });
   std::array<int64_t, 3> words{};
   for (std::size_t i = 0; i < 2; ++i) {
-    const float factor = static_cast<float>(number_of(args[3 + i]));
+    const float factor = static_cast<float>(double_of(args[3 + i]));
     std::memcpy(&words[i], &factor, sizeof(factor));
   }
   words[2] = args[5].v.i;
   Launch launch(context);
   for (int i = 0; i < 3; ++i) {
-    launch.pointer(tensor_of(args[i]));
+    launch.pointer(tensor_in(args[i]));
   }
   launch.value(words.data(), sizeof(words));
   launch.run(function, 1);
@@ -543,7 +528,7 @@ tb_status each(const void* data, const tb_kernel_context& context, const tb_arg*
     if (*kind == 't') {
       work.add_extra(args[i]);
     } else if (*kind == 's') {
-      work.add_number(number_of(args[i]));
+      work.add_number(double_of(args[i]));
     } else if (*kind == 'e') {
       work.each = &args[i];
     }
@@ -647,7 +632,7 @@ tb_status norm(const void*, const tb_kernel_context& context, const tb_arg* args
       !work.add_list(args[0])) {
     return TB_STATUS_UNSUPPORTED;
   }
-  const double ord = number_of(args[1]);
+  const double ord = double_of(args[1]);
   const bool is_max = std::isinf(ord) && ord > 0;
   if (ord != 1 && ord != 2 && !is_max) {
     return TB_STATUS_UNSUPPORTED;

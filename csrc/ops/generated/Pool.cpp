@@ -99,7 +99,7 @@ tb_status max_pool(const void* entry, const tb_kernel_context& context, const tb
   const auto& pool = *static_cast<const Pool*>(entry);
   Args all = windows_of(args + 1, pool.dims);
   all.dilation = for_each_dim(args[4], pool.dims, 1);
-  return run(pool, context, tensor_of(args[0]), tensor_of(args[6]), &tensor_of(args[7]), all);
+  return run(pool, context, tensor_in(args[0]), tensor_in(args[6]), &tensor_in(args[7]), all);
 }
 
 /// (grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices, grad_input)
@@ -108,7 +108,7 @@ tb_status max_pool_backward(const void* entry, const tb_kernel_context& context,
   const auto& pool = *static_cast<const Pool*>(entry);
   Args all = windows_of(args + 2, pool.dims);
   all.dilation = for_each_dim(args[5], pool.dims, 1);
-  return run(pool, context, tensor_of(args[8]), tensor_of(args[0]), &tensor_of(args[7]), all);
+  return run(pool, context, tensor_in(args[8]), tensor_in(args[0]), &tensor_in(args[7]), all);
 }
 
 /// kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override of the arguments that start there.
@@ -122,20 +122,20 @@ Args mean_windows_of(const tb_arg* args, int dims) {
 /// (self, ..., out)
 tb_status avg_pool(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t /*num_args*/) {
   const auto& pool = *static_cast<const Pool*>(entry);
-  return run(pool, context, tensor_of(args[0]), tensor_of(args[7]), nullptr, mean_windows_of(args + 1, pool.dims));
+  return run(pool, context, tensor_in(args[0]), tensor_in(args[7]), nullptr, mean_windows_of(args + 1, pool.dims));
 }
 
 /// (grad_output, self, ..., grad_input)
 tb_status avg_pool_backward(const void* entry, const tb_kernel_context& context, const tb_arg* args,
                             int32_t /*num_args*/) {
   const auto& pool = *static_cast<const Pool*>(entry);
-  return run(pool, context, tensor_of(args[8]), tensor_of(args[0]), nullptr, mean_windows_of(args + 2, pool.dims));
+  return run(pool, context, tensor_in(args[8]), tensor_in(args[0]), nullptr, mean_windows_of(args + 2, pool.dims));
 }
 
 /// (self, output_size, out[, indices])
 tb_status adaptive_pool(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t /*num_args*/) {
   const auto& pool = *static_cast<const Pool*>(entry);
-  return run(pool, context, tensor_of(args[0]), tensor_of(args[2]), pool.is_maximum ? &tensor_of(args[3]) : nullptr,
+  return run(pool, context, tensor_in(args[0]), tensor_in(args[2]), pool.is_maximum ? &tensor_in(args[3]) : nullptr,
              Args{});
 }
 
@@ -143,8 +143,8 @@ tb_status adaptive_pool(const void* entry, const tb_kernel_context& context, con
 tb_status adaptive_pool_backward(const void* entry, const tb_kernel_context& context, const tb_arg* args,
                                  int32_t /*num_args*/) {
   const auto& pool = *static_cast<const Pool*>(entry);
-  return pool.is_maximum ? run(pool, context, tensor_of(args[3]), tensor_of(args[0]), &tensor_of(args[2]), Args{})
-                         : run(pool, context, tensor_of(args[2]), tensor_of(args[0]), nullptr, Args{});
+  return pool.is_maximum ? run(pool, context, tensor_in(args[3]), tensor_in(args[0]), &tensor_in(args[2]), Args{})
+                         : run(pool, context, tensor_in(args[2]), tensor_in(args[0]), nullptr, Args{});
 }
 
 } // namespace

@@ -20,6 +20,7 @@
 #include "csrc/core/KernelHost.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/generator/PhiloxGenerator.h"
+#include "csrc/ops/generated/Arguments.h"
 #include "csrc/ops/generated/Families.h"
 #include "csrc/ops/generated/Launch.h"
 #include "csrc/ops/generated/Modules.h"
@@ -58,22 +59,6 @@ constexpr Distribution kDropout{"dropout", Numbers::kComputed, 4};
 constexpr Distribution kPoisson{"poisson", Numbers::kComputed, 1};
 constexpr Distribution kGamma{"gamma", Numbers::kComputed, 1};
 constexpr Distribution kBinomial{"binomial", Numbers::kComputed, 1};
-
-const tb_tensor& tensor_of(const tb_arg& argument) {
-  return *static_cast<const tb_tensor*>(argument.v.p);
-}
-
-double number_of(const tb_arg& argument) {
-  return argument.tag == TB_ARG_FLOAT ? argument.v.f : static_cast<double>(argument.v.i);
-}
-
-int64_t elements_of(const tb_tensor& tensor) {
-  int64_t count = 1;
-  for (int d = 0; d < tensor.ndim; ++d) {
-    count *= tensor.shape[d];
-  }
-  return count;
-}
 
 void check_no_overlap(const tb_tensor& output) {
   for (int d = 0; d < output.ndim; ++d) {
@@ -318,8 +303,8 @@ const char* dtype_name(const tb_tensor& tensor) {
 }
 
 tb_status uniform(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  const tb_tensor& self = tensor_of(args[0]);
-  const double from = number_of(args[1]), to = number_of(args[2]);
+  const tb_tensor& self = tensor_in(args[0]);
+  const double from = double_of(args[1]), to = double_of(args[2]);
   const ValueType type = value_type(self.dtype);
   if (!is_floating(type)) {
     return TB_STATUS_UNSUPPORTED;
@@ -339,8 +324,8 @@ tb_status uniform(const void*, const tb_kernel_context& context, const tb_arg* a
 
 template <const Distribution& distribution>
 tb_status normal(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  const tb_tensor& self = tensor_of(args[0]);
-  const double mean = number_of(args[1]), std = number_of(args[2]);
+  const tb_tensor& self = tensor_in(args[0]);
+  const double mean = double_of(args[1]), std = double_of(args[2]);
   if (&distribution == &kNormal) {
     TORCH_CHECK(std >= 0.0, "normal expects std >= 0.0, but found std ", std);
   } else if (&distribution == &kLogNormal) {
@@ -359,8 +344,8 @@ tb_status normal(const void*, const tb_kernel_context& context, const tb_arg* ar
 }
 
 tb_status exponential(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  const tb_tensor& self = tensor_of(args[0]);
-  const double lambda = number_of(args[1]);
+  const tb_tensor& self = tensor_in(args[0]);
+  const double lambda = double_of(args[1]);
   TORCH_CHECK(lambda > 0.0, "exponential_ expects lambda > 0.0, but found lambda=", lambda);
   const ValueType type = value_type(self.dtype);
   if (!is_floating(type)) {
@@ -374,8 +359,8 @@ tb_status exponential(const void*, const tb_kernel_context& context, const tb_ar
 }
 
 tb_status geometric(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  const tb_tensor& self = tensor_of(args[0]);
-  const double p = number_of(args[1]);
+  const tb_tensor& self = tensor_in(args[0]);
+  const double p = double_of(args[1]);
   TORCH_CHECK(0 < p && p < 1, "geometric_ expects p to be in (0, 1), but got p=", p);
   if (value_type(self.dtype) == ValueType::b8) {
     return TB_STATUS_UNSUPPORTED;
@@ -392,28 +377,28 @@ int64_t threshold(double p) {
 }
 
 tb_status bernoulli(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  const double p = number_of(args[1]);
+  const double p = double_of(args[1]);
   TORCH_CHECK(0 <= p && p <= 1, "bernoulli_ expects p to be in [0, 1], but got p=", p);
   Draw draw(kBernoulli, context, philox_of(args[2]));
-  draw.operand(tensor_of(args[0]));
+  draw.operand(tensor_in(args[0]));
   draw.scalar(threshold(p));
   return draw.run();
 }
 
 /// (self, p, generator): `self` is written.
 tb_status bernoulli_tensor(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  if (!is_floating(value_type(tensor_of(args[1]).dtype)) || tensor_of(args[1]).ndim > tensor_of(args[0]).ndim) {
+  if (!is_floating(value_type(tensor_in(args[1]).dtype)) || tensor_in(args[1]).ndim > tensor_in(args[0]).ndim) {
     return TB_STATUS_UNSUPPORTED;
   }
-  for (int d = 1; d <= tensor_of(args[1]).ndim; ++d) { // what cannot be broadcast
-    const int64_t size = tensor_of(args[1]).shape[tensor_of(args[1]).ndim - d];
-    if (size != 1 && size != tensor_of(args[0]).shape[tensor_of(args[0]).ndim - d]) {
+  for (int d = 1; d <= tensor_in(args[1]).ndim; ++d) { // what cannot be broadcast
+    const int64_t size = tensor_in(args[1]).shape[tensor_in(args[1]).ndim - d];
+    if (size != 1 && size != tensor_in(args[0]).shape[tensor_in(args[0]).ndim - d]) {
       return TB_STATUS_UNSUPPORTED;
     }
   }
   Draw draw(kBernoulliTensor, context, philox_of(args[2]));
-  draw.operand(tensor_of(args[0]));
-  draw.operand(tensor_of(args[1]));
+  draw.operand(tensor_in(args[0]));
+  draw.operand(tensor_in(args[1]));
   draw.compute_in(ValueType::f32);
   return draw.run();
 }
@@ -421,10 +406,10 @@ tb_status bernoulli_tensor(const void*, const tb_kernel_context& context, const 
 /// (self, generator, out)
 tb_status bernoulli_out(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
   Draw draw(kBernoulliTensor, context, philox_of(args[1]));
-  draw.operand(tensor_of(args[2]));
-  draw.operand(tensor_of(args[0]));
+  draw.operand(tensor_in(args[2]));
+  draw.operand(tensor_in(args[0]));
   draw.compute_in(ValueType::f32);
-  return is_floating(value_type(tensor_of(args[0]).dtype)) ? draw.run() : TB_STATUS_UNSUPPORTED;
+  return is_floating(value_type(tensor_in(args[0]).dtype)) ? draw.run() : TB_STATUS_UNSUPPORTED;
 }
 
 // ---- whole numbers ----
@@ -520,16 +505,16 @@ tb_status integers(const tb_kernel_context& context, const tb_tensor& self, int6
 }
 
 tb_status random_to(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  return integers(context, tensor_of(args[0]), 0, &args[1].v.i, philox_of(args[2]));
+  return integers(context, tensor_in(args[0]), 0, &args[1].v.i, philox_of(args[2]));
 }
 
 tb_status random_from(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
   const int64_t* to = args[2].tag == TB_ARG_NONE ? nullptr : &args[2].v.i;
-  return integers(context, tensor_of(args[0]), args[1].v.i, to, philox_of(args[3]));
+  return integers(context, tensor_in(args[0]), args[1].v.i, to, philox_of(args[3]));
 }
 
 tb_status random_any(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  return integers(context, tensor_of(args[0]), 0, nullptr, philox_of(args[1]));
+  return integers(context, tensor_in(args[0]), 0, nullptr, philox_of(args[1]));
 }
 
 // ---- of tensors of parameters ----
@@ -537,9 +522,9 @@ tb_status random_any(const void*, const tb_kernel_context& context, const tb_arg
 /// (mean, std, generator, out): `kMean`, `kStd`: which are tensors.
 template <bool kMean, bool kStd>
 tb_status normal_of(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  const tb_tensor& out = tensor_of(args[3]);
+  const tb_tensor& out = tensor_in(args[3]);
   if (!kStd) {
-    const double std = number_of(args[1]);
+    const double std = double_of(args[1]);
     TORCH_CHECK(std >= 0.0, "normal expects std >= 0.0, but found std ", std);
   }
   if (!is_floating(value_type(out.dtype))) {
@@ -548,14 +533,14 @@ tb_status normal_of(const void*, const tb_kernel_context& context, const tb_arg*
   Draw draw(kMean && kStd ? kNormalBoth : kMean ? kNormalMean : kNormalStd, context, philox_of(args[2]));
   draw.operand(out);
   if (kMean) {
-    draw.operand(tensor_of(args[0]));
+    draw.operand(tensor_in(args[0]));
   } else {
-    draw.scalar(number_of(args[0]));
+    draw.scalar(double_of(args[0]));
   }
   if (kStd) {
-    draw.operand(tensor_of(args[1]));
+    draw.operand(tensor_in(args[1]));
   } else {
-    draw.scalar(number_of(args[1]));
+    draw.scalar(double_of(args[1]));
   }
   return draw.run();
 }
@@ -566,17 +551,17 @@ ValueType sampled_in(int device) {
 
 tb_status poisson(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
   Draw draw(kPoisson, context, philox_of(args[1]));
-  draw.operand(tensor_of(args[2]));
-  draw.operand(tensor_of(args[0]));
+  draw.operand(tensor_in(args[2]));
+  draw.operand(tensor_in(args[0]));
   draw.compute_in(sampled_in(context.device));
   return draw.run();
 }
 
 tb_status standard_gamma(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
   Draw draw(kGamma, context, philox_of(args[1]));
-  draw.operand(tensor_of(args[2]));
-  draw.operand(tensor_of(args[0]));
-  const ValueType type = value_type(tensor_of(args[2]).dtype);
+  draw.operand(tensor_in(args[2]));
+  draw.operand(tensor_in(args[0]));
+  const ValueType type = value_type(tensor_in(args[2]).dtype);
   draw.scalar(type == ValueType::f64   ? DBL_MIN
               : type == ValueType::f16 ? 6.103515625e-05
                                        : static_cast<double>(FLT_MIN));
@@ -586,9 +571,9 @@ tb_status standard_gamma(const void*, const tb_kernel_context& context, const tb
 
 tb_status binomial(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
   Draw draw(kBinomial, context, philox_of(args[2]));
-  draw.operand(tensor_of(args[3]));
-  draw.operand(tensor_of(args[0]));
-  draw.operand(tensor_of(args[1]));
+  draw.operand(tensor_in(args[3]));
+  draw.operand(tensor_in(args[0]));
+  draw.operand(tensor_in(args[1]));
   draw.compute_in(sampled_in(context.device));
   return draw.run();
 }
@@ -601,8 +586,8 @@ tb_status dropout(const tb_kernel_context& context, const tb_tensor& input, doub
     return TB_STATUS_UNSUPPORTED;
   }
   Draw draw(kDropout, context, numbers);
-  draw.operand(tensor_of(outputs[0]));
-  draw.operand(tensor_of(outputs[1]));
+  draw.operand(tensor_in(outputs[0]));
+  draw.operand(tensor_in(outputs[1]));
   draw.operand(input);
   draw.scalar(threshold(kept));
   draw.scalar(1 / kept);
@@ -611,7 +596,7 @@ tb_status dropout(const tb_kernel_context& context, const tb_tensor& input, doub
 
 /// (input, p, train, out, mask)
 tb_status native_dropout(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  const double kept = 1 - number_of(args[1]);
+  const double kept = 1 - double_of(args[1]);
   if (args[2].tag != TB_ARG_NONE && args[2].v.i == 0) {
     return TB_STATUS_UNSUPPORTED;
   }
@@ -627,12 +612,12 @@ tb_status native_dropout(const void*, const tb_kernel_context& context, const tb
     const std::lock_guard<std::mutex> lock(generator->mutex_);
     std::tie(numbers.seed, numbers.offset) = generator->philox_engine_inputs(256);
   }
-  return dropout(context, tensor_of(args[0]), kept, numbers, args + 3);
+  return dropout(context, tensor_in(args[0]), kept, numbers, args + 3);
 }
 
 /// (self, p, generator, out, mask): p is the probability to keep an element.
 tb_status fused_dropout(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  return dropout(context, tensor_of(args[0]), number_of(args[1]), philox_of(args[2]), args + 3);
+  return dropout(context, tensor_in(args[0]), double_of(args[1]), philox_of(args[2]), args + 3);
 }
 
 // ---- permutations ----
@@ -645,7 +630,7 @@ constexpr int kRounds = 24;
 /// (n, generator, out)
 tb_status randperm(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
   const int64_t n = args[0].v.i;
-  const tb_tensor& out = tensor_of(args[2]);
+  const tb_tensor& out = tensor_in(args[2]);
   TORCH_CHECK(n >= 0, "n must be non-negative, got", n);
   const ValueType type = value_type(out.dtype);
   if (out.ndim != 1 || out.shape[0] != n || type == ValueType::none || type == ValueType::b8) {

@@ -110,7 +110,7 @@ bool has_corners(Mode mode) {
 tb_status upsample(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t num_args) {
   const auto& resample = *static_cast<const Resample*>(entry);
   const auto* scales = args + (has_corners(resample.mode) ? 3 : 2);
-  return run(resample, context, tensor_of(args[0]), tensor_of(args[num_args - 1]),
+  return run(resample, context, tensor_in(args[0]), tensor_in(args[num_args - 1]),
              has_corners(resample.mode) ? &args[2] : nullptr, scales, Args{});
 }
 
@@ -118,7 +118,7 @@ tb_status upsample(const void* entry, const tb_kernel_context& context, const tb
 tb_status upsample_backward(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t num_args) {
   const auto& resample = *static_cast<const Resample*>(entry);
   const auto* scales = args + (has_corners(resample.mode) ? 4 : 3);
-  return run(resample, context, tensor_of(args[num_args - 1]), tensor_of(args[0]),
+  return run(resample, context, tensor_in(args[num_args - 1]), tensor_in(args[0]),
              has_corners(resample.mode) ? &args[3] : nullptr, scales, Args{});
 }
 
@@ -135,14 +135,14 @@ Args padded(const tb_arg& list, int dims) {
 /// (self, padding, out)
 tb_status pad(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t /*num_args*/) {
   const auto& resample = *static_cast<const Resample*>(entry);
-  return run(resample, context, tensor_of(args[0]), tensor_of(args[2]), nullptr, nullptr,
+  return run(resample, context, tensor_in(args[0]), tensor_in(args[2]), nullptr, nullptr,
              padded(args[1], resample.dims));
 }
 
 /// (grad_output, self, padding, grad_input)
 tb_status pad_backward(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t /*num_args*/) {
   const auto& resample = *static_cast<const Resample*>(entry);
-  return run(resample, context, tensor_of(args[3]), tensor_of(args[0]), nullptr, nullptr,
+  return run(resample, context, tensor_in(args[3]), tensor_in(args[0]), nullptr, nullptr,
              padded(args[2], resample.dims));
 }
 

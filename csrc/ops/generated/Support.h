@@ -3,25 +3,12 @@
 
 #include <cstdint>
 
+#include "csrc/ops/generated/Arguments.h"
 #include "csrc/ops/generated/Strided.h"
 #include "csrc/ops/generated/ValueType.h"
 #include "torch_backend/device.h"
 
 namespace torch_backend::generated {
-
-inline const tb_tensor* tensor_of(const tb_arg& argument) {
-  return argument.tag == TB_ARG_TENSOR ? static_cast<const tb_tensor*>(argument.v.p) : nullptr;
-}
-/// A number that is real, as an integer; a float is cut.
-inline int64_t int_of(const tb_arg& argument) {
-  return argument.tag == TB_ARG_FLOAT ? static_cast<int64_t>(argument.v.f) : argument.v.i;
-}
-inline double double_of(const tb_arg& argument) {
-  return argument.tag == TB_ARG_FLOAT ? argument.v.f : static_cast<double>(argument.v.i);
-}
-inline bool is_real(const tb_arg& argument) {
-  return argument.tag == TB_ARG_INT || argument.tag == TB_ARG_BOOL || argument.tag == TB_ARG_FLOAT;
-}
 
 constexpr tb_dtype kInt64{TB_DTYPE_INT, 64, 1};
 constexpr tb_dtype kInt32{TB_DTYPE_INT, 32, 1};

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "csrc/ops/generated/Arguments.h"
 #include "torch_backend/device.h"
 
 namespace torch_backend::generated {
@@ -40,10 +41,6 @@ struct Volume {
   std::array<int64_t, 5> sizes{1, 1, 1, 1, 1};
   std::array<int64_t, 5> strides{};
 };
-
-inline const tb_tensor& tensor_of(const tb_arg& argument) {
-  return *static_cast<const tb_tensor*>(argument.v.p);
-}
 
 /// The numbers of a list for `dims` dimensions, one number standing for all of them, before them `other`.
 inline std::array<int64_t, 3> for_each_dim(const tb_arg& list, int dims, int64_t other) {
