@@ -18,8 +18,6 @@ from torch_backend.diagnosis import child, settings
 from torch_backend.files import extras, installed
 from torch_backend.operators import rerouting
 
-pytest.importorskip("typer")
-
 ROOT = Path(__file__).parents[2]
 
 Doctor = Callable[..., tuple[int, str]]
@@ -448,6 +446,8 @@ def test_an_entry_point_in_a_group_that_nobody_reads(
         ("TORCH_DEVICE_BACKEND_AUTOLOAD", "true", "only 1 does"),
         ("TORCH_BACKEND_PATHS", "/x", "Did you mean TORCH_BACKEND_PATH?"),
         ("TORCH_BACKEND_NOPE_X", "1", "Nothing reads it"),
+        ("TORCH_BACKND", "fake", "Did you mean TORCH_BACKEND?"),
+        ("TORCH_BACKEDN_PATH", "/x", "Did you mean TORCH_BACKEND_PATH?"),
         ("TORCH_BACKEND_FAKE_DEVICE", "2", "Did you mean TORCH_BACKEND_FAKE_DEVICES?"),
         ("TORCH_BACKEND_FAKE_DEVICES", "many", 'fake.devices is "many"; expected a whole number from 1 to 64'),
     ],
