@@ -15,7 +15,7 @@ from torch_backend.files import location
 # What the dynamic loader says, and what to do about it.
 _LOADER_ADVICE = (
     (
-        r"(\S+): cannot open shared object file",
+        r"([^\s(]+): cannot open shared object file",
         "It needs {0}, which the loader does not find. Install what brings it (the vendor's driver or runtime), or add "
         "its directory to LD_LIBRARY_PATH.",
     ),
@@ -152,6 +152,8 @@ def _advice(step: str, text: str, path: str) -> str:
         )
     if step.startswith(("import", "torch_backend.load", "loading")) or "required and not set" in text:
         return ""
+    if step == "device_count" and "UNSUPPORTED" in text:
+        return "The library has nothing to work with on this machine; the text is its own."
     if step == "tb_plugin_entry":
         return "The text is the library's own, or says what to change in its source."
     return f"Correct {step.split(' ')[0]}; device.h says what it must do, `torch-backend check {path} --level 1` more."
