@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -590,7 +589,6 @@ struct IndexList {
   std::array<Strided, kMaxIndices> views;
   int ndim = 0; // of what they are broadcast to
   std::array<int64_t, Strided::kMaxDims> sizes{};
-  bool empty = false;
 };
 
 bool is_mask(const tb_tensor& index) {
@@ -599,6 +597,17 @@ bool is_mask(const tb_tensor& index) {
 }
 
 /// False: what no kernel takes. Throws IndexError for a mask of another shape.
+/// The tensor, or a copy of it, without gaps. False if it cannot be copied.
+bool pack(const tb_kernel_context& context, const tb_tensor& tensor, Strided* packed) {
+  const Strided view(tensor);
+  *packed = Strided(view.data, view.dtype, view.ndim, tensor.shape);
+  if (std::equal(packed->strides.begin(), packed->strides.begin() + view.ndim, view.strides.begin())) {
+    return true;
+  }
+  packed->data = workspace(context, view.numel() * view.element_bytes());
+  return copy_views(context, *packed, view);
+}
+
 bool read_indices(const tb_kernel_context& context, const char* op, const tb_tensor& self, const tb_arg& list,
                   IndexList* found) {
   auto* const* tensors = static_cast<tb_tensor* const*>(list.v.p);
@@ -634,13 +643,9 @@ bool read_indices(const tb_kernel_context& context, const char* op, const tb_ten
     int64_t count = 0;
     char* places = nullptr;
     if (mask.numel() > 0) {
-      Strided packed(nullptr, mask.dtype, mask.ndim, index->shape);
-      packed.data = mask.data;
-      if (std::memcmp(packed.strides.data(), mask.strides.data(), static_cast<std::size_t>(mask.ndim) * 8) != 0) {
-        packed.data = workspace(context, mask.numel());
-        if (!copy_views(context, packed, mask)) {
-          return false;
-        }
+      Strided packed;
+      if (!pack(context, *index, &packed)) {
+        return false;
       }
       Compaction compaction(context, op, packed);
       count = compaction.count();
@@ -667,9 +672,6 @@ bool read_indices(const tb_kernel_context& context, const char* op, const tb_ten
                         "shape mismatch: indexing tensors could not be broadcast together");
       size = size == 1 ? view.size(k) : size;
     }
-  }
-  for (int k = 0; k < found->ndim; ++k) {
-    found->empty = found->empty || found->sizes[static_cast<std::size_t>(k)] == 0;
   }
   return true;
 }
@@ -753,9 +755,6 @@ tb_status index_put(const void* entry, const tb_kernel_context& context, const t
   if (!values || !takes(*self, args[2]) || !read_indices(context, access.op, *self, args[1], &list)) {
     return TB_STATUS_UNSUPPORTED;
   }
-  if (list.empty || !self->data) {
-    return TB_STATUS_OK;
-  }
   const Strided shape = spread(*self, list, &access);
   access.here = Strided(*values);
   const int added = shape.ndim - values->ndim;
@@ -770,7 +769,9 @@ tb_status index_put(const void* entry, const tb_kernel_context& context, const t
   for (int from = 0; from < -added; ++from) {
     fits = fits && values->shape[from] == 1;
   }
-  TORCH_CHECK(fits, "shape mismatch: value tensor cannot be broadcast to the indexing result");
+  const auto sizes = [](const int64_t* of, int ndim) { return at::IntArrayRef(of, static_cast<std::size_t>(ndim)); };
+  TORCH_CHECK(fits, "shape mismatch: value tensor of shape ", sizes(values->shape, values->ndim),
+              " cannot be broadcast to indexing result of shape ", sizes(shape.sizes.data(), shape.ndim));
   if (shape.numel() == 0) {
     return TB_STATUS_OK;
   }
@@ -789,7 +790,11 @@ tb_status nonzero(const void* entry, const tb_kernel_context& context, const tb_
     const int64_t shape[] = {0, self->ndim};
     return context.host->alloc_output(0, 2, shape, &out);
   }
-  Compaction compaction(context, static_cast<const char*>(entry), mask);
+  Strided packed;
+  if (!pack(context, *self, &packed)) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  Compaction compaction(context, static_cast<const char*>(entry), packed);
   count = compaction.count();
   const int64_t shape[] = {count, self->ndim};
   const auto status = context.host->alloc_output(0, 2, shape, &out);
@@ -824,7 +829,7 @@ constexpr Op kOps[] = {
     {"aten::put_", guarded<put>, kTakesEmpty | TB_KERNEL_NEEDS_CONTIGUOUS},
     {"aten::index.Tensor_out", guarded<index>, kTakesEmpty},
     {"aten::_index_put_impl_", guarded<index_put>, kTakesEmpty},
-    {"aten::nonzero.out", guarded<nonzero>, kTakesEmpty | TB_KERNEL_NEEDS_CONTIGUOUS | TB_KERNEL_ALLOCATES_OUTPUT},
+    {"aten::nonzero.out", guarded<nonzero>, kTakesEmpty | TB_KERNEL_ALLOCATES_OUTPUT},
 };
 
 } // namespace
