@@ -15,6 +15,7 @@ from benchmarks.result import Row, table
 
 BENCHMARKS = (
     "small_ops",
+    "kernels",
     "training",
     "layers",
     "optimizers",
