@@ -18,9 +18,9 @@ SELF = re.compile(rf"{PYPROJECT['project']['name']}\[(.+)\]")
 
 
 def requirements(name: str) -> list[str]:
-    """What "build" or an extra needs, with the extras it refers to."""
+    """What "build", running included, or an extra needs, with the extras it refers to."""
     if name == "build":
-        listed = PYPROJECT["build-system"]["requires"]
+        listed = PYPROJECT["build-system"]["requires"] + PYPROJECT["project"]["dependencies"]
     else:
         listed = PYPROJECT["project"]["optional-dependencies"][name]
     found = []

@@ -115,6 +115,9 @@ def operator_sources() -> dict[str, str]:
     """Every overload the dispatcher knows, and its source on this device: "plugin", "generated", "native", "aten",
     "extension", "composite", "fallback" or "unavailable"."""
 
+def has_modules() -> bool:
+    """Whether the device compiles kernels."""
+
 def generated_kernels() -> list[str]:
     """The overloads that a device which takes modules gets kernels for, as a device library would name them."""
 

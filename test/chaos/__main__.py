@@ -17,6 +17,8 @@ def parse() -> argparse.Namespace:
     faults = commands.add_parser("faults", help="calls of the device fail at random")
     faults.add_argument("--count", type=int, default=2000, help="how many faults")
     faults.add_argument("--seed", type=int, default=0)
+    faults.add_argument("--modules", action="store_true", help="of a device that compiles its kernels")
+    faults.add_argument("--device", default="xcpu", help="another reference device: ocl")
     faults.add_argument("--lose", action="store_true", help="every fault is the loss of one of 64 devices")
     for command in (soak, faults):
         command.add_argument("--threads", type=int, default=8)
@@ -27,7 +29,7 @@ def run(arguments: argparse.Namespace) -> bool:
     if arguments.command == "faults":
         import faults
 
-        return faults.run(arguments.count, arguments.threads, arguments.seed, arguments.lose)
+        return faults.run(arguments)
     os.environ["TORCH_BACKEND"] = "xcpu"
     os.environ["TORCH_BACKEND_XCPU_ASYNC"] = "1"
     os.environ["TORCH_BACKEND_XCPU_DEVICES"] = str(arguments.devices)

@@ -1,5 +1,6 @@
 """Calls of the device fail at random while threads train and copy: what is raised, and what is left behind."""
 
+import argparse
 import collections
 import ctypes
 import gc
@@ -28,11 +29,11 @@ DOCUMENTED = (torch.AcceleratorError, torch.OutOfMemoryError, NotImplementedErro
 
 
 class Device:
-    """xcpu behind test/plugins/chaos.c, active, and what tells it how to fail."""
+    """A reference device behind test/plugins/chaos.c, active, and what tells it how to fail."""
 
-    def __init__(self, options: dict[str, str]) -> None:
-        path = Path(tempfile.mkdtemp()) / "libtorch_backend_xcpu.so"
-        include, over = installed.include_dir(), installed.reference_library("xcpu")
+    def __init__(self, name: str, options: dict[str, str]) -> None:
+        path = Path(tempfile.mkdtemp()) / f"libtorch_backend_{name}.so"
+        include, over = installed.include_dir(), installed.reference_library(name)
         lists = [sys.executable, "-m", "codegen.slots", include / "torch_backend" / "device.h", path.parent / "slots.h"]
         subprocess.run(lists, cwd=PLUGIN.parents[2], check=True)
         includes = (f"-I{include}", f"-I{path.parent}")
@@ -47,7 +48,8 @@ class Device:
         self.tally = (ctypes.c_uint64 * statuses * slots).in_dll(library, "chaos_counts")
         self.lost = (ctypes.c_int * MAX_DEVICES).in_dll(library, "chaos_lost")
         self.losing = ctypes.c_int.in_dll(library, "chaos_losing")
-        self.module: Any = getattr(torch, "xcpu")  # noqa: B009  # unknown to mypy
+        self.name = name
+        self.module: Any = getattr(torch, name)
 
     def set_rates(self, rates: dict[str, int]) -> None:
         """Faults per million calls, of the slots that are named; the others do not fail."""
@@ -86,7 +88,7 @@ class Run:
         self.resident: list[tuple[int, int]] = []
 
     def work(self, seed: int) -> None:
-        place = Place("xcpu", seed)
+        place = Place(self.device.name, seed)
         while not self.stop.is_set():
             step = place.random.choice(STEPS)
             try:
@@ -138,7 +140,7 @@ class Run:
 
     def use_again(self) -> None:
         """Without faults everything works."""
-        place = Place("xcpu", seed=10**6)
+        place = Place(self.device.name, seed=10**6)
         for step in STEPS * 2:
             try:
                 take(place, step)
@@ -152,18 +154,26 @@ class Run:
                 self.problems.append(f"{left} bytes of device {device} are still allocated")
 
 
-def run(num_faults: int, num_threads: int, seed: int, lose: bool) -> bool:
+def options_of(arguments: argparse.Namespace) -> dict[str, str]:
+    """Of the device."""
+    if arguments.device != "xcpu":
+        return {}
+    count, modules = "64" if arguments.lose else "4", str(int(arguments.modules))
+    return {"async": "1", "delay_us": "0-50", "devices": count, "fault": "", "memory": "256MiB", "modules": modules}
+
+
+def run(arguments: argparse.Namespace) -> bool:
     """One process's part. Prints what happened; whether all was as it should be."""
     warnings.simplefilter("ignore")
-    options = {"async": "1", "delay_us": "0-50", "devices": "64" if lose else "4", "fault": "", "memory": "256MiB"}
-    device = Device(options)
-    warm_up = Run(device, num_threads)
-    warm_up.use_again()
-    device.lose_devices(lose)
-    chaos = Run(device, num_threads)
+    device = Device(arguments.device, options_of(arguments))
+    warm_up = Run(device, arguments.threads)
+    if not arguments.modules:  # else what is compiled is compiled while calls fail
+        warm_up.use_again()
+    device.lose_devices(arguments.lose)
+    chaos = Run(device, arguments.threads)
     chaos.problems += warm_up.problems
-    chaos.until(num_faults, Random(seed))
-    if not lose:
+    chaos.until(arguments.count, Random(arguments.seed))
+    if not arguments.lose:
         chaos.calm_down()
         chaos.use_again()
     chaos.check_memory()

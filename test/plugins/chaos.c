@@ -10,7 +10,8 @@
 
 #define MAX_DEVICES 64
 #define FAILING_SLOTS(X) \
-  X(memory_allocate) X(memory_free) X(memory_copy) TB_CORE_ASYNCHRONOUS_SLOTS(X) TB_CORE_OPTIONAL_SLOTS(X)
+  X(memory_allocate)     \
+  X(memory_free) X(memory_copy) TB_CORE_ASYNCHRONOUS_SLOTS(X) TB_CORE_OPTIONAL_SLOTS(X) MODULE_SLOTS(X)
 
 enum slot {
 #define INDEX(slot) AT_##slot,
@@ -95,7 +96,7 @@ FUNCTION(bind_nothing, thread_bind) {
 
 static int gives_back(enum slot slot) {
   return slot == AT_memory_free || slot == AT_stream_destroy || slot == AT_event_destroy || slot == AT_memory_unmap ||
-         slot == AT_host_unregister || slot == AT_ipc_close;
+         slot == AT_host_unregister || slot == AT_ipc_close || slot == AT_module_unload;
 }
 
 #define CALL(slot)                                                    \

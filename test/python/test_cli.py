@@ -1,6 +1,7 @@
 """The command line: `python -m torch_backend`, in this process unless the environment matters."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,6 @@ from conftest import BuildPlugin, RunPython
 from torch_backend.__main__ import main
 from torch_backend.files import installed
 from torch_backend.version import __version__
-
-pytest.importorskip("typer")
 
 Captured = pytest.CaptureFixture[str]
 
@@ -127,18 +126,25 @@ def test_wrong_command(capsys: Captured, arguments: list[str]) -> None:
     assert capsys.readouterr().err
 
 
-def test_without_the_extra(run_python: RunPython) -> None:
-    process = run_python(
-        """
-        import importlib.util, sys
-        real = importlib.util.find_spec
-        importlib.util.find_spec = lambda name, *rest: None if name in ("typer", "rich") else real(name, *rest)
-        from torch_backend.__main__ import main
-        sys.exit(main(["list"]))
-        """,
-        expect=1,
-    )
-    assert process.stderr == ("torch-backend needs typer and rich. Install it with: pip install 'torch_backend[cli]'\n")
+def test_tables_in_a_pipe(run_python: RunPython) -> None:
+    text = run_python("import sys; from torch_backend.__main__ import main; sys.exit(main(['info', 'xcpu']))").stdout
+    assert not [line for line in text.splitlines() if line != line.rstrip()]
+    assert re.search(r"^total_memory_bytes +\d+ \([0-9.]+ GiB\)$", text, re.MULTILINE)
+    assert re.search(r"^dtypes .*bfloat16.*uint8$", text, re.MULTILINE)  # one line, however long
+
+
+@pytest.mark.parametrize(
+    ("words", "completions"), [("torch-backend info xc", ["xcpu"]), ("torch-backend do", ["doctor"])]
+)
+def test_completion(run_python: RunPython, words: str, completions: list[str]) -> None:
+    environment = {
+        "_TORCH_BACKEND_COMPLETE": "bash_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split()) - 1),
+    }
+    code = "import sys; from torch_backend.__main__ import main; sys.exit(main())"
+    process = run_python(code, env=environment)
+    assert [line.partition(",")[2] for line in process.stdout.splitlines()] == completions
 
 
 def test_as_a_module(run_python: RunPython) -> None:

@@ -18,8 +18,6 @@ from torch_backend.diagnosis import child, settings
 from torch_backend.files import extras, installed
 from torch_backend.operators import rerouting
 
-pytest.importorskip("typer")
-
 ROOT = Path(__file__).parents[2]
 
 Doctor = Callable[..., tuple[int, str]]
@@ -304,6 +302,28 @@ def test_an_entry_with_the_name_of_cxx(doctor: Doctor, tmp_path: Path) -> None:
     assert 'extern "C" TB_EXPORT' in said
 
 
+def test_an_entry_with_a_misspelled_name(doctor: Doctor, tmp_path: Path) -> None:
+    source = "void* tb_plugin_enrty(const void* host) { return (void*)host; }"
+    code, said = doctor(compile_c(tmp_path / "libtorch_backend_acme.so", source))
+    assert code == 1
+    assert "has no tb_plugin_entry, but tb_plugin_enrty." in said
+    assert len(problems(said)) == 1, said
+
+
+def test_an_exception_leaves_the_library(doctor: Doctor, tmp_path: Path) -> None:
+    source = 'extern "C" void* tb_plugin_entry(const void*) { throw "no card"; }'
+    code, said = doctor(compile_c(tmp_path / "libtorch_backend_acme.so", source, compiler="c++"))
+    assert code == 1
+    assert "A C++ exception has left it" in said
+    assert len(problems(said)) == 1, said
+
+
+def test_a_class_with_a_misspelled_name(doctor: Doctor) -> None:
+    code, said = doctor("torch_backend.backends.openreg:OpenRge")
+    assert code == 1
+    assert "Did you mean OpenReg" in said
+
+
 # ---- places ----
 
 
@@ -448,6 +468,8 @@ def test_an_entry_point_in_a_group_that_nobody_reads(
         ("TORCH_DEVICE_BACKEND_AUTOLOAD", "true", "only 1 does"),
         ("TORCH_BACKEND_PATHS", "/x", "Did you mean TORCH_BACKEND_PATH?"),
         ("TORCH_BACKEND_NOPE_X", "1", "Nothing reads it"),
+        ("TORCH_BACKND", "fake", "Did you mean TORCH_BACKEND?"),
+        ("TORCH_BACKEDN_PATH", "/x", "Did you mean TORCH_BACKEND_PATH?"),
         ("TORCH_BACKEND_FAKE_DEVICE", "2", "Did you mean TORCH_BACKEND_FAKE_DEVICES?"),
         ("TORCH_BACKEND_FAKE_DEVICES", "many", 'fake.devices is "many"; expected a whole number from 1 to 64'),
     ],

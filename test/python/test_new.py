@@ -140,13 +140,6 @@ def test_a_place_that_cannot_be_written(tmp_path: Path, capsys: Captured) -> Non
     assert "The project could not be written to" in capsys.readouterr().err
 
 
-def test_jinja2_is_not_installed(tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    assert main(["new", "acme", "--directory", str(tmp_path / "acme")]) == 1
-    assert "pip install 'torch_backend[check]'" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
-
-
 # ---- from nothing to a device ----
 
 needs_tools = pytest.mark.skipif(

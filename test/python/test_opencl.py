@@ -4,12 +4,15 @@ What it does as a device is tested by the conformance kit. Where there is no dri
 """
 
 import ctypes.util
+import os
+import re
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from conftest import RunPython
+from conftest import RunPython, clean_environment
 
 from torch_backend.files import installed
 
@@ -50,8 +53,52 @@ def icd(folder: Path, source: str) -> Path:
     return folder
 
 
-def test_no_driver(run_python: RunPython, tmp_path: Path) -> None:
-    assert "finds no driver. Install one" in said(run_python, tmp_path)
+def commands_say(environment: dict[str, str]) -> str:
+    """What doctor, list, info and `import torch` say where the device cannot work, as one line."""
+    code = """
+import torch
+from torch_backend.__main__ import main
+for command in (["doctor", "ocl"], ["list"], ["info"]):
+    main(command)
+"""
+    process = subprocess.run(
+        [sys.executable, "-c", code],
+        env=clean_environment() | {"TORCH_BACKEND": "ocl"} | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=True,
+    )
+    assert "Traceback" not in process.stdout
+    return re.sub(r"\s+", " ", process.stdout)
+
+
+def test_no_driver(tmp_path: Path) -> None:
+    text = commands_say({"OCL_ICD_VENDORS": str(tmp_path)})
+    assert (
+        text.count("OpenCL's loader finds no driver. Install one: that of your device, or one for the CPU") == 5
+    )  # a warning, doctor, list twice, info
+    assert "The library has nothing to work with on this machine" in text
+
+
+def test_no_loader(tmp_path: Path) -> None:
+    source = """
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <string.h>
+        void* dlopen(const char* name, int flags) {
+          void* (*next)(const char*, int);
+          *(void**)&next = dlsym(RTLD_NEXT, "dlopen");
+          return next(name && !strcmp(name, "libOpenCL.so.1") ? "libOpenCL.so.none" : name, flags);
+        }"""
+    (tmp_path / "none.c").write_text(source)
+    subprocess.run(["cc", "-shared", "-fPIC", tmp_path / "none.c", "-o", tmp_path / "none.so", "-ldl"], check=True)
+    preload = " ".join(filter(None, [os.environ.get("LD_PRELOAD"), str(tmp_path / "none.so")]))
+    text = commands_say({"LD_PRELOAD": preload})
+    assert (
+        text.count("OpenCL's loader is not installed (libOpenCL.so.none: cannot open shared object file") == 5
+    )  # a warning, doctor, list twice, info
+    assert "It needs libOpenCL.so.none, which the loader does not find." in text
 
 
 def test_a_driver_that_crashes(run_python: RunPython, tmp_path: Path) -> None:

@@ -186,7 +186,6 @@ def test_example(run_python: RunPython) -> None:
 
 
 def test_stubs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("typer")
     stub = tmp_path / "acme_ops.pyi"
     assert main(["stubs", str(EXAMPLE / "ops.yaml"), "-o", str(stub)]) == 0
     assert capsys.readouterr().out == ""
@@ -197,7 +196,6 @@ def test_stubs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_mypy_accepts_stubs_and_finds_wrong_calls(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
-    pytest.importorskip("typer")
     (tmp_path / "ops.yaml").write_text(
         """\
 - func: "acme::everything(Tensor x, Tensor? y, Tensor[] l, int[] s, ScalarType? d=None, Scalar k=1, *, float e=1e-5,
@@ -231,7 +229,6 @@ def test_mypy_accepts_stubs_and_finds_wrong_calls(tmp_path: Path) -> None:
 
 
 def test_stubs_of_what_has_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("typer")
     file = tmp_path / "ops.yaml"
     file.write_text(
         '- {func: "a::f(Tensor x) -> Tensor", kernel: plugin, meta: {like: x}}\n'

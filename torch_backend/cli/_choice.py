@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+import click
+
 from torch_backend.cli import _output
 from torch_backend.devices import activation, loading, selection
 from torch_backend.devices.discovery import Candidate, discover
@@ -9,6 +11,19 @@ from torch_backend.files import location, native
 
 if TYPE_CHECKING:
     from torch_backend._C import Plugin
+
+
+def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The names of devices that begin like that, for the shell."""
+    names = {found.name for found in discover() if found.name is not None}
+    return sorted(name for name in names if name.startswith(incomplete))
+
+
+device_option = click.option(
+    "--device",
+    shell_complete=complete,
+    help="A name from `torch-backend list`, or a path; by default what `import torch` uses.",
+)
 
 
 def candidate(device: str | None, usage: str) -> Candidate:

@@ -1,15 +1,16 @@
 """What the subcommands share: importing torch without activating anything, errors, JSON, tables."""
 
 import json
+import re
 import sys
 from collections.abc import Mapping
-from typing import NoReturn
+from typing import IO, NoReturn, cast
 
-import typer
+import click
 from rich.console import Console
 from rich.table import Table
 
-_PIPE_WIDTH = 250  # columns: a line per entry, for grep and the like
+_PIPE_WIDTH = 10_000  # columns: a line per entry, for grep and the like
 
 
 def import_torch() -> str:
@@ -27,7 +28,10 @@ def import_torch() -> str:
 def fail(message: str, *, code: int) -> NoReturn:
     """End the command with ``message`` on stderr. Codes: 1 the command failed, 2 it was wrong."""
     print(f"torch-backend: {message}", file=sys.stderr)
-    raise typer.Exit(code)
+    raise click.exceptions.Exit(code)
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 
 def print_json(value: object) -> None:
@@ -35,9 +39,24 @@ def print_json(value: object) -> None:
     print(json.dumps(value, indent=2))
 
 
+class _WithoutTrailingBlanks:
+    """A text file to which rich writes whole lines, padded to the width of their column."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+
+    def write(self, text: str) -> int:
+        return self._file.write(re.sub(r" +$", "", text, flags=re.MULTILINE))
+
+    def flush(self) -> None:
+        self._file.flush()
+
+
 def console() -> Console:
-    """Where tables go. Lines fold at the terminal's width; in a file or pipe they are long."""
-    return Console() if sys.stdout.isatty() else Console(width=_PIPE_WIDTH)
+    """Where tables go. Lines fold at the terminal's width; in a file or pipe each entry is one line."""
+    if sys.stdout.isatty():
+        return Console()
+    return Console(width=_PIPE_WIDTH, file=cast("IO[str]", _WithoutTrailingBlanks(sys.stdout)))
 
 
 def count_table(counts: Mapping[str, int]) -> Table:

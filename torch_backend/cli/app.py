@@ -1,9 +1,8 @@
 """The command line: which subcommands there are."""
 
 from collections.abc import Callable
-from typing import Annotated
 
-import typer
+import click
 
 from torch_backend.cli.check import check
 from torch_backend.cli.doctor import doctor
@@ -16,57 +15,32 @@ from torch_backend.cli.stubs import stubs
 from torch_backend.files import installed
 from torch_backend.version import __version__
 
-app = typer.Typer(
-    name="torch-backend",
-    help="Bring a new accelerator to PyTorch.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 
-
-def _answer(answer: Callable[[], object]) -> Callable[[bool], None]:
-    def callback(asked: bool) -> None:
+def _print(answer: Callable[[], object]) -> Callable[[click.Context, click.Parameter, bool], None]:
+    def callback(context: click.Context, parameter: click.Parameter, asked: bool) -> None:
         if asked:
-            typer.echo(answer())
-            raise typer.Exit
+            click.echo(answer())
+            context.exit()
 
     return callback
 
 
-@app.callback()
-def options(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_answer(lambda: __version__), is_eager=True)
-    ] = False,
-    include_dir: Annotated[
-        bool,
-        typer.Option(
-            "--include-dir",
-            help="Print the directory that holds torch_backend/device.h.",
-            callback=_answer(installed.include_dir),
-            is_eager=True,
-        ),
-    ] = False,
-    cmake_dir: Annotated[
-        bool,
-        typer.Option(
-            "--cmake-dir",
-            help="Print the directory that holds torch_backendConfig.cmake.",
-            callback=_answer(installed.cmake_dir),
-            is_eager=True,
-        ),
-    ] = False,
-) -> None:
+def _question(
+    option: str, help: str, answer: Callable[[], object]
+) -> Callable[[Callable[[], None]], Callable[[], None]]:
+    return click.option(option, is_flag=True, is_eager=True, expose_value=False, callback=_print(answer), help=help)
+
+
+@click.group(
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@_question("--version", "Print the version.", lambda: __version__)
+@_question("--include-dir", "Print the directory that holds torch_backend/device.h.", installed.include_dir)
+@_question("--cmake-dir", "Print the directory that holds torch_backendConfig.cmake.", installed.cmake_dir)
+def app() -> None:
     """Bring a new accelerator to PyTorch."""
 
 
-app.command("list")(list_devices)
-app.command("check")(check)
-app.command("info")(info)
-app.command("ops")(ops)
-app.command("explain")(explain)
-app.command("stubs")(stubs)
-app.command("new")(new)
-app.command("doctor")(doctor)
+for command in (list_devices, check, info, ops, explain, stubs, new, doctor):
+    app.add_command(command)

@@ -4,13 +4,13 @@ import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from torch_backend.cli import _output
+from torch_backend.cli import _choice, _output
 from torch_backend.files import extras
 
 if TYPE_CHECKING:
@@ -18,41 +18,64 @@ if TYPE_CHECKING:
     from torch_backend.testing.session import Progress as TellProgress
 
 _ALL_LEVELS = "7"
+_FILE: Any = click.Path(path_type=Path)
 
 
+@click.command(short_help="Test how much of PyTorch works on a device.")
+@click.argument("device", shell_complete=_choice.complete)
+@click.option("--level", default=_ALL_LEVELS, show_default=True, help="Stop after this level: a number or a name.")
+@click.option("--quick", is_flag=True, help="Leave out what takes long: under a minute.")
+@click.option("--only", multiple=True, help="Run tests whose id has this part, or matches with * and ?. Repeatable.")
+@click.option(
+    "--option", "options", multiple=True, metavar="KEY=VALUE", help="An option of the device library. Repeatable."
+)
+@click.option(
+    "--import",
+    "imports",
+    multiple=True,
+    metavar="MODULE",
+    help="Import this module once the device is active: kernels for it. Repeatable.",
+)
+@click.option(
+    "--expectations", type=_FILE, help="Known failures. By default expectations.toml beside the device library."
+)
+@click.option("--jobs", "-j", type=click.IntRange(min=1), help="Tests to run at a time.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=1),
+    default=120,
+    show_default=True,
+    help="Seconds that one test may take.",
+)
+@click.option(
+    "--upstream",
+    type=_FILE,
+    metavar="DIR",
+    help="Run PyTorch's own device-generic tests from this checkout instead.",
+)
+@click.option("--json", "json_file", type=_FILE, help="Write the report as JSON.")
+@click.option("--junit", "junit_file", type=_FILE, help="Write the report as JUnit XML.")
+@click.option("--html", "html_file", type=_FILE, help="Write the report as one HTML page.")
+@click.option("--verbose", "-v", is_flag=True, help="Print every test with what it proves, and tracebacks.")
 def check(
-    device: Annotated[
-        str, typer.Argument(help="A name from `torch-backend list`, the path of a device library, or module:Class.")
-    ],
-    level: Annotated[str, typer.Option(help="Stop after this level: a number or a name.")] = _ALL_LEVELS,
-    quick: Annotated[bool, typer.Option("--quick", help="Leave out what takes long: under a minute.")] = False,
-    only: Annotated[
-        list[str] | None, typer.Option(help="Run tests whose id has this part, or matches with * and ?. Repeatable.")
-    ] = None,
-    option: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="An option of the device library. Repeatable.")
-    ] = None,
-    imports: Annotated[
-        list[str] | None,
-        typer.Option("--import", help="Import this module once the device is active: kernels for it. Repeatable."),
-    ] = None,
-    expectations: Annotated[
-        Path | None, typer.Option(help="Known failures. By default expectations.toml beside the device library.")
-    ] = None,
-    jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Tests to run at a time.")] = None,
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds that one test may take.")] = 120,
-    upstream: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Run PyTorch's own device-generic tests from this checkout instead."),
-    ] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the report as JSON.")] = None,
-    junit_file: Annotated[Path | None, typer.Option("--junit", help="Write the report as JUnit XML.")] = None,
-    html_file: Annotated[Path | None, typer.Option("--html", help="Write the report as one HTML page.")] = None,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Print every test with what it proves, and tracebacks.")
-    ] = False,
+    device: str,
+    level: str,
+    quick: bool,
+    only: tuple[str, ...],
+    options: tuple[str, ...],
+    imports: tuple[str, ...],
+    expectations: Path | None,
+    jobs: int | None,
+    timeout: float,
+    upstream: Path | None,
+    json_file: Path | None,
+    junit_file: Path | None,
+    html_file: Path | None,
+    verbose: bool,
 ) -> None:
     """Test how much of PyTorch works on a device, level by level. A crash or hang ends one test, not the run.
+
+    DEVICE is a name from `torch-backend list`, the path of a device library, or module:Class.
 
     What a device does not declare is not tested, and listed. The exit code is 0 if nothing fails that its expectations
     do not explain.
@@ -64,9 +87,9 @@ def check(
     console = _output.console()
     try:
         shared: dict[str, Any] = {
-            "only": only or (),
-            "imports": imports or (),
-            "options": dict(_pair(text) for text in option or ()),
+            "only": only,
+            "imports": imports,
+            "options": dict(_pair(text) for text in options),
             "expected": expectations,
             "workers": jobs,
             "test_timeout": timeout,
@@ -86,7 +109,7 @@ def check(
         upstream_terminal.show(report, console, verbose)
     else:
         terminal.show(report, console, verbose)
-    raise typer.Exit(0 if report.ok else 1)
+    raise click.exceptions.Exit(0 if report.ok else 1)
 
 
 def _refuse_levels(level: str, quick: bool, html_file: Path | None) -> None:

@@ -1,24 +1,20 @@
 """``torch-backend explain``: how an operator runs on a device, and what it takes to give it a kernel."""
 
 from dataclasses import asdict
-from typing import Annotated
 
-import typer
+import click
 
 from torch_backend.cli import _choice, _output
 
 
-def explain(
-    op: Annotated[str, typer.Argument(help="An operator, 'softmax', or an overload, 'aten::softmax.int'.")],
-    device: Annotated[
-        str | None,
-        typer.Option(
-            "--device", help="A name from `torch-backend list`, or a path; by default what `import torch` uses."
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
-) -> None:
+@click.command(short_help="Say how an operator runs on a device.")
+@click.argument("op")
+@_choice.device_option
+@_output.json_option
+def explain(op: str, device: str | None, as_json: bool) -> None:
     """Say how an operator runs on a device, and what it would take to write a kernel for it.
+
+    OP is an operator, 'softmax', or an overload, 'aten::softmax.int'.
 
     JSON: {"device": name, "overloads": [...]}, each with the attributes of torch_backend.operators.OverloadExplanation.
     """

@@ -2,10 +2,9 @@
 
 import os
 import platform
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-from rich.console import Console
+import click
 from rich.table import Table
 
 from torch_backend.cli import _choice, _output
@@ -13,15 +12,18 @@ from torch_backend.devices import description, selection
 from torch_backend.files import installed, native
 from torch_backend.version import __version__
 
+_MIB = 1 << 20
+_GIB = 1 << 30
 
-def info(
-    device: Annotated[
-        str | None,
-        typer.Argument(help="A name from `torch-backend list`, or module:Class; by default what `import torch` takes."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
-) -> None:
-    """Show the devices of a plugin, and the versions and settings in force. Starts the device's driver."""
+
+@click.command(short_help="Show devices, versions and settings.")
+@click.argument("device", required=False, shell_complete=_choice.complete)
+@_output.json_option
+def info(device: str | None, as_json: bool) -> None:
+    """Show the devices of a plugin, and the versions and settings in force. Starts the device's driver.
+
+    DEVICE is a name from `torch-backend list`, or module:Class; by default what `import torch` takes.
+    """
     torch_version = _output.import_torch()
     try:
         native.require()
@@ -50,7 +52,7 @@ def info(
 
 
 def _print(report: dict[str, Any]) -> None:
-    console = Console()
+    console = _output.console()
     plugin = report["plugin"]
     general = _two_columns()
     built_for = report["built_for_torch"]
@@ -70,8 +72,17 @@ def _print(report: dict[str, Any]) -> None:
         console.print(f"\n{plugin['name']}:{index}", style="bold", highlight=False)
         table = _two_columns()
         for key, value in device.items():
-            table.add_row(key, ", ".join(map(str, value)) if isinstance(value, list) else str(value))
+            table.add_row(key, _readable(key, value))
         console.print(table)
+
+
+def _readable(key: str, value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    if key.endswith("_bytes") and value >= _MIB:
+        size = f"{value / _GIB:.1f} GiB" if value >= _GIB else f"{value / _MIB:.1f} MiB"
+        return f"{value} ({size})"
+    return str(value)
 
 
 def _two_columns() -> Table:

@@ -1,10 +1,8 @@
 """``torch-backend list``: every device that can be found, and whether it works."""
 
 from dataclasses import asdict, dataclass, replace
-from typing import Annotated
 
-import typer
-from rich.console import Console
+import click
 from rich.table import Table
 
 from torch_backend.cli import _output
@@ -52,9 +50,9 @@ def describe(candidate: Candidate) -> Listing:
     )
 
 
-def list_devices(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
-) -> None:
+@click.command("list")
+@_output.json_option
+def list_devices(as_json: bool) -> None:
     """List every device that can be found. The one that `import torch` activates here has a star."""
     _output.import_torch()
     choice = selection.choose()
@@ -67,7 +65,7 @@ def list_devices(
     if as_json:
         _output.print_json([asdict(listing) for listing in listings])
         return
-    console = Console()
+    console = _output.console()
     if listings:
         console.print(_table(listings))
     else:

@@ -1,11 +1,10 @@
 """``torch-backend new``: a plugin project that builds and passes before its first edit."""
 
-import importlib.util
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from torch_backend.cli import _output
 
@@ -13,20 +12,22 @@ if TYPE_CHECKING:
     from torch_backend.scaffold import Language
 
 
-def new(
-    name: Annotated[str, typer.Argument(help="The torch device name: torch.device('<name>'), torch.<name>.")],
-    lang: Annotated[str, typer.Option("--lang", help="What the device is written in: c, c++ or python.")] = "c",
-    kernels: Annotated[bool, typer.Option("--kernels", help="Add two kernels of the device's own.")] = False,
-    directory: Annotated[
-        Path | None, typer.Option("--directory", help="Where to write it, a directory that is not there yet: NAME.")
-    ] = None,
-) -> None:
+@click.command(short_help="Write a plugin project for a new device.")
+@click.argument("name")
+@click.option("--lang", default="c", show_default=True, help="What the device is written in: c, c++ or python.")
+@click.option("--kernels", is_flag=True, help="Add two kernels of the device's own.")
+@click.option(
+    "--directory",
+    type=click.Path(path_type=Path),
+    help="Where to write it, a directory that is not there yet: NAME.",
+)
+@_output.json_option
+def new(name: str, lang: str, kernels: bool, directory: Path | None, as_json: bool) -> None:
     """Write a plugin project for a new device: its library, build, Python package, conformance test and CI.
 
-    It works as it is, with the host's memory, and is yours to change.
+    NAME is the torch device name: torch.device('NAME'), torch.NAME. The project works as it is, with the host's memory,
+    and is yours to change. JSON: {"files": [path, ...]}.
     """
-    if importlib.util.find_spec("jinja2") is None:
-        _output.fail("New projects need jinja2. Install it with: pip install 'torch_backend[check]'", code=1)
     _output.import_torch()
     from torch_backend.scaffold import Project, check_name
 
@@ -39,10 +40,13 @@ def new(
         _output.fail(str(error), code=2)
     except OSError as error:
         _output.fail(f"The project could not be written to '{place}': {error}", code=1)
+    if as_json:
+        _output.print_json({"files": [str(file) for file in files]})
+        return
     for file in files:
-        typer.echo(file)
+        click.echo(file)
     install = "pip install --no-build-isolation --no-deps ."
-    typer.echo(f"\nNext: cd {shlex.quote(str(place))} && {install} && torch-backend doctor {name}")
+    click.echo(f"\nNext: cd {shlex.quote(str(place))} && {install} && torch-backend doctor {name}")
 
 
 def _language(text: str) -> "Language":

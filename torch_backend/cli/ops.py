@@ -1,57 +1,44 @@
 """``torch-backend ops``: every operator, with what serves it on a device or with what PyTorch asks of a device."""
 
-from typing import Annotated
+import click
 
-import typer
-
-from torch_backend.cli import _needed, _output, _requirements, _sources
+from torch_backend.cli import _choice, _needed, _output, _requirements, _sources
 
 
+@click.command(short_help="List operators, and what serves each or is asked.")
+@_choice.device_option
+@click.option("--source", help="Only operators whose kernel comes from there, e.g. 'fallback'.")
+@click.option(
+    "--op",
+    help="Only these: an operator, 'softmax', an overload, 'softmax.int', or a pattern, '*softmax*'. "
+    "With '::' also outside of namespace aten.",
+)
+@click.option("--declarations", is_flag=True, help="List what PyTorch asks of a device: must, may, need not.")
+@click.option("--requirement", help="With --declarations, only 'must', 'may' or 'need not'.")
+@click.option(
+    "--diff",
+    metavar="OLD",
+    help="List what PyTorch asks differently than in another version: a file that --declarations --json wrote, "
+    "or the site-packages directory of another torch.",
+)
+@click.option(
+    "--needed-for",
+    metavar="SCRIPT",
+    help="Run a Python script, and list the operators that a device would have to have for it. ARGUMENTS are the "
+    "script's; write -- before options among them.",
+)
+@click.argument("arguments", nargs=-1)
+@_output.json_option
 def ops(
-    device: Annotated[
-        str | None,
-        typer.Option(
-            "--device", help="A name from `torch-backend list`, or a path; by default what `import torch` uses."
-        ),
-    ] = None,
-    source: Annotated[
-        str | None, typer.Option("--source", help="Only operators whose kernel comes from there, e.g. 'fallback'.")
-    ] = None,
-    op: Annotated[
-        str | None,
-        typer.Option(
-            "--op",
-            help="Only these: an operator, 'softmax', an overload, 'softmax.int', or a pattern, '*softmax*'. "
-            "With '::' also outside of namespace aten.",
-        ),
-    ] = None,
-    declarations: Annotated[
-        bool, typer.Option("--declarations", help="List what PyTorch asks of a device: must, may, need not.")
-    ] = False,
-    requirement: Annotated[
-        str | None, typer.Option("--requirement", help="With --declarations, only 'must', 'may' or 'need not'.")
-    ] = None,
-    diff: Annotated[
-        str | None,
-        typer.Option(
-            "--diff",
-            metavar="OLD",
-            help="List what PyTorch asks differently than in another version: a file that --declarations --json wrote, "
-            "or the site-packages directory of another torch.",
-        ),
-    ] = None,
-    needed_for: Annotated[
-        str | None,
-        typer.Option(
-            "--needed-for",
-            metavar="SCRIPT",
-            help="Run a Python script, and list the operators that a device would have to have for it.",
-        ),
-    ] = None,
-    arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="ARGUMENTS", help="What the script of --needed-for is given.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    device: str | None,
+    source: str | None,
+    op: str | None,
+    declarations: bool,
+    requirement: str | None,
+    diff: str | None,
+    needed_for: str | None,
+    arguments: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """List PyTorch's operators, and where each one's kernel for a device comes from.
 
@@ -61,7 +48,7 @@ def ops(
     torch_backend.operators.NeededOperator.
     """
     if needed_for is not None:
-        _needed.run(needed_for, arguments or [], device, as_json)
+        _needed.run(needed_for, arguments, device, as_json)
         return
     if arguments:
         _output.fail(f"{arguments[0]} is for the script of --needed-for, which is not given.", code=2)

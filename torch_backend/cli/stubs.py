@@ -1,27 +1,27 @@
 """``torch-backend stubs``: type stubs for declared custom operators."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 from torch_backend.cli import _output
 
 
-def stubs(
-    files: Annotated[list[Path], typer.Argument(help="YAML files that declare operators of one namespace.")],
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The .pyi file to write. Printed if not given.")
-    ] = None,
-) -> None:
-    """Write type stubs for custom operators. Activates no device, and does not import the operators' kernels."""
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--output", "-o", type=click.Path(path_type=Path), help="The .pyi file to write. Printed if not given.")
+def stubs(files: tuple[Path, ...], output: Path | None) -> None:
+    """Write type stubs for custom operators. Activates no device, and does not import the operators' kernels.
+
+    FILES are YAML files that declare operators of one namespace.
+    """
     _output.import_torch()
     from torch_backend.custom_ops import stubs as writer
 
     try:
         text = writer.stubs(files)
         if output is None:
-            typer.echo(text, nl=False)
+            click.echo(text, nl=False)
         else:
             output.write_text(text, encoding="utf-8")
     except (ImportError, OSError, ValueError) as error:

@@ -37,16 +37,16 @@ def register(name: str) -> None:
 
         rng_prims.register(name)
 
-    def refuse_inductor() -> None:
+    def prepare_inductor() -> None:
         from torch_backend.compile import inductor
 
-        inductor.refuse(name)
+        inductor.prepare(name)
 
     after_import("torch._dynamo.device_interface", _warn_if_it_fails(name, register_interface))
     after_import("torch._dynamo", _warn_if_it_fails(name, mark_functions))
     after_import("torch._functorch._aot_autograd.utils", _warn_if_it_fails(name, register_graphsafe_rng))
     after_import("torch._dynamo", _warn_if_it_fails(name, extend_rng_prims))
-    after_import("torch._inductor.codegen.common", _warn_if_it_fails(name, refuse_inductor))
+    after_import("torch._inductor.compile_fx", _warn_if_it_fails(name, prepare_inductor))
 
 
 def _warn_if_it_fails(name: str, action: Callable[[], None]) -> Callable[[], None]:

@@ -1,41 +1,45 @@
-"""Inductor, which generates no code for the device and has to say so."""
+"""The default backend of torch.compile: which way the device takes."""
 
-from typing import Any, NoReturn
+import importlib
 
 from torch._inductor.codegen import common
 
-from torch_backend import device_module
+from torch_backend import _C, device_module
+from torch_backend.compile import captured, seams
 
 
-def refuse(name: str) -> None:
-    """Make inductor's refusal of the device ``name`` one that says what to do.
+def prepare(name: str) -> None:
+    """Let Inductor compile for the device ``name``. Once per process, when torch._inductor.compile_fx was imported.
 
     A vendor who has code generation registers it as PyTorch documents: ``register_backend_for_device``, or the classes
-    ``Scheduling``, ``PythonWrapperCodegen`` and ``CppWrapperCodegen`` in ``torch.<name>``.
+    ``Scheduling``, ``PythonWrapperCodegen`` and ``CppWrapperCodegen`` in ``torch.<name>``. It comes before all others.
     """
-    if hasattr(device_module, "Scheduling") or common.get_scheduling_for_device(name) is not None:
+    if has_own_code_generation(name):
         return
+    try:
+        reason = _generate(name)
+    except ImportError as error:
+        reason = f"what would generate code cannot be imported, {error}."
+    if reason is not None and seams.problem_of(seams.CAPTURED_ONLY) is None:
+        captured.register(name, reason)
 
-    def fail() -> NoReturn:
-        raise RuntimeError(
-            f"Inductor, the default backend of torch.compile, generates no code for {name}. Use "
-            "torch.compile(..., backend='aot_eager'), which captures graphs and runs the operators of the device."
-        )
 
-    class Refusal(type):
-        def __getattr__(cls, attribute: str) -> Any:
-            fail()
+def has_own_code_generation(name: str) -> bool:
+    """Whether the vendor of the device ``name`` has registered code generation of his own."""
+    return hasattr(device_module, "Scheduling") or common.get_scheduling_for_device(name) is not None
 
-        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-            fail()
 
-    class Codegen(metaclass=Refusal):
-        supports_caching = True  # asked before the device is looked at
+def _generate(name: str) -> str | None:
+    """Register what generates code for the device; if nothing does, why, as a sentence."""
+    capabilities = _C.device_properties().capabilities
+    if "HOST_ACCESS" in capabilities:
+        problem = seams.problem_of(seams.HOST_GRAPHS)
+        if problem is None:
+            from torch_backend.compile import host_graph
 
-    class Overrides(common.DeviceOpOverrides):
-        def __getattribute__(self, attribute: str) -> Any:
-            fail()
-
-    codegen: Any = Codegen
-    common.register_backend_for_device(name, codegen, codegen, codegen)
-    common.register_device_op_overrides(name, Overrides())
+            host_graph.register(name)
+        return problem
+    if _C.has_modules():
+        importlib.import_module("torch_backend.compile.modules").register(name)
+        return None
+    return f"the host cannot access the memory of {name}, and it compiles no kernels."

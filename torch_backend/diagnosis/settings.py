@@ -60,7 +60,11 @@ def examine_options(
 ) -> Iterator[Finding]:
     """Variables that nothing reads. ``keys_by_device``: the options of the devices, None for one that names none."""
     for variable in sorted(environ):
-        if not variable.startswith(f"{SELECT_VARIABLE}_") or variable in OWN_VARIABLES:
+        if not variable.startswith(f"{SELECT_VARIABLE}_"):
+            if variable != SELECT_VARIABLE and (similar := _misspelled(variable)):
+                yield problem(variable, "Neither torch nor torch_backend reads it.", f"Did you mean {similar}?")
+            continue
+        if variable in OWN_VARIABLES:
             continue
         owner = max((name for name in names if variable.startswith(_prefix(name))), key=len, default=None)
         if owner is None:
@@ -77,6 +81,15 @@ def _spelled(key: str) -> str:
 
 def _prefix(name: str) -> str:
     return f"{SELECT_VARIABLE}_{_spelled(name)}_"
+
+
+def _misspelled(variable: str) -> str | None:
+    """The name of ours that ``variable`` misspells at its beginning: TORCH_BACKEND_PATH of TORCH_BACKND_PATH."""
+    first, second, *rest = *variable.split("_", 2), ""
+    beginning = f"{first}_{second}"
+    if not difflib.get_close_matches(beginning, [SELECT_VARIABLE], cutoff=0.9):
+        return None
+    return "_".join((SELECT_VARIABLE, *filter(None, rest)))
 
 
 def _read_by_nobody(variable: str, names: Sequence[str]) -> Finding:

@@ -3,8 +3,8 @@
 import importlib.util
 
 EXTRAS: dict[str, tuple[str, ...]] = {
-    "cli": ("typer", "rich", "yaml"),
-    "check": ("pytest", "xdist", "jinja2", "numpy", "expecttest", "hypothesis"),
+    "yaml": ("yaml",),
+    "check": ("yaml", "pytest", "xdist", "jinja2", "numpy", "expecttest", "hypothesis"),
 }
 """The modules of each extra, ``torch_backend[check]``."""
 

@@ -92,6 +92,15 @@ std::string cache_key(int device, const std::string& text) {
   return key;
 }
 
+/// Whether `slot`, which is about an image, has failed: no error, as there is the source. Throws if the device is lost.
+bool failed(tb_status status, const char* slot, int device) {
+  if (status == TB_STATUS_DEVICE_LOST) {
+    throw_status(status, device_api().name(), slot, device);
+  }
+  take_error_text();
+  return status != TB_STATUS_OK;
+}
+
 /// NULL: the driver does not take it.
 tb_module* load_image(int device, const std::string& image) {
   auto& api = device_api();
@@ -99,11 +108,7 @@ tb_module* load_image(int device, const std::string& image) {
   const auto status =
       api.call(device, "module_load", plugin_kernel_table().module_load, static_cast<int32_t>(device), "image",
                static_cast<const void*>(image.data()), static_cast<uint64_t>(image.size()), &module);
-  if (status != TB_STATUS_OK) {
-    take_error_text();
-    return nullptr;
-  }
-  return module;
+  return failed(status, "module_load", device) ? nullptr : module;
 }
 
 std::string image_of(int device, tb_module* module) {
@@ -115,8 +120,7 @@ std::string image_of(int device, tb_module* module) {
     image.resize(size);
     const auto status = api.call(device, "module_image", slot, static_cast<int32_t>(device), module,
                                  static_cast<void*>(image.data()), &size);
-    if (status != TB_STATUS_OK) {
-      take_error_text();
+    if (failed(status, "module_image", device)) {
       return {};
     }
   }
@@ -204,11 +208,15 @@ tb_module* load_module(int device, const std::string& text) {
 Function compile(int device, const std::string& text, const char* name) {
   const auto& table = plugin_kernel_table();
   auto& api = device_api();
-  auto* module = load_module(device, text);
+  const auto unload = [&](tb_module* module) {
+    api.clean_up(device, "module_unload", table.module_unload, static_cast<int32_t>(device), module);
+  };
+  std::unique_ptr<tb_module, decltype(unload)> module(load_module(device, text), unload);
   Function function;
-  api.check_call(device, "module_function", table.module_function, static_cast<int32_t>(device), module, name,
+  api.check_call(device, "module_function", table.module_function, static_cast<int32_t>(device), module.get(), name,
                  &function.handle);
   api.check_given(function.handle, "module_function", "out_function", device);
+  module.release(); // for as long as the process lives
   return function;
 }
 

@@ -1,17 +1,17 @@
 """The functions that the tests of modules launch, in each language that the core writes: see tb_launch_param.
 
-mix(out, mixed, small, wide)       out[i] is a sum of all that the values hold, and i
+sum(out, mixed, small, wide)       out[i] is a sum of all that the values hold, and i
 shift(out, in, add)                out[i] = in[i] + add in bytes; 200 in place of in[i] if `in` is NULL
 reverse(first, second, data, n)    turns around n bytes of data for each block, with two kinds of local memory
 where(out)                         out[item] is where the item is in the grid
-step(data, add)                    data[0] = 3 * data[0] + add
+advance(data, add)                 data[0] = 3 * data[0] + add
 """
 
 import ctypes
 
 
 class Mixed(ctypes.Structure):
-    """What `mix` takes: fields with gaps between them, and behind the last."""
+    """What `sum` takes: fields with gaps between them, and behind the last."""
 
     _fields_ = (
         ("a", ctypes.c_int8),
@@ -35,7 +35,7 @@ struct mixed { int8_t a; int32_t b; int16_t c; int64_t d; float e; uint8_t f[3];
 #define UNUSED (void)block, (void)grid, (void)size, (void)params
 #define ITEMS(x) for (uint32_t x = block[0] * size[0]; x < (block[0] + 1) * size[0]; ++x)
 
-FUNCTION(mix) {
+FUNCTION(sum) {
   UNUSED;
   int32_t* out = static_cast<int32_t*>(params[0]);
   const mixed& v = *static_cast<const mixed*>(params[1]);
@@ -67,7 +67,7 @@ FUNCTION(where) {
     for (uint32_t y = block[1] * size[1]; y < (block[1] + 1) * size[1]; ++y)
       ITEMS(x) out[(z * height + y) * width + x] = x + 1000 * y + 1000000 * z;
 }
-FUNCTION(step) {
+FUNCTION(advance) {
   UNUSED;
   int32_t* data = static_cast<int32_t*>(params[0]);
   data[0] = 3 * data[0] + *static_cast<const int32_t*>(params[1]);
@@ -77,7 +77,7 @@ FUNCTION(step) {
 _OPENCL = """
 typedef struct { char a; int b; short c; long d; float e; uchar f[3]; } mixed;
 
-__kernel void mix(__global char* out, ulong out_at, mixed v, uchar small, long wide) {
+__kernel void sum(__global char* out, ulong out_at, mixed v, uchar small, long wide) {
   const int i = (int)get_global_id(0);
   ((__global int*)(out + out_at))[i] = SUM + i;
 }
@@ -100,7 +100,7 @@ __kernel void where(__global char* out, ulong out_at) {
   const uint width = (uint)get_global_size(0), height = (uint)get_global_size(1);
   ((__global uint*)(out + out_at))[(z * height + y) * width + x] = x + 1000 * y + 1000000 * z;
 }
-__kernel void step(__global char* data, ulong at, int add) {
+__kernel void advance(__global char* data, ulong at, int add) {
   __global int* number = (__global int*)(data + at);
   number[0] = 3 * number[0] + add;
 }
@@ -112,7 +112,7 @@ extern __shared__ unsigned char shared[];
 
 #define ITEM(d) (blockIdx.d * blockDim.d + threadIdx.d)
 
-extern "C" __global__ void mix(int* out, mixed v, unsigned char small, long long wide) {
+extern "C" __global__ void sum(int* out, mixed v, unsigned char small, long long wide) {
   const int i = (int)ITEM(x);
   out[i] = SUM + i;
 }
@@ -134,7 +134,7 @@ extern "C" __global__ void where(unsigned* out) {
   const unsigned x = ITEM(x), y = ITEM(y), z = ITEM(z);
   out[(z * gridDim.y * blockDim.y + y) * gridDim.x * blockDim.x + x] = x + 1000 * y + 1000000 * z;
 }
-extern "C" __global__ void step(int* data, int add) {
+extern "C" __global__ void advance(int* data, int add) {
   data[0] = 3 * data[0] + add;
 }
 """.replace("SUM", _SUM)
@@ -144,25 +144,25 @@ SOURCES = {"c++": _CXX, "opencl-c": _OPENCL, "cuda-c": _CUDA}
 
 _CONSTANTS = {
     "c++": """
-extern "C" void constant(const unsigned*, const unsigned*, const unsigned*, void* const* params) {
+extern "C" void write_value(const unsigned*, const unsigned*, const unsigned*, void* const* params) {
   *static_cast<int*>(params[0]) = VALUE;
 }
 """,
     "opencl-c": """
-__kernel void constant(__global char* out, ulong at) { *(__global int*)(out + at) = VALUE; }
+__kernel void write_value(__global char* out, ulong at) { *(__global int*)(out + at) = VALUE; }
 """,
     "cuda-c": """
-extern "C" __global__ void constant(int* out) { *out = VALUE; }
+extern "C" __global__ void write_value(int* out) { *out = VALUE; }
 """,
 }
 
 
 def constant_source(language: str, value: str) -> str:
-    """A module whose one function, constant(out), writes `value` to out[0]."""
+    """A module whose one function, write_value(out), writes `value` to out[0]."""
     return _CONSTANTS[language].replace("VALUE", value)
 
 
 def sum_of(mixed: Mixed, small: int, wide: int) -> int:
-    """What `mix` adds up, but for the item's number."""
+    """What `sum` adds up, but for the item's number."""
     numbers = (mixed.a, mixed.b, mixed.c, mixed.d, int(mixed.e), *mixed.f, small, wide >> 32)
     return sum(factor * number for factor, number in zip((1, 3, 5, 7, 11, 13, 17, 19, 23, 29), numbers, strict=True))

@@ -155,9 +155,9 @@ class Modules:
         self.check("module_launch", function, what.grid, what.block, what.params, len(what.params), stream)
 
     def constant(self, module: int) -> int:
-        """What the function `constant` of a module of constant_source writes."""
+        """What the function of a module of constant_source writes."""
         with self.device.allocation(4) as address:
-            self.enqueue(self.function(module, "constant"), Launch([Pointer(address)]))
+            self.enqueue(self.function(module, "write_value"), Launch([Pointer(address)]))
             return int.from_bytes(self.device.read(address, 4), "little", signed=True)
 
     # ---- limits ----

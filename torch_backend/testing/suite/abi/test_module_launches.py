@@ -42,7 +42,7 @@ def test_values_arrive_whole(library: DeviceLibrary) -> None:
         with some_streams(device) as streams, memory(device, 12) as out:
             for stream in streams:
                 device.write(out, bytes(12), stream)
-                modules.launch("mix", Launch([Pointer(out), *values], grid=(3, 1, 1)), stream)
+                modules.launch("sum", Launch([Pointer(out), *values], grid=(3, 1, 1)), stream)
                 numbers = list(struct.unpack("3i", device.read(out, 12, stream)))
                 assert numbers == [expected, expected + 1, expected + 2], (
                     f"{modules}: a function added up what its values hold to {numbers[0]} instead of {expected}, and "
@@ -184,10 +184,10 @@ def test_parameters_are_read_before_the_call_returns(library: DeviceLibrary) -> 
                 device.write(out, bytes(8), stream)
                 if device.is_async and "stream_host_function" in library.core:
                     with Hold(device, stream):
-                        modules.launch("mix", what, stream)
+                        modules.launch("sum", what, stream)
                         what.spoil()
                 else:
-                    modules.launch("mix", what, stream)
+                    modules.launch("sum", what, stream)
                     what.spoil()
                 numbers = list(struct.unpack("2i", device.read(out, 8, stream)))
                 assert numbers == [expected, expected + 1], (
@@ -209,9 +209,9 @@ def test_launches_are_in_the_order_of_their_stream(library: DeviceLibrary) -> No
             with Hold(device, stream) as hold:
                 device.copy(number, ctypes.addressof(first), 4, CopyKind.HOST_TO_DEVICE, stream)
                 for add in (1, 2, 3):
-                    modules.launch("step", Launch([Pointer(number), ctypes.c_int32(add)]), stream)
+                    modules.launch("advance", Launch([Pointer(number), ctypes.c_int32(add)]), stream)
                 device.copy(copy, number, 4, CopyKind.DEVICE_TO_DEVICE, stream)
-                modules.launch("step", Launch([Pointer(number), ctypes.c_int32(0)]), stream)
+                modules.launch("advance", Launch([Pointer(number), ctypes.c_int32(0)]), stream)
                 while_held = struct.unpack("i", device.read(number, 4, None))[0]
                 assert hold.ended or while_held == 1000, (
                     f"{modules}: launches ran before what is on their stream: a number is {while_held}, not 1000"
@@ -234,7 +234,7 @@ def test_many_launches_are_taken(library: DeviceLibrary) -> None:
             device.write(number, bytes(4))
             expected = 0
             for add in range(count):
-                modules.launch("step", Launch([Pointer(number), ctypes.c_int32(add % 7)]), stream)
+                modules.launch("advance", Launch([Pointer(number), ctypes.c_int32(add % 7)]), stream)
                 expected = (3 * expected + add % 7) % (1 << 32)
             after = int.from_bytes(device.read(number, 4, stream), "little")
             assert after == expected, f"{modules}: {count} launches on one stream gave {after} instead of {expected}"

@@ -127,7 +127,7 @@ def test_a_module_is_unloaded_with_launches_pending(library: DeviceLibrary) -> N
         with device.stream() as stream, memory(device, 4) as address:
             device.write(address, bytes(4))
             with Hold(device, stream), modules.module(constant_source(modules.language, "4711")) as module:
-                modules.enqueue(modules.function(module, "constant"), Launch([Pointer(address)]), stream)
+                modules.enqueue(modules.function(module, "write_value"), Launch([Pointer(address)]), stream)
             written = int.from_bytes(device.read(address, 4, stream), "little")
             assert written == 4711, f"{modules}: a launch that was pending when its module was unloaded wrote {written}"
 

@@ -11,7 +11,7 @@ from torch.testing._internal.opinfo.core import OpInfo
 from torch_backend import fallback, operators
 from torch_backend.operators import OperatorCalls, Source, dispatch
 
-_WORST_FIRST: tuple[Source, ...] = ("fallback", "composite", "aten", "native", "extension", "plugin")
+_WORST_FIRST: tuple[Source, ...] = ("fallback", "composite", "aten", "generated", "native", "extension", "plugin")
 
 
 class Watch:
@@ -25,7 +25,8 @@ class Watch:
     - else, leaving out views and new memory, which every operator may need: the source of the one operator that ran,
       or "composite" if several did.
 
-    Of several calls, the first of these that one of them had: fallback, composite, aten, native, extension, plugin.
+    Of several calls, the first of these that one of them had: fallback, composite, aten, generated, native,
+    extension, plugin.
 
     Copies of samples and of results are outside, so they do not count.
     """
