@@ -1,7 +1,6 @@
 """Kernels on large tensors, training steps, and what a small call costs: where a device's own kernels are compared.
 
-With ``TORCH_BACKEND_XCPU_MODULES=1`` and on ``ocl`` these are the kernels that the device compiles: nothing else of PyTorch runs
-there.
+With ``TORCH_BACKEND_XCPU_MODULES=1`` and on ``ocl`` these are the kernels that the device compiles.
 """
 
 from collections.abc import Callable
