@@ -16,6 +16,7 @@ from benchmarks.result import Row, table
 BENCHMARKS = (
     "small_ops",
     "training",
+    "compiled",
     "layers",
     "optimizers",
     "generation",
