@@ -17,6 +17,7 @@ BENCHMARKS = (
     "small_ops",
     "kernels",
     "training",
+    "compiled",
     "layers",
     "optimizers",
     "generation",
