@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -567,7 +566,6 @@ struct IndexList {
   std::array<int, kMaxIndices> dims{};
   std::array<View, kMaxIndices> views;
   Dims sizes; // of what they are broadcast to
-  bool empty = false;
 };
 
 bool is_mask(const tb_tensor& index) {
@@ -642,7 +640,6 @@ bool read_indices(const tb_kernel_context& context, const char* op, const tb_ten
       size = size == 1 ? view.size(k) : size;
     }
   }
-  found->empty = std::find(found->sizes.begin(), found->sizes.end(), 0) != found->sizes.end();
   return true;
 }
 
@@ -726,15 +723,14 @@ tb_status index_put(const void* entry, const tb_kernel_context& context, const t
   if (!values || !takes(*self, args[2]) || !read_indices(context, access.op, *self, args[1], &list)) {
     return TB_STATUS_UNSUPPORTED;
   }
-  if (list.empty || !self->data) {
-    return TB_STATUS_OK;
-  }
   const View shape = spread(*self, list, &access);
   View here(*values);
   while (here.dim() > shape.dim() && here.size(0) == 1) {
     here = here.without_dim(0);
   }
-  TORCH_CHECK(here.expands_to(shape.sizes), "shape mismatch: value tensor cannot be broadcast to the indexing result");
+  TORCH_CHECK(here.expands_to(shape.sizes), "shape mismatch: value tensor of shape ",
+              at::IntArrayRef(View(*values).sizes), " cannot be broadcast to indexing result of shape ",
+              at::IntArrayRef(shape.sizes));
   access.here = here.expanded(shape.sizes);
   if (shape.numel() == 0) {
     return TB_STATUS_OK;
@@ -754,7 +750,11 @@ tb_status nonzero(const void* entry, const tb_kernel_context& context, const tb_
     const int64_t shape[] = {0, self->ndim};
     return context.host->alloc_output(0, 2, shape, &out);
   }
-  Compaction compaction(context, static_cast<const char*>(entry), mask);
+  const View packed = dense_like(context, mask);
+  if (packed.data != mask.data && !copy_views(context, packed, mask)) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  Compaction compaction(context, static_cast<const char*>(entry), packed);
   count = compaction.count();
   const int64_t shape[] = {count, self->ndim};
   const auto status = context.host->alloc_output(0, 2, shape, &out);
@@ -789,7 +789,7 @@ constexpr Op kOps[] = {
     {"aten::put_", guarded<put>, kTakesEmpty | TB_KERNEL_NEEDS_CONTIGUOUS},
     {"aten::index.Tensor_out", guarded<index>, kTakesEmpty},
     {"aten::_index_put_impl_", guarded<index_put>, kTakesEmpty},
-    {"aten::nonzero.out", guarded<nonzero>, kTakesEmpty | TB_KERNEL_NEEDS_CONTIGUOUS | TB_KERNEL_ALLOCATES_OUTPUT},
+    {"aten::nonzero.out", guarded<nonzero>, kTakesEmpty | TB_KERNEL_ALLOCATES_OUTPUT},
 };
 
 } // namespace

@@ -6,6 +6,7 @@
 #include <c10/util/Half.h>
 
 #include "csrc/core/Capture.h"
+#include "csrc/core/FailedWait.h"
 #include "csrc/core/KernelHost.h"
 #include "csrc/core/Runtime.h"
 
@@ -68,9 +69,7 @@ void read_back(const tb_kernel_context& context, const char* op, const void* mem
   if (api.async()) {
     graph::refuse_in_capture(context.device, context.stream, op);
   }
-  api.memory_copy(-1, numbers, context.device, memory, static_cast<uint64_t>(count) * sizeof(int64_t),
-                  TB_COPY_DEVICE_TO_HOST, context.stream);
-  api.stream_synchronize(context.device, context.stream);
+  read_memory(api, context.device, numbers, memory, static_cast<std::size_t>(count) * sizeof(int64_t), context.stream);
 }
 
 } // namespace torch_backend::generated
