@@ -10,7 +10,8 @@
 
 #define MAX_DEVICES 64
 #define FAILING_SLOTS(X) \
-  X(memory_allocate) X(memory_free) X(memory_copy) TB_CORE_ASYNCHRONOUS_SLOTS(X) TB_CORE_OPTIONAL_SLOTS(X) MODULE_SLOTS(X)
+  X(memory_allocate)     \
+  X(memory_free) X(memory_copy) TB_CORE_ASYNCHRONOUS_SLOTS(X) TB_CORE_OPTIONAL_SLOTS(X) MODULE_SLOTS(X)
 
 enum slot {
 #define INDEX(slot) AT_##slot,

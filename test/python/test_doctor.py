@@ -302,6 +302,28 @@ def test_an_entry_with_the_name_of_cxx(doctor: Doctor, tmp_path: Path) -> None:
     assert 'extern "C" TB_EXPORT' in said
 
 
+def test_an_entry_with_a_misspelled_name(doctor: Doctor, tmp_path: Path) -> None:
+    source = "void* tb_plugin_enrty(const void* host) { return (void*)host; }"
+    code, said = doctor(compile_c(tmp_path / "libtorch_backend_acme.so", source))
+    assert code == 1
+    assert "has no tb_plugin_entry, but tb_plugin_enrty." in said
+    assert len(problems(said)) == 1, said
+
+
+def test_an_exception_leaves_the_library(doctor: Doctor, tmp_path: Path) -> None:
+    source = 'extern "C" void* tb_plugin_entry(const void*) { throw "no card"; }'
+    code, said = doctor(compile_c(tmp_path / "libtorch_backend_acme.so", source, compiler="c++"))
+    assert code == 1
+    assert "A C++ exception has left it" in said
+    assert len(problems(said)) == 1, said
+
+
+def test_a_class_with_a_misspelled_name(doctor: Doctor) -> None:
+    code, said = doctor("torch_backend.backends.openreg:OpenRge")
+    assert code == 1
+    assert "Did you mean OpenReg" in said
+
+
 # ---- places ----
 
 

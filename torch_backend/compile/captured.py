@@ -30,7 +30,7 @@ def register(name: str, reason: str) -> None:
                 RuntimeWarning,
                 stacklevel=2,
             )
-        return aot_eager(model_, example_inputs_)  # type: ignore[no-untyped-call]
+        return aot_eager(model_, example_inputs_)
 
     seams.COMPILE_FX.replace(compile_or_capture)
 

@@ -37,6 +37,10 @@ _CRASHED = (
     "Run it under a debugger. A function whose parameters differ from its slot in device.h looks like this too, or as "
     "wrong data: a cast silences the compiler and nothing detects it at run time, so remove casts from the table."
 )
+_EXCEPTION = (
+    "A C++ exception has left it, and nothing above can catch one: the functions of a device library are C's. Catch "
+    "what it calls, and return host->fail(code, text) with what it says; tb_plugin_entry returns NULL after that."
+)
 _FREED_WRONGLY = (
     "memory_free must free exactly what memory_allocate returned, once: look for memory that is freed twice, for a "
     "pointer that was not allocated, and for writes past the end of an allocation."
@@ -115,16 +119,18 @@ def _failures(label: str, path: str, outcome: Outcome) -> Iterator[Finding]:
     if outcome.is_done:
         step, advice = "the end of the process", "At exit a library must neither wait nor use what is gone already."
     else:
-        step, advice = outcome.step, _advice_on_ending(outcome.step, outcome.ending)
+        step, advice = outcome.step, _advice_on_ending(outcome, outcome.ending)
     yield problem(label, f"{step}: {outcome.ending}.{_wrote(outcome)}", advice)
 
 
-def _advice_on_ending(step: str, ending: str) -> str:
+def _advice_on_ending(outcome: Outcome, ending: str) -> str:
     if "did not return" in ending:
         return _BLOCKED
     if "exit code" in ending:
         return "A device library must not end the process: return a status, host->fail(code, text)."
-    return _FREED_WRONGLY if step == "memory_free" and "SIGABRT" in ending else _CRASHED
+    if "terminate called after throwing" in outcome.output:  # libstdc++'s words
+        return _EXCEPTION
+    return _FREED_WRONGLY if outcome.step == "memory_free" and "SIGABRT" in ending else _CRASHED
 
 
 def _with_step(step: str, text: str) -> str:

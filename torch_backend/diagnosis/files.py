@@ -1,7 +1,9 @@
 """What can be seen of a device library without opening it."""
 
+import difflib
 import os
 import platform
+import re
 import struct
 from collections.abc import Iterator
 
@@ -83,12 +85,26 @@ def _examine_contents(subject: str, path: str) -> Iterator[Finding]:
             "Include torch_backend/device.h where it is defined, with the signature declared there, or mark it "
             'extern "C" TB_EXPORT.',
         )
+    elif similar := _misspelled_entry(contents):
+        yield problem(
+            subject,
+            f"'{path}' has no {ENTRY_NAME}, but {similar}.",
+            f"Rename that function to {ENTRY_NAME}: torch_backend/device.h declares it.",
+        )
 
 
 def _has_mangled_entry(contents: bytes) -> bool:
     """Whether the name is only there as C++ spells it, with its length before it: _Z15tb_plugin_entryPK7tb_host."""
     name = ENTRY_NAME.encode()
     return b"_Z%d%s" % (len(name), name) in contents and b"\0%s\0" % name not in contents
+
+
+def _misspelled_entry(contents: bytes) -> str | None:
+    """A name in the file that is nearly the entry's, if the entry's is not there."""
+    if ENTRY_NAME.encode() in contents:
+        return None
+    names = {name.decode() for name in re.findall(rb"(?<=\0)[A-Za-z]\w{8,23}(?=\0)", contents)}
+    return next(iter(difflib.get_close_matches(ENTRY_NAME, sorted(names), n=1, cutoff=0.8)), None)
 
 
 def _user() -> str:

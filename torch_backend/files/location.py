@@ -1,5 +1,6 @@
 """How users say where a device library is: the path of a file, or ``module:Class`` for one written in Python."""
 
+import difflib
 import importlib
 import importlib.util
 import os
@@ -69,7 +70,9 @@ def resolve(reference: str) -> "Source":
             f"There is no module '{module}' for '{reference}'. Is its folder in PYTHONPATH, or its package installed?"
         ) from error
     except AttributeError as error:
-        raise AttributeError(f"'{reference}': {error}.") from error
+        similar = difflib.get_close_matches(error.name or "", dir(error.obj), n=1)
+        hint = f" Did you mean {similar[0]}?" if similar else ""
+        raise AttributeError(f"'{reference}': {error}.{hint}") from error
     source: Source = found
     return source
 

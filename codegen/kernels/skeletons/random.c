@@ -26,19 +26,9 @@ typedef struct {
 #define PLACES(i) const Index at = (i);
 #else
 #define AT(n) at[n]
-#define PLACES(i)                                                      \
-  Index at[OPERANDS];                                                  \
-  {                                                                    \
-    Index rest = (i);                                                  \
-    for (int n = 0; n < OPERANDS; ++n) at[n] = 0;                      \
-    for (int d = RANK - 1; d >= 0; --d) {                              \
-      const Index size = (Index)args.sizes[d];                         \
-      const Index next = d > 0 ? rest / size : 0;                      \
-      const Index here = rest - next * size;                           \
-      for (int n = 0; n < OPERANDS; ++n) at[n] += here * (Index)args.strides[n][d]; \
-      rest = next;                                                     \
-    }                                                                  \
-  }
+#define PLACES(i)     \
+  Index at[OPERANDS]; \
+  TB_LOCATE(at, 0, sizes, strides, RANK - 1, i, 0, OPERANDS)
 #endif
 
 #define EACH(statement) for (int j = 0; j < PER; ++j) { statement }

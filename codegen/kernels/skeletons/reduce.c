@@ -43,19 +43,6 @@ typedef struct {
 #define EACH_FIELD(M) M(0) M(1) M(2)
 #endif
 
-#define LOCATE_IN(to, from, sizes, strides, first_dim, index, first, last)      \
-  {                                                                            \
-    Index rest = (index);                                                      \
-    for (int n = (first); n < (last); ++n) to[n] = from;                       \
-    for (int d = (first_dim); d >= 0; --d) {                                   \
-      const Index size = (Index)args.sizes[d];                                 \
-      const Index next = d > 0 ? rest / size : 0;                              \
-      const Index here = d > 0 ? rest - next * size : rest;                    \
-      for (int n = (first); n < (last); ++n) to[n] += here * (Index)args.strides[n][d]; \
-      rest = next;                                                             \
-    }                                                                          \
-  }
-
 #define AT_BASE(n) (base[n])
 #define AT_REDUCED(n) (place[n] + k * (Index)(REDUCED_STEP_##n))
 #define AT_KEPT(n) (place[n] + k * (Index)(KEPT_STEP_##n))
@@ -67,7 +54,7 @@ TB_KERNEL(reduce_parts) {
   const i64 n = args.reduced;
   TB_FOR(o, (Index)args.outputs) {
     Index base[OPERANDS];
-    LOCATE_IN(base, 0, kept_sizes, kept_strides, KEPT - 1, o, 0, OUTPUTS)
+    TB_LOCATE(base, 0, kept_sizes, kept_strides, KEPT - 1, o, 0, OUTPUTS)
     STATE(a, 1)
     tb_init(REFS(a, 0));
     for (Index p = 0; p < (Index)args.parts; ++p) {
@@ -106,7 +93,7 @@ TB_KERNEL(reduce) {
     const Index first = (unit - row * tiles) * TILE;
     const Index width = inner - first < TILE ? inner - first : TILE;
     Index base[OPERANDS];
-    LOCATE_IN(base, first * (Index)args.kept_strides[n][KEPT - 1], kept_sizes, kept_strides, KEPT - 2, row, 0, OPERANDS)
+    TB_LOCATE(base, first * (Index)args.kept_strides[n][KEPT - 1], kept_sizes, kept_strides, KEPT - 2, row, 0, OPERANDS)
     STATE(a, TILE)
     STATE(t, TILE)
     for (Index k = 0; k < width; ++k) tb_init(REFS(a, k));
@@ -114,7 +101,7 @@ TB_KERNEL(reduce) {
     Index until = begin + 256;
     for (Index r = begin; r < end; ++r) {
       Index place[OPERANDS];
-      LOCATE_IN(place, base[n], reduced_sizes, reduced_strides, REDUCED - 1, r, OUTPUTS, OPERANDS)
+      TB_LOCATE(place, base[n], reduced_sizes, reduced_strides, REDUCED - 1, r, OUTPUTS, OPERANDS)
       for (Index k = 0; k < width; ++k) tb_step(VALUES(AT_KEPT), r NUMBERS, REFS(a, k));
       if (r == until) {
         for (Index k = 0; k < width; ++k) tb_merge(VALS(a, k), REFS(t, k));
@@ -171,7 +158,7 @@ TB_KERNEL(reduce) {
     const Index begin = 0, end = (Index)n;
 #endif
     Index base[OPERANDS];
-    LOCATE_IN(base, 0, kept_sizes, kept_strides, KEPT - 1, o, 0, OPERANDS)
+    TB_LOCATE(base, 0, kept_sizes, kept_strides, KEPT - 1, o, 0, OPERANDS)
     STATE(a, 1)
     tb_init(REFS(a, 0));
 #ifdef GROUP
@@ -179,7 +166,7 @@ TB_KERNEL(reduce) {
       const Index row = r / inner;
       const Index k = r - row * inner;
       Index place[OPERANDS];
-      LOCATE_IN(place, base[n], reduced_sizes, reduced_strides, REDUCED - 2, row, OUTPUTS, OPERANDS)
+      TB_LOCATE(place, base[n], reduced_sizes, reduced_strides, REDUCED - 2, row, OUTPUTS, OPERANDS)
       tb_step(VALUES(AT_REDUCED), r NUMBERS, REFS(a, 0));
     }
 #define SHARE(f) shared##f[item] = a##f[0];
@@ -211,7 +198,7 @@ TB_KERNEL(reduce) {
     for (Index r = begin; r < end;) {
       const Index stop = inner - first < end - r ? inner : first + end - r;
       Index place[OPERANDS];
-      LOCATE_IN(place, base[n], reduced_sizes, reduced_strides, REDUCED - 2, row, OUTPUTS, OPERANDS)
+      TB_LOCATE(place, base[n], reduced_sizes, reduced_strides, REDUCED - 2, row, OUTPUTS, OPERANDS)
       const Index shift = r - first;
       Index j = first;
 #ifdef TB_CHUNKED

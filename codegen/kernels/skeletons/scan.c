@@ -25,18 +25,6 @@ typedef struct {
 #define VALS(s, l) s##0[l], s##1[l]
 #endif
 
-#define LOCATE(index, last)                                            \
-  {                                                                    \
-    Index rest = (index);                                              \
-    for (int o = 0; o < OPERANDS; ++o) base[o] = 0;                    \
-    for (int d = (last); d >= 0; --d) {                                \
-      const Index size = (Index)args.kept_sizes[d];                    \
-      const Index next = d > 0 ? rest / size : 0;                      \
-      const Index here = d > 0 ? rest - next * size : rest;            \
-      for (int o = 0; o < OPERANDS; ++o) base[o] += here * (Index)args.kept_strides[o][d]; \
-      rest = next;                                                     \
-    }                                                                  \
-  }
 #define AT_LINE(n) (base[n] + i * (Index)args.strides[n])
 #define AT_COLUMN(n) (base[n] + i * (Index)args.strides[n] + (first + k) * (Index)args.kept_strides[n][KEPT - 1])
 
@@ -51,7 +39,7 @@ TB_KERNEL(scan) {
     const Index first = (unit - row * tiles) * TILE;
     const Index width = inner - first < TILE ? inner - first : TILE;
     Index base[OPERANDS];
-    LOCATE(row, KEPT - 2)
+    TB_LOCATE(base, 0, kept_sizes, kept_strides, KEPT - 2, row, 0, OPERANDS)
     STATE(a, TILE)
     for (Index k = 0; k < width; ++k) tb_init(REFS(a, k));
     for (Index i = 0; i < (Index)n; ++i) {
@@ -64,7 +52,7 @@ TB_KERNEL(scan) {
 #else
   TB_FOR(line, (Index)args.lines) {
     Index base[OPERANDS];
-    LOCATE(line, KEPT - 1)
+    TB_LOCATE(base, 0, kept_sizes, kept_strides, KEPT - 1, line, 0, OPERANDS)
     STATE(a, 1)
     tb_init(REFS(a, 0));
     for (Index i = 0; i < (Index)n; ++i) {

@@ -6,6 +6,7 @@
 #include "csrc/core/Runtime.h"
 #include "csrc/core/Stream.h"
 #include "csrc/ops/generated/Families.h"
+#include "csrc/ops/generated/Geometry.h"
 #include "csrc/ops/generated/Launch.h"
 #include "csrc/ops/generated/Modules.h"
 #include "csrc/ops/generated/ValueType.h"
@@ -23,7 +24,7 @@ struct Args {
   std::array<int64_t, 2> column_strides;
 };
 
-constexpr int64_t kLimit32 = (int64_t{1} << 31) - (int64_t{1} << 20);
+constexpr int64_t kLimit32 = Geometry::kLimit32;
 
 void launch(const tb_kernel_context& context, ValueType type, const Args& args, const void* to, const void* from,
             bool gather) {

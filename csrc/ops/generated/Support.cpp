@@ -29,14 +29,18 @@ uint64_t bits_of_number(const tb_arg& number, ValueType type) {
   }
 }
 
-uint64_t scalar_of(double number, int64_t whole, ValueType compute) {
+int64_t scalar_of(const tb_arg& number, ValueType compute) {
+  return is_floating(compute) ? scalar_of(double_of(number), compute) : int_of(number);
+}
+
+int64_t scalar_of(double number, ValueType compute) {
   switch (compute) {
     case ValueType::f32:
       return std::bit_cast<uint32_t>(static_cast<float>(number));
     case ValueType::f64:
-      return std::bit_cast<uint64_t>(number);
+      return std::bit_cast<int64_t>(number);
     default:
-      return static_cast<uint64_t>(whole);
+      return static_cast<int64_t>(number);
   }
 }
 
@@ -47,6 +51,11 @@ char* workspace(const tb_kernel_context& context, int64_t size_bytes) {
     throw NoWorkspace{status};
   }
   return static_cast<char*>(memory);
+}
+
+View dense_like(const tb_kernel_context& context, const View& view) {
+  return view.is_contiguous() ? view
+                              : View(workspace(context, view.numel() * view.element_bytes()), view.dtype, view.sizes);
 }
 
 void fill_bytes(const tb_kernel_context& context, void* memory, uint8_t value, int64_t size_bytes) {
