@@ -142,6 +142,9 @@ typedef union {
   ((batch) * (Index)args.strides[0] + (channel) * (Index)args.strides[1] + (z) * (Index)args.strides[2] + \
    (y) * (Index)args.strides[3] + (x) * (Index)args.strides[4])
 
+// The first of windows `stride` apart whose element `offset` after its start is not before `at`.
+#define TB_FIRST_WINDOW(at, offset, stride) ((at) - (offset) <= 0 ? 0 : ((at) - (offset) + (stride) - 1) / (stride))
+
 // What the host finds at its next wait, as csrc/core/ErrorCell.h lays it out. The first error stays.
 #define TB_INDEX_OUT_OF_RANGE 1
 #define TB_TOO_FEW_ELEMENTS 2

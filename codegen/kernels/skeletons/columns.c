@@ -14,8 +14,7 @@ typedef struct {
 #ifndef STRIDE
 #define STRIDE ((Index)args.stride[2])
 #endif
-// The first window whose element `offset` after its start is not before `at`.
-#define FIRST_WINDOW(at, offset) ((at) - (offset) <= 0 ? 0 : ((at) - (offset) + STRIDE - 1) / STRIDE)
+#define FIRST_WINDOW(at, offset) TB_FIRST_WINDOW(at, offset, STRIDE)
 
 #ifndef GATHER
 

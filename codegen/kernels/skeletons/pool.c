@@ -4,6 +4,7 @@
 // MAXIMUM    with the place of each, counted through one image's channel; else the mean
 // ADAPTIVE   windows divide the image evenly
 // BACKWARD   p0 is the image's gradient, p1 that of the result
+// SCATTER    each window adds to the largest element's gradient; the image's channels are contiguous, and computed in T
 
 typedef struct {
   i64 batches, channels;
@@ -86,6 +87,23 @@ TB_KERNEL(pool) {
       TB_STORE_AS(VALUE, p0, TB_PLACE(window_strides, rest, channel, d, h, w), sum / divisor_of(args, d, h, w));
 #endif
     }
+  }
+} TB_END
+
+#elif defined(SCATTER)
+TB_KERNEL(pool) {
+  const Index size = (Index)(args.image[0] * args.image[1] * args.image[2]);
+  TB_FOR(i, (Index)(args.batches * args.channels)) {
+    Index rest = i;
+    TB_SPLIT(rest, channel, args.channels)
+    TB_GLOBAL T* to = (TB_GLOBAL T*)p0 + TB_PLACE(image_strides, rest, channel, 0, 0, 0);
+    for (Index k = 0; k < size; ++k) to[k] = 0;
+    for (Index d = 0; d < WINDOWS(0); ++d)
+      for (Index h = 0; h < WINDOWS(1); ++h)
+        for (Index w = 0; w < WINDOWS(2); ++w) {
+          const i64 at = TB_LOAD_i64(p2, TB_PLACE(index_strides, rest, channel, d, h, w));
+          if ((u64)at < (u64)size) to[at] += (T)TB_LOAD_AS(VALUE, p1, TB_PLACE(window_strides, rest, channel, d, h, w));
+        }
   }
 } TB_END
 

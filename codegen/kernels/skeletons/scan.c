@@ -25,7 +25,7 @@ typedef struct {
 #define VALS(s, l) s##0[l], s##1[l]
 #endif
 
-#define AT_LINE(n) (base[n] + i * (Index)args.strides[n])
+#define AT_LINE(n) (base[l][n] + i * (Index)args.strides[n])
 #define AT_COLUMN(n) (base[n] + i * (Index)args.strides[n] + (first + k) * (Index)args.kept_strides[n][KEPT - 1])
 
 TB_KERNEL(scan) {
@@ -50,14 +50,30 @@ TB_KERNEL(scan) {
     }
   }
 #else
-  TB_FOR(line, (Index)args.lines) {
-    Index base[OPERANDS];
-    TB_LOCATE(base, 0, kept_sizes, kept_strides, KEPT - 1, line, 0, OPERANDS)
-    STATE(a, 1)
-    tb_init(REFS(a, 0));
-    for (Index i = 0; i < (Index)n; ++i) {
-      tb_step(VALUES(AT_LINE), i NUMBERS, REFS(a, 0));
-      STORE(VALS(a, 0), AT_LINE)
+#ifdef TB_CHUNKED
+#define LINES 8 // at once: a sum has to wait for the one before
+#else
+#define LINES 1
+#endif
+#define SCAN(count)                                  \
+  for (Index i = 0; i < (Index)n; ++i)               \
+    for (int l = 0; l < (count); ++l) {              \
+      tb_step(VALUES(AT_LINE), i NUMBERS, REFS(a, l)); \
+      STORE(VALS(a, l), AT_LINE)                     \
+    }
+  TB_FOR(group, ((Index)args.lines + LINES - 1) / LINES) {
+    const Index first = group * LINES;
+    const int lines = (int)TB_LEAST((Index)args.lines - first, LINES);
+    Index base[LINES][OPERANDS];
+    STATE(a, LINES)
+    for (int l = 0; l < lines; ++l) {
+      TB_LOCATE(base[l], 0, kept_sizes, kept_strides, KEPT - 1, first + l, 0, OPERANDS)
+      tb_init(REFS(a, l));
+    }
+    if (lines == LINES) {
+      SCAN(LINES)
+    } else {
+      SCAN(lines)
     }
   }
 #endif

@@ -22,7 +22,7 @@ namespace {
 constexpr int kMaxOperands = Part::kMaxOperands;
 constexpr std::size_t kMaxNumbers = 4;
 constexpr int64_t kWorthAProcessor = 32768; // elements
-constexpr int64_t kTile = 256;              // as the skeleton has it
+constexpr int64_t kTile = 1024;             // as the skeleton has it
 constexpr int64_t kLongRow = 64;            // worth the items of a block
 constexpr int64_t kMaxParts = 256;
 constexpr int64_t kColumnsAtOnce = 8;
@@ -43,6 +43,7 @@ struct Plan {
   Part reduced;
   bool fits_32 = true;
   bool columns = false;
+  bool dense = false; // see the skeleton
   uint32_t group = 0; // items of a block that reduce together; 0: each for itself
   int64_t parts = 1;
   int64_t part_size = 0;
@@ -77,6 +78,15 @@ struct Plan {
     return true;
   }
 
+  /// Whether the inputs' elements of one place in the reduced dimensions are side by side, and after them those of the next.
+  bool are_rows_dense() const {
+    bool all = kept.geometry.rank == 1 && reduced.geometry.rank == 1;
+    for (int n = num_outputs; n < num_operands; ++n) {
+      all = all && kept.inner_stride(n) == 1 && reduced.inner_stride(n) == kept.inner_size();
+    }
+    return all;
+  }
+
   /// How the work is divided.
   void divide(int device) {
     const int64_t outputs = kept.geometry.count;
@@ -89,7 +99,8 @@ struct Plan {
     }
     const bool neighbours_are_kept = outputs > 1 && count > 1 && across != 0 && across < along;
     if (runs_in_stretches(device)) {
-      columns = neighbours_are_kept && kept.inner_size() >= kColumnsAtOnce;
+      dense = neighbours_are_kept && are_rows_dense() && kept.inner_size() <= kTile / 2;
+      columns = neighbours_are_kept && (dense || kept.inner_size() >= kColumnsAtOnce);
       units = columns ? outputs / kept.inner_size() * ((kept.inner_size() + kTile - 1) / kTile) : outputs;
       const int64_t wanted = std::clamp<int64_t>(outputs * count / kWorthAProcessor, 1, processors);
       parts = units >= wanted ? 1 : std::min((wanted + units - 1) / units, std::max<int64_t>(count / 1024, 1));
@@ -116,7 +127,8 @@ struct Plan {
       key.words[1] = key.words[1] << 4 | static_cast<uint64_t>(step_of(kept.inner_stride(n))) << 2 |
                      static_cast<uint64_t>(step_of(reduced.inner_stride(n)));
     }
-    key.words[2] = static_cast<uint64_t>(compute) << 16 | static_cast<uint64_t>(kept.geometry.rank_class()) << 12 |
+    key.words[2] = static_cast<uint64_t>(dense) << 20 | static_cast<uint64_t>(compute) << 16 |
+                   static_cast<uint64_t>(kept.geometry.rank_class()) << 12 |
                    static_cast<uint64_t>(reduced.geometry.rank_class()) << 8 | static_cast<uint64_t>(num_outputs) << 5 |
                    static_cast<uint64_t>(fits_32) << 4 | static_cast<uint64_t>(columns) << 3 |
                    static_cast<uint64_t>(group != 0) << 2 | static_cast<uint64_t>(parts > 1) << 1 |
@@ -158,6 +170,9 @@ struct Plan {
     text.define("STORE(V, K)", c10::str("{ FINISHED tb_finish(V, n NUMBERS", finish, ");", stores, " }"));
     if (columns) {
       text.define("COLUMNS", 1);
+    }
+    if (dense) {
+      text.define("DENSE", 1);
     }
     if (group) {
       text.define("GROUP", group);
