@@ -13,7 +13,7 @@ from benchmarks.training import transformer
 
 
 def run(device: torch.device) -> list[Row]:
-    """Microseconds of a chain of pointwise operators, milliseconds of the rest. What is "over eager" is on one device."""
+    """Microseconds of a chain of pointwise operators, milliseconds of the rest. "Over eager" is on one device."""
     cpu = torch.device("cpu")
     rows = []
     for name, elements in (("chain of 10^3", 1000), ("chain of 10^6", 1_000_000)):
