@@ -203,10 +203,13 @@ test-kit: $(STAMPS)/built $(STAMPS)/for-test
 	echo "Conformance of xcpu, asynchronous"; $(KIT) --json $(BUILD)/conformance-async.json xcpu --quick \
 	--option async=1 --option ccl=1 --option ipc=1 || failed=1; \
 	echo "Conformance of $(DEVICE)"; $(KIT) --json $(BUILD)/conformance-$(DEVICE).json $(DEVICE) || failed=1; \
+	if TORCH_BACKEND=ocl $(PY) -m torch_backend info > /dev/null 2>&1; then for memory in buffer svm; do \
+	echo "Conformance of ocl, memory $$memory"; $(KIT) ocl --quick --level 2 --option memory=$$memory || failed=1; done; \
+	else echo "Conformance of ocl: not run, there is no OpenCL driver"; fi; \
 	exit $$failed
 
-# Not part of "test": it takes half an hour. In both memory modes; PoCL shows the processor twice, so that there are two
-# devices.
+# Not part of "test", but for the first levels: it takes half an hour. In both memory modes; PoCL shows the processor
+# twice, so that there are two devices.
 test-opencl: export POCL_DEVICES ?= pthread pthread
 test-opencl: $(STAMPS)/built-tests $(STAMPS)/for-test
 	@TORCH_BACKEND=ocl $(PY) -m torch_backend info > /dev/null
