@@ -52,15 +52,24 @@ TB_KERNEL(scan) {
 #else
 #ifdef TB_CHUNKED
 #define LINES 8 // at once: a sum has to wait for the one before
+#define STEPS 64
 #else
 #define LINES 1
+#define STEPS 1
 #endif
-#define SCAN(count)                                  \
-  for (Index i = 0; i < (Index)n; ++i)               \
-    for (int l = 0; l < (count); ++l) {              \
-      tb_step(VALUES(AT_LINE), i NUMBERS, REFS(a, l)); \
-      STORE(VALS(a, l), AT_LINE)                     \
-    }
+  // Elements are read before others are written: addresses that are alike would make the processor wait.
+#define SCAN(count)                                                   \
+  for (Index from = 0; from < (Index)n; from += STEPS) {              \
+    const Index end = TB_LEAST(from + STEPS, (Index)n);               \
+    T x[LINES][STEPS];                                                \
+    for (int l = 0; l < (count); ++l)                                 \
+      for (Index i = from; i < end; ++i) x[l][i - from] = VALUES(AT_LINE); \
+    for (Index i = from; i < end; ++i)                                \
+      for (int l = 0; l < (count); ++l) {                             \
+        tb_step(x[l][i - from], i NUMBERS, REFS(a, l));               \
+        STORE(VALS(a, l), AT_LINE)                                    \
+      }                                                               \
+  }
   TB_FOR(group, ((Index)args.lines + LINES - 1) / LINES) {
     const Index first = group * LINES;
     const int lines = (int)TB_LEAST((Index)args.lines - first, LINES);
