@@ -13,7 +13,7 @@ from benchmarks.training import transformer
 
 
 def run(device: torch.device) -> list[Row]:
-    """Microseconds of a chain of pointwise operators, milliseconds of the rest. "Over eager" is on one device."""
+    """Microseconds of 12 pointwise operators, milliseconds of the rest. What is "over eager" is on one device."""
     cpu = torch.device("cpu")
     rows = []
     for name, elements in (("chain of 10^3", 1000), ("chain of 10^6", 1_000_000)):
@@ -28,7 +28,7 @@ def run(device: torch.device) -> list[Row]:
 def _chain(device: torch.device, elements: int, fast: bool) -> Work:
     def chain(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         for _ in range(4):
-            x = (x * y + 0.5).sigmoid()
+            x = (x * y + 0.5).relu()
         return x
 
     torch.manual_seed(0)

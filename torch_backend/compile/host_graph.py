@@ -5,6 +5,7 @@ cache has looked for it. What is compiled is a copy: the same operators on CPU t
 [Compiled graphs on aliased memory] in ``csrc/ops/host/GraphCall.h``.
 """
 
+import atexit
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +17,7 @@ from torch._inductor.virtualized import V
 from torch.fx import GraphModule
 
 import torch_backend
-from torch_backend import _C
+from torch_backend import _C, device_module
 from torch_backend.compile import inductor, on_device, seams
 from torch_backend.compile.to_host import HostVersion, to_host
 
@@ -34,7 +35,7 @@ class HostGraph(CompiledFxGraph):
         """``graph``, compiled for the CPU from ``version``, for the device from now on."""
         graph.__class__ = cls
         assert isinstance(graph, HostGraph)
-        graph.version = version.without_graph()
+        graph.version = version.compiled(graph.output_strides or [])
         graph._run_on_device()
         return graph
 
@@ -49,7 +50,9 @@ class HostGraph(CompiledFxGraph):
     def _run_on_device(self) -> None:
         version = self.version
         assert self.current_callable is not None
-        self.current_callable = _C.host_graph(self.current_callable, version.on_device, version.device, version.seeds)
+        self.current_callable = _C.host_graph(
+            self.current_callable, version.on_device, version.device, version.seeds, version.results
+        )
 
 
 class _HostConstants(CompiledFxGraphConstants):
@@ -106,3 +109,4 @@ def register(name: str) -> None:
         return HostGraph.wrap(generate(version.graph, version.inputs, [], *args, **kwargs), version)
 
     seams.GENERATE.replace(generate_on_host)
+    atexit.register(device_module.synchronize)  # what is on streams may be code of Python

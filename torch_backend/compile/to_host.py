@@ -34,10 +34,17 @@ class HostVersion:
     """How many random numbers the graph takes as its last input; 0: it has no such input."""
     operators: tuple[str, ...]
     """Those that :mod:`on_device` has to define before the graph is loaded."""
+    results: list[Any] | None
+    """For each result None, ``("input", index)``, ``("result", index)`` of an earlier one, or a tensor's sizes, strides
+    and dtype; None: they are known only when the graph has run, or it has to run on the calling thread."""
 
-    def without_graph(self) -> "HostVersion":
-        """What is needed to run it."""
-        return replace(self, graph=None, inputs=[])
+    def compiled(self, strides: Sequence[tuple[str, ...] | None]) -> "HostVersion":
+        """What is needed to run it, given the strides of its results, as Inductor writes them."""
+        results = self.results
+        if results is not None:
+            known = list(map(_with_strides, results, strides))
+            results = None if any(found is _UNKNOWN for found in known) else known
+        return replace(self, graph=None, inputs=[], results=results)
 
 
 def to_host(name: str, gm: GraphModule, example_inputs: Sequence[Any]) -> HostVersion | None:
@@ -45,7 +52,8 @@ def to_host(name: str, gm: GraphModule, example_inputs: Sequence[Any]) -> HostVe
     devices = _devices_of(name, gm, example_inputs)
     if not devices:
         return None
-    results = _pytree.tree_map(_value_of, _output_of(gm.graph).args[0])
+    nodes = list(_output_of(gm.graph).args[0])  # type: ignore[arg-type]
+    is_there = [isinstance(value, Tensor) and value.device.type == name for value in map(_value_of, nodes)]
     indices = {device.index for device in devices if device.index is not None}
     device = min(indices) if indices else -1
     graph = _copy_of(gm)
@@ -58,10 +66,11 @@ def to_host(name: str, gm: GraphModule, example_inputs: Sequence[Any]) -> HostVe
     return HostVersion(
         graph,
         inputs,
-        [isinstance(x, Tensor) and x.device.type == name for x in results],
+        is_there,
         device,
         seeds,
         tuple(sorted(operators)),
+        None if operators else _foresee(gm.graph, nodes, is_there),
     )
 
 
@@ -87,6 +96,44 @@ def _devices_of(name: str, gm: GraphModule, example_inputs: Sequence[Any]) -> se
         if isinstance(value, Tensor | torch.device)
     }
     return {device for device in devices if device.type == name}
+
+
+_UNKNOWN = object()
+
+
+def _foresee(graph: Graph, nodes: Sequence[Any], is_there: Sequence[bool]) -> list[Any] | None:
+    """The results ``nodes``, each as in :attr:`HostVersion.results`, inputs followed by what they are."""
+    inputs = graph.find_nodes(op="placeholder")
+    first: dict[Node, int] = {}
+    results: list[Any] = []
+    for index, (node, there) in enumerate(zip(nodes, is_there, strict=True)):
+        if node is None:
+            results.append(None)
+            continue
+        if not there:
+            return None
+        value = node.meta["val"]
+        tensor = tuple(value.shape), tuple(value.stride()), value.dtype
+        if not all(isinstance(number, int) for number in (*tensor[0], *tensor[1])):
+            return None
+        if first.setdefault(node, index) != index:
+            results.append(("result", first[node]))
+        elif node in inputs:
+            results.append(("input", inputs.index(node), *tensor))
+        else:
+            results.append(tensor)
+    return results
+
+
+def _with_strides(result: Any, strides: tuple[str, ...] | None) -> Any:
+    """A result of :func:`_foresee` once its strides are known."""
+    if result is None or result[0] == "result":
+        return result
+    if strides is None or not all(stride.isdigit() for stride in strides):
+        return _UNKNOWN
+    known = tuple(map(int, strides))
+    sizes, before, dtype = result[-3:]
+    return result[:2] if result[0] == "input" and known == before else (sizes, known, dtype)
 
 
 def _copy_of(gm: GraphModule) -> GraphModule:

@@ -201,6 +201,11 @@ at::Tensor GraphCall::copied(const at::Tensor& cpu, bool on_device) {
   return make_cpu_alias(cpu, known.copy);
 }
 
+bool graphs_run_on_stream() {
+  auto& api = device_api();
+  return api.host_access() && api.host_coherent() && api.async() && api.has_stream_host_function();
+}
+
 at::Tensor draw_seeds(int64_t count, c10::DeviceIndex device) {
   auto* generator = resolve_generator(std::nullopt, device < 0 ? current_device() : device);
   return at::empty({count}, at::TensorOptions(c10::kCPU).dtype(c10::kLong)).random_(draw_cpu_generator(*generator));

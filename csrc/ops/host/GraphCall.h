@@ -19,6 +19,7 @@ namespace torch_backend {
 /// that it stands for, and its storage tells which that is; nothing else here keeps an input. What the graph allocates is
 /// the device's (Note [Redirected CPU allocations]).
 /// As with HostCall, the graph runs on the calling thread, and on an asynchronous device enter() waits for the stream.
+/// A graph whose results are known before may go onto the stream instead, see graphs_run_on_stream().
 ///
 /// Threads: one thread per object.
 class GraphCall {
@@ -64,6 +65,10 @@ class GraphCall {
   c10::SmallVector<Shared, 2> shared_;
   std::optional<Running> running_;
 };
+
+/// Whether a graph may run as host work (HostLaunch.h), which sees aliases of its inputs and leaves its results in tensors
+/// that were made for them: the device is asynchronous, and its memory coherent.
+bool graphs_run_on_stream();
 
 /// CPU int64 numbers that follow from the default generator of the device, which moves on.
 at::Tensor draw_seeds(int64_t count, c10::DeviceIndex device);

@@ -89,16 +89,16 @@ def test_training(device: str, kind: str) -> None:
 
 def test_dropout(device: str, backend: ModuleType) -> None:
     """Training with dropout repeats with the same seed of the device, and differs with another."""
-    layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.2, batch_first=True).to(device)
+    layer = nn.Sequential(nn.Linear(16, 32), nn.Dropout(0.2), nn.GELU(), nn.Dropout(0.2)).to(device)
     fast = torch.compile(layer)
-    x = torch.linspace(-1, 1, 2 * 5 * 16).reshape(2, 5, 16).to(device)
+    x = torch.linspace(-1, 1, 5 * 16).reshape(5, 16).to(device)
 
     def losses(seed: int) -> list[float]:
         backend.manual_seed(seed)
         found = []
         for _ in range(2):
             layer.zero_grad()
-            (fast(x) * x).sum().backward()
+            fast(x).square().sum().backward()
             found.append(float(sum(p.grad.abs().sum() for p in layer.parameters())))
         return found
 
