@@ -91,7 +91,7 @@ def test_a_graph_is_one_item_on_the_stream(run_python: RunPython) -> None:
     run_python(
         """
         import time, torch
-        x = torch.ones(1000, device="xcpu")
+        x = torch.ones(1024, device="xcpu")
         run = torch.compile(lambda x: (x * 2 + 1, x))
         run(x)
         torch.xcpu.synchronize()
