@@ -45,7 +45,9 @@ def test_the_compiler_knows_the_device(run_python: RunPython, compiler_first: bo
     )
 
 
-@pytest.mark.parametrize("seam", ["compile_fx.fx_codegen_and_compile", "codegen.common.custom_backend_passes"])
+@pytest.mark.parametrize(
+    "seam", ["compile_fx.fx_codegen_and_compile", "output_code.CompiledFxGraph.after_deserialization"]
+)
 def test_a_seam_that_is_gone_is_named(run_python: RunPython, seam: str) -> None:
     """Graphs then run as captured, and those of the CPU are compiled."""
     process = run_python(
