@@ -45,7 +45,9 @@ def test_the_compiler_knows_the_device(run_python: RunPython, compiler_first: bo
     )
 
 
-@pytest.mark.parametrize("seam", ["compile_fx.fx_codegen_and_compile", "codegen.common.custom_backend_passes"])
+@pytest.mark.parametrize(
+    "seam", ["compile_fx.fx_codegen_and_compile", "output_code.CompiledFxGraph.after_deserialization"]
+)
 def test_a_seam_that_is_gone_is_named(run_python: RunPython, seam: str) -> None:
     """Graphs then run as captured, and those of the CPU are compiled."""
     process = run_python(
@@ -91,7 +93,7 @@ def test_a_graph_is_one_item_on_the_stream(run_python: RunPython) -> None:
     run_python(
         """
         import time, torch
-        x = torch.ones(1000, device="xcpu")
+        x = torch.ones(1024, device="xcpu")
         run = torch.compile(lambda x: (x * 2 + 1, x))
         run(x)
         torch.xcpu.synchronize()

@@ -6,20 +6,22 @@ cache has looked for it. What is compiled is a copy: the same operators on CPU t
 """
 
 import atexit
+import sys
 import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch._inductor.custom_graph_pass import CustomGraphModulePass
+from torch._inductor.codegen import common
+from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+from torch._inductor.custom_graph_pass import CustomGraphModulePass, get_hash_for_files
 from torch._inductor.output_code import CompiledFxGraph, CompiledFxGraphConstants
 from torch._inductor.virtualized import V
 from torch.fx import GraphModule
 
 import torch_backend
 from torch_backend import _C, device_module
-from torch_backend.compile import inductor, on_device, seams
-from torch_backend.compile.to_host import HostVersion, to_host
+from torch_backend.compile import inductor, on_device, seams, to_host
 
 
 class HostGraph(CompiledFxGraph):
@@ -28,10 +30,10 @@ class HostGraph(CompiledFxGraph):
     Inductor's and AOTAutograd's caches keep it as they do with others.
     """
 
-    version: HostVersion
+    version: to_host.HostVersion
 
     @classmethod
-    def wrap(cls, graph: CompiledFxGraph, version: HostVersion) -> "HostGraph":
+    def wrap(cls, graph: CompiledFxGraph, version: to_host.HostVersion) -> "HostGraph":
         """``graph``, compiled for the CPU from ``version``, for the device from now on."""
         graph.__class__ = cls
         assert isinstance(graph, HostGraph)
@@ -77,20 +79,23 @@ class _CacheKey(CustomGraphModulePass):
 
     def uuid(self) -> object:
         """What the code depends on that Inductor looks at for graphs of the CPU only."""
-        return torch_backend.__version__, torch.get_num_threads()
+        sources = tuple(module.__file__ for module in (sys.modules[__name__], to_host, on_device))
+        return get_hash_for_files(sources, extra=f"{torch_backend.__version__} {torch.get_num_threads()}")
 
 
 def register(name: str) -> None:
     """Let Inductor compile for the device ``name``."""
     generate = seams.GENERATE.get()
-    seams.BACKEND_PASSES.get()[name] = _CacheKey()
+    common.register_backend_for_device(
+        name, inductor.host_scheduling, PythonWrapperCodegen, device_custom_pass=_CacheKey()
+    )
     warned = False
 
     def generate_on_host(
         gm: GraphModule, example_inputs: Sequence[Any], inputs_to_check: Sequence[int], *args: Any, **kwargs: Any
     ) -> Any:
         nonlocal warned
-        version = None if inductor.has_own_code_generation(name) else to_host(name, gm, example_inputs)
+        version = None if inductor.has_own_code_generation(name) else to_host.to_host(name, gm, example_inputs)
         if version is None:
             return generate(gm, example_inputs, inputs_to_check, *args, **kwargs)
         if V.aot_compilation:

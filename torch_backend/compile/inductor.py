@@ -1,6 +1,7 @@
 """The default backend of torch.compile: which way the device takes."""
 
 import importlib
+from typing import Any
 
 from torch._inductor.codegen import common
 
@@ -26,7 +27,15 @@ def prepare(name: str) -> None:
 
 def has_own_code_generation(name: str) -> bool:
     """Whether the vendor of the device ``name`` has registered code generation of his own."""
-    return hasattr(device_module, "Scheduling") or common.get_scheduling_for_device(name) is not None
+    scheduling = common.get_scheduling_for_device(name)
+    return hasattr(device_module, "Scheduling") or scheduling not in (None, host_scheduling)
+
+
+def host_scheduling(scheduler: Any) -> Any:
+    """What Inductor asks about code for the device before the graph becomes one of the CPU's: the CPU's answers."""
+    scheduling = common.get_scheduling_for_device("cpu")
+    assert scheduling is not None
+    return scheduling(scheduler)
 
 
 def _generate(name: str) -> str | None:

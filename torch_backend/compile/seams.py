@@ -66,9 +66,6 @@ GENERATE = Seam(
 )
 """Makes code of a graph of AOTAutograd's that was in no cache."""
 
-BACKEND_PASSES = Seam("torch._inductor.codegen.common", "custom_backend_passes", "2.11 to 2.15")
-"""By device type, passes whose uuid is part of the key of every graph in Inductor's cache."""
-
 COMPILED_GRAPH = Seam("torch._inductor.output_code", "CompiledFxGraph", "2.11 to 2.15")
 """What GENERATE returns, and Inductor's cache stores."""
 
@@ -81,7 +78,7 @@ AFTER_LOADING = Seam(
 """Gives a graph that was in the cache its ``current_callable`` again."""
 
 CAPTURED_ONLY = (COMPILE_FX,)
-HOST_GRAPHS = (COMPILE_FX, GENERATE, BACKEND_PASSES, COMPILED_GRAPH, AFTER_LOADING)
+HOST_GRAPHS = (COMPILE_FX, GENERATE, COMPILED_GRAPH, AFTER_LOADING)
 
 
 def problem_of(seams: tuple[Seam, ...]) -> str | None:
