@@ -149,10 +149,6 @@ device& device_at(int32_t index) {
   return *devices()[index];
 }
 
-bool device_exists(int32_t index) {
-  return index >= 0 && static_cast<size_t>(index) < devices().size();
-}
-
 bool in_forked_child() {
   return forked.load(std::memory_order_relaxed);
 }

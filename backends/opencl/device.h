@@ -39,9 +39,6 @@ struct device {
 // Pre: initialize has succeeded, and the index is below device_count.
 device& device_at(int32_t index);
 
-// False for any number that is no device, and before initialize.
-bool device_exists(int32_t index);
-
 bool in_forked_child();
 
 result initialize();

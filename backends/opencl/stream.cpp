@@ -29,7 +29,6 @@ result stream_create(int32_t device, int32_t priority, tb_stream** out_stream) {
   if (priority != 0)
     return failure(TB_STATUS_INVALID_ARGUMENT, "stream_create: priority %d; there is only 0", priority);
   auto stream = std::make_unique<tb_stream>();
-  stream->device = device;
   result r = start_queue(device_at(device), &stream->work);
   if (r.ok()) *out_stream = stream.release();
   return r;

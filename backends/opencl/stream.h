@@ -7,7 +7,6 @@
 #include "result.h"
 
 struct tb_stream {
-  int32_t device;
   std::shared_ptr<ocl::queue> work;
 };
 
