@@ -49,7 +49,7 @@ def test_vectors(check, dtype):
     matrix, row, column = values(300, 70, dtype=dtype), values(70, dtype=dtype), values(300, dtype=dtype)
     check(torch.mv, matrix, row)
     check(lambda x, y: x.t().mv(y), matrix, column)
-    check(torch.addmv, column, matrix, row, beta=2, alpha=3)
+    check(torch.addmv, column, matrix, row, beta=2, alpha=3, rtol=1e-5, atol=1e-4)
     check(torch.dot, row, row)
     check(torch.outer, row, column)
     check(torch.addr, matrix, column, row)
