@@ -4,7 +4,7 @@
 #   make build    only that
 #   make test     build, C++ tests, Python tests, conformance of the reference devices
 #   make test-torch TORCH_VERSION=2.15.0    the same with another torch, beside this one (build/torch-2.15.0/)
-#   make test-opencl    the same for the device ocl, on the OpenCL drivers that are installed
+#   make test-opencl    the same for the device ocl, on the OpenCL drivers that are installed; DRIVER=intel: on Intel's
 #   make check    conformance of DEVICE, with a report (check-output/)
 #   make lint     formatting, types, spelling; builds nothing
 #   make bench    what the device costs against native CPU
@@ -207,9 +207,13 @@ test-kit: $(STAMPS)/built $(STAMPS)/for-test
 	echo "Conformance of xcpu, asynchronous"; $(KIT) --json $(BUILD)/conformance-async.json xcpu --quick \
 	--option async=1 --option ccl=1 --option ipc=1 || failed=1; \
 	echo "Conformance of $(DEVICE)"; $(KIT) --json $(BUILD)/conformance-$(DEVICE).json $(DEVICE) || failed=1; \
+	if TORCH_BACKEND=ocl $(PY) -m torch_backend info > /dev/null 2>&1; then for memory in buffer svm; do \
+	echo "Conformance of ocl, memory $$memory"; $(KIT) ocl --quick --level 2 --option memory=$$memory || failed=1; done; \
+	else echo "Conformance of ocl: not run, there is no OpenCL driver"; fi; \
 	exit $$failed
 
-# Not part of "test": it needs a driver. In both memory modes; PoCL shows the processor twice, so that there are two devices.
+# Not part of "test", but for the first levels: it takes half an hour. In both memory modes; PoCL shows the processor
+# twice, so that there are two devices.
 test-opencl: export POCL_DEVICES ?= pthread pthread
 test-opencl: $(STAMPS)/built-tests $(STAMPS)/for-test
 	@TORCH_BACKEND=ocl $(PY) -m torch_backend info > /dev/null
@@ -218,7 +222,20 @@ test-opencl: $(STAMPS)/built-tests $(STAMPS)/for-test
 	for memory in buffer svm; do echo "Conformance of ocl, memory $$memory"; \
 	$(KIT) ocl --quick --option memory=$$memory || failed=1; done; \
 	echo "Python tests on ocl"; TORCH_BACKEND=ocl $(PYTEST) $(OCL_TESTS) || failed=1; \
+	echo "Generated kernels on ocl"; TORCH_BACKEND=ocl $(PYTEST) $(OCL_GENERATED_TESTS) || failed=1; \
 	exit $$failed
+
+# Intel's driver for CPUs, from PyPI: 0.8 GB in build/, in place of the drivers that are installed.
+ifeq ($(DRIVER),intel)
+INTEL := $(abspath build/intel-opencl)
+test-opencl: export OCL_ICD_VENDORS := $(INTEL)/vendors
+test-opencl: export LD_LIBRARY_PATH := $(INTEL)/lib:$(LD_LIBRARY_PATH)
+test-opencl: $(INTEL)/vendors/intel.icd
+
+$(INTEL)/vendors/intel.icd: $(TORCH)
+	@$(PY) -m pip --quiet install --ignore-installed --prefix $(INTEL) intel-opencl-rt intel-cmplr-lib-rt
+	@mkdir -p $(@D) && echo $(INTEL)/lib/libintelocl.so > $@
+endif
 
 # Another version of torch in an environment of its own, with the device libraries that all versions share.
 test-torch:

@@ -15,7 +15,9 @@ from benchmarks.result import Row, table
 
 BENCHMARKS = (
     "small_ops",
+    "kernels",
     "training",
+    "compiled",
     "layers",
     "optimizers",
     "generation",

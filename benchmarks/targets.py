@@ -34,6 +34,8 @@ SMALL_OPS = (
 
 TRAINING = ("tiny MLP with momentum", "LSTM", "GRU", "packed LSTM", "VAE", "bfloat16 autocast", "float16 autocast")
 
+ROWS = ("softmax", "softmax, backward", "layer_norm", "layer_norm, backward")
+
 TARGETS = (
     Target("small_ops", "geomean", at_most=1.08),
     *(Target("small_ops", row, at_most=1.25) for row in SMALL_OPS),
@@ -42,6 +44,8 @@ TARGETS = (
     Target("training", "transformer encoder layer", at_most=1.03),
     Target("training", "CNN", at_most=1.03),
     *(Target("training", row, at_most=1.05) for row in TRAINING),
+    *(Target("compiled", row, at_most=1.05) for row in ("chain of 10^3", "chain of 10^6", "transformer step")),
+    Target("compiled", "chain of 10^6, over eager", at_most=0.52),
     *(Target("generation", row, at_most=1.05) for row in ("sampling", "beam search")),
     Target("copies", "host to device", at_least=0.9),
     Target("copies", "device to host", at_least=0.9),
@@ -53,6 +57,12 @@ TARGETS = (
     Target("asynchronous", "event, after add", time_at_most=15.0),
     Target("asynchronous", "add, enqueued", time_at_most=3.0),
     Target("asynchronous", "transformer encoder layer", at_most=1.1),
+    *(Target("kernels", row, at_most=1 / 0.8) for row in ("add, 64 MiB", "exp, 64 MiB", "sum, 64 MiB")),
+    *(Target("kernels", row, at_most=1 / 0.6) for row in ROWS),
+    Target("kernels", "matmul 1024", at_most=1 / 0.3),
+    Target("kernels", "CNN step", at_most=4.0),
+    *(Target("kernels", row, at_most=2.0) for row in ("MLP step, SGD", "MLP step, AdamW")),
+    *(Target("kernels", row, time_at_most=3.0) for row in ("add of 16, out=", "add of 16", "a + 2")),
     Target("distributed", "all_reduce 64 MiB", at_most=1.1),
     Target("distributed", "DDP step", at_most=1.1),
 )

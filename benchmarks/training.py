@@ -24,24 +24,25 @@ def run(device: torch.device) -> list[Row]:
     steps: dict[str, Callable[[torch.device], Work]] = {
         "MLP": _mlp,
         "transformer encoder layer": transformer,
-        "CNN": _cnn,
+        "CNN": cnn,
         "tiny MLP with momentum": _tiny_mlp,
-        "LSTM": partial(_recurrent, nn.LSTM),
-        "GRU": partial(_recurrent, nn.GRU),
+        "LSTM": partial(recurrent, nn.LSTM),
+        "GRU": partial(recurrent, nn.GRU),
         "packed LSTM": _packed_lstm,
         "VAE": _vae,
         "bfloat16 autocast": partial(_autocast, torch.bfloat16),
         "float16 autocast": partial(_autocast, torch.float16),
     }
-    for name, step in steps.items():
-        comparison = compare(step(device), step(torch.device("cpu")), rounds=101, round_s=0.002)
+    for name, make in steps.items():
+        comparison = compare(make(device), make(torch.device("cpu")), rounds=101, round_s=0.002)
         rows.append(time_row(name, comparison, "ms"))
     return rows
 
 
-def _step(
+def step(
     model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor, optimizer: torch.optim.Optimizer, loss: Loss
 ) -> None:
+    """One of them."""
     optimizer.zero_grad()
     loss(model(inputs), targets).backward()
     optimizer.step()
@@ -53,7 +54,7 @@ def _mlp(device: torch.device) -> Work:
     inputs, targets = torch.randn(64, 784), torch.randint(10, (64,))
     model.to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    return partial(_step, model, inputs.to(device), targets.to(device), optimizer, F.cross_entropy)
+    return partial(step, model, inputs.to(device), targets.to(device), optimizer, F.cross_entropy)
 
 
 def transformer(device: torch.device) -> Work:
@@ -63,10 +64,11 @@ def transformer(device: torch.device) -> Work:
     inputs, targets = torch.randn(8, 32, 128), torch.randn(8, 32, 128)
     model.to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    return partial(_step, model, inputs.to(device), targets.to(device), optimizer, F.mse_loss)
+    return partial(step, model, inputs.to(device), targets.to(device), optimizer, F.mse_loss)
 
 
-def _cnn(device: torch.device) -> Work:
+def cnn(device: torch.device) -> Work:
+    """A step of two convolutions and a linear layer on images of 28x28."""
     torch.manual_seed(0)
     model = nn.Sequential(
         nn.Conv2d(1, 16, 3, padding=1),
@@ -81,7 +83,7 @@ def _cnn(device: torch.device) -> Work:
     inputs, targets = torch.randn(16, 1, 28, 28), torch.randint(10, (16,))
     model.to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    return partial(_step, model, inputs.to(device), targets.to(device), optimizer, F.cross_entropy)
+    return partial(step, model, inputs.to(device), targets.to(device), optimizer, F.cross_entropy)
 
 
 def _tiny_mlp(device: torch.device) -> Work:
@@ -90,7 +92,7 @@ def _tiny_mlp(device: torch.device) -> Work:
     inputs, targets = torch.randn(8, 16), torch.randint(10, (8,))
     model.to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
-    return partial(_step, model, inputs.to(device), targets.to(device), optimizer, F.cross_entropy)
+    return partial(step, model, inputs.to(device), targets.to(device), optimizer, F.cross_entropy)
 
 
 class _LastOutput(nn.Module):
@@ -104,13 +106,14 @@ class _LastOutput(nn.Module):
         return self.head(self.layers(x)[0][:, -1])
 
 
-def _recurrent(kind: type[nn.RNNBase], device: torch.device) -> Work:
+def recurrent(kind: type[nn.RNNBase], device: torch.device) -> Work:
+    """A step of two recurrent layers on sequences of 20."""
     torch.manual_seed(0)
     model = _LastOutput(kind)
     inputs, targets = torch.randn(16, 20, 32), torch.randint(10, (16,))
     model.to(device)
     optimizer = torch.optim.Adam(model.parameters())
-    return partial(_step, model, inputs.to(device), targets.to(device), optimizer, F.cross_entropy)
+    return partial(step, model, inputs.to(device), targets.to(device), optimizer, F.cross_entropy)
 
 
 class _Tagger(nn.Module):
@@ -138,7 +141,7 @@ def _packed_lstm(device: torch.device) -> Work:
     words[outside], tags[outside] = 0, -100
     model.to(device)
     optimizer = torch.optim.Adam(model.parameters())
-    return partial(_step, model, words.to(device), tags.flatten().to(device), optimizer, F.cross_entropy)
+    return partial(step, model, words.to(device), tags.flatten().to(device), optimizer, F.cross_entropy)
 
 
 class _VAE(nn.Module):
@@ -165,7 +168,7 @@ def _vae(device: torch.device) -> Work:
     model = _VAE().to(device)
     images = torch.rand(16, 784).to(device)
     optimizer = torch.optim.Adam(model.parameters())
-    return partial(_step, model, images, images, optimizer, _vae_loss)
+    return partial(step, model, images, images, optimizer, _vae_loss)
 
 
 def _autocast(dtype: torch.dtype, device: torch.device) -> Work:

@@ -261,3 +261,21 @@ class DeviceBackend(Backend):
         """Who moves the data: "ccl.1", the device library, or "host", a backend for CPU tensors."""
     def slot_calls(self) -> dict[str, int]:
         """How often each function of either did what this group asked of it."""
+
+# ---- Compile.cpp ----
+
+def host_graph(
+    call: Callable[[list[Any]], Sequence[Any]],
+    on_device: list[bool],
+    device: int,
+    seeds: int,
+    results: list[Any] | None,
+) -> Callable[[list[Any]], list[Any]]:
+    """What ``call``, which was compiled for the CPU, is on the device: called with a list, which it empties.
+
+    ``on_device`` says of each result whether it belongs on the device; ``device`` is that of graphs that take no tensor
+    of the device, -1 the current one; ``seeds``, if not 0, is how many random numbers ``call`` takes as its last
+    argument. ``results``, None if they are not known before, has for each None, ``("input", index)``,
+    ``("result", index)`` of an earlier one, or sizes, strides and dtype: an asynchronous device then runs the graph on
+    its stream.
+    """

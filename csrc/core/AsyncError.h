@@ -3,6 +3,8 @@
 
 #include <exception>
 
+#include "csrc/core/InterpreterLock.h"
+
 namespace torch_backend {
 
 /// Keep the first error of `device` until it is raised. From any thread.
@@ -12,10 +14,11 @@ void record_async_error(int device, std::exception_ptr error) noexcept;
 void raise_async_error(int device);
 
 /// Call `wait`, which waits for `device`, and raise the error of work that is known by then. It comes before what `wait`
-/// itself throws: who recorded it knows more of the work than the device.
+/// itself throws: who recorded it knows more of the work than the device. Work may need the interpreter's lock to end.
 template <typename Wait>
 void wait_and_raise_async_error(int device, Wait wait) {
   try {
+    const WithoutInterpreterLock unlocked;
     wait();
   } catch (...) {
     raise_async_error(device);

@@ -4,11 +4,13 @@
 #include <array>
 #include <atomic>
 #include <mutex>
+#include <string_view>
 #include <vector>
 
 #include <c10/util/Exception.h>
 
 #include "csrc/core/Capture.h"
+#include "csrc/core/FailedWait.h"
 #include "csrc/core/Runtime.h"
 
 namespace torch_backend {
@@ -20,6 +22,7 @@ struct DeviceErrors {
   std::mutex mutex;                    // guards what follows
   std::vector<tb_stream*> outstanding; // streams with launches that nobody has waited for
   void* cell = nullptr;
+  bool is_cleared = false; // the cell has been, since it was allocated
 };
 
 DeviceErrors& errors_of(int device) {
@@ -44,11 +47,28 @@ void clear(int device, void* cell, tb_stream* stream) {
   api.stream_synchronize(device, stream);
 }
 
+void add_outstanding(DeviceErrors& errors, tb_stream* stream) {
+  const std::lock_guard<std::mutex> lock(errors.mutex);
+  if (std::find(errors.outstanding.begin(), errors.outstanding.end(), stream) == errors.outstanding.end()) {
+    errors.outstanding.push_back(stream);
+  }
+  errors.any_outstanding.store(true, std::memory_order_release);
+}
+
+/// Of the operators that check indices, these raise RuntimeError on the CPU.
+bool raises_index_error(std::string_view op) {
+  return op.find("gather") == op.npos && op.find("scatter") == op.npos;
+}
+
 void read(int device, void* cell, tb_stream* stream) {
   auto& api = device_api();
   ErrorCell found{};
-  api.memory_copy(-1, &found, device, cell, sizeof found, TB_COPY_DEVICE_TO_HOST, stream);
-  api.stream_synchronize(device, stream);
+  try {
+    read_memory(api, device, &found, cell, sizeof found, stream);
+  } catch (...) {
+    add_outstanding(errors_of(device), stream); // who waits next looks again
+    throw;
+  }
   if (found.code == 0) {
     return;
   }
@@ -67,16 +87,10 @@ void read(int device, void* cell, tb_stream* stream) {
   const auto when = late.empty() ? late : late + "; elements that the index names were neither read nor written.";
   TORCH_CHECK(found.code == ErrorCell::kIndexOutOfRange, name, ": element ", found.index,
               " of a source is wanted, which has ", found.size, ".", when);
-  TORCH_CHECK(false, name, ": index ", found.index, " is out of range for a dimension of size ", found.size,
-              " on device ", api.name(), ":", device, ".", when);
-}
-
-void add_outstanding(DeviceErrors& errors, tb_stream* stream) {
-  const std::lock_guard<std::mutex> lock(errors.mutex);
-  if (std::find(errors.outstanding.begin(), errors.outstanding.end(), stream) == errors.outstanding.end()) {
-    errors.outstanding.push_back(stream);
-  }
-  errors.any_outstanding.store(true, std::memory_order_release);
+  const auto text = c10::str(name, ": index ", found.index, " is out of range for a dimension of size ", found.size,
+                             " on device ", api.name(), ":", device, ".", when);
+  TORCH_CHECK_INDEX(!raises_index_error(name), text);
+  TORCH_CHECK(false, text);
 }
 
 } // namespace
@@ -89,8 +103,11 @@ void* error_cell(int device) {
     void* cell = nullptr;
     const auto status = api.memory_allocate(device, TB_MEMORY_DEVICE, sizeof(ErrorCell), nullptr, &cell);
     TORCH_CHECK_WITH(OutOfMemoryError, status == TB_STATUS_OK, api.name(), ": no memory for the device's error cell.");
-    clear(device, cell, nullptr);
     errors.cell = cell;
+  }
+  if (!errors.is_cleared) {
+    clear(device, errors.cell, nullptr);
+    errors.is_cleared = true;
   }
   return errors.cell;
 }

@@ -28,14 +28,15 @@ void* error_cell(int device);
 int64_t fallible_operator(const char* op);
 
 /// A kernel that may write the cell was enqueued on `stream`: the next wait for it reads the cell. A synchronous device's
-/// cell is read here. Of a stream that captures, the replays are what may fail. Throws RuntimeError naming the operator.
+/// cell is read here. Of a stream that captures, the replays are what may fail. Throws what raise_device_error does.
 void fallible_launch(int device, tb_stream* stream);
 
 /// A graph was launched on `stream`. Nothing unless kernels that may fail were ever captured on the device.
 void fallible_replay(int device, tb_stream* stream);
 
 /// The host has waited for `stream`, or, NULL as `waited_for`, for all of them. Reads the cell if a launch that may fail was
-/// outstanding; throws RuntimeError and clears the cell if one has failed. Else it costs one load.
+/// outstanding; clears the cell and throws IndexError or RuntimeError, as the CPU would, naming the operator, if one has
+/// failed. Else it costs one load.
 void raise_device_error(int device, tb_stream* const* waited_for);
 
 } // namespace torch_backend

@@ -1,6 +1,7 @@
 #include "csrc/core/FailedWait.h"
 
 #include <atomic>
+#include <cstring>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -88,6 +89,18 @@ void release_when_over(DeviceApi& api, int device, tb_stream* stream, std::share
   if (!wait_until_over(api, device, stream)) {
     kept().add({device, stream, std::move(memory)});
   }
+}
+
+void read_memory(DeviceApi& api, int device, void* dst, const void* src, std::size_t size, tb_stream* stream) {
+  const std::shared_ptr<char[]> staging(new char[size]);
+  try {
+    api.memory_copy(-1, staging.get(), device, src, size, TB_COPY_DEVICE_TO_HOST, stream);
+    api.stream_synchronize(device, stream);
+  } catch (...) {
+    release_when_over(api, device, stream, staging);
+    throw;
+  }
+  std::memcpy(dst, staging.get(), size);
 }
 
 void retry_releases(DeviceApi& api) {

@@ -1,6 +1,7 @@
 // What is known of a stream's work after a call for it has failed.
 #pragma once
 
+#include <cstddef>
 #include <exception>
 #include <memory>
 
@@ -33,6 +34,10 @@ bool wait_until_over(DeviceApi& api, int device, tb_event* event) noexcept;
 /// Let go of `memory` when wait_until_over says that the stream's work is over: now, or in a later call of retry_releases.
 /// From any thread; `memory` is let go of without a lock.
 void release_when_over(DeviceApi& api, int device, tb_stream* stream, std::shared_ptr<void> memory);
+
+/// Copies `size` bytes of device memory to `dst` behind what is on `stream`, and waits. What fails throws, and `dst`, which
+/// may be on the stack, is not written then, neither now nor later.
+void read_memory(DeviceApi& api, int device, void* dst, const void* src, std::size_t size, tb_stream* stream);
 
 /// For what release_when_over could not wait for. Called where a user gives memory back or waits for a whole device.
 void retry_releases(DeviceApi& api);

@@ -167,7 +167,7 @@ def run(arguments: argparse.Namespace) -> bool:
     warnings.simplefilter("ignore")
     device = Device(arguments.device, options_of(arguments))
     warm_up = Run(device, arguments.threads)
-    if not arguments.modules:  # else what is compiled is compiled while calls fail
+    if not (arguments.modules or arguments.device == "ocl"):  # else calls fail while kernels are compiled
         warm_up.use_again()
     device.lose_devices(arguments.lose)
     chaos = Run(device, arguments.threads)

@@ -93,8 +93,8 @@ def sort_backward(place: Place) -> None:
     x = place.numbers(place.size()).requires_grad_()
     a = x.detach().to(place.device).requires_grad_()
     weight = place.numbers(x.numel())
-    (x.sort().values * weight).sum().backward()
-    (a.sort().values * weight.to(place.device)).sum().backward()
+    (x.sort(stable=True).values * weight).sum().backward()
+    (a.sort(stable=True).values * weight.to(place.device)).sum().backward()
     place.check(a.grad, x.grad)
 
 

@@ -1,6 +1,7 @@
 """Compiled modules are kept on disk: found again, replaced when damaged, shared by processes."""
 
 import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -51,6 +52,25 @@ def test_damaged_images_are_compiled_again(tmp_path, damage):
     again = images(tmp_path)
     assert again.keys() == kept.keys()
     assert all(again[name] != kept[name] for name in kept)
+
+
+@pytest.mark.parametrize("wanted", ["1", "0"])
+def test_a_terminal_shows_the_compilations_while_they_run(tmp_path, wanted):
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"TORCH_BACKEND_CACHE": str(tmp_path), "TORCH_BACKEND_PROGRESS": wanted}
+    subprocess.run([sys.executable, "-c", PROGRAM], env=environment, stderr=theirs, check=True)
+    os.close(theirs)
+    os.set_blocking(ours, False)
+    try:
+        shown = os.read(ours, 10000).decode()
+    except OSError:  # nothing was ever written
+        shown = ""
+    os.close(ours)
+    lines = [
+        f"torch_backend: {os.environ['TORCH_BACKEND']} compiles the kernels of this program, {n}" for n in (0, 1, 2)
+    ]
+    assert [shown.count(line) for line in lines] == [int(wanted)] * 3
+    assert shown.endswith("\r\x1b[K") == (wanted == "1")
 
 
 def test_processes_share_the_folder(tmp_path):

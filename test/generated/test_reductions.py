@@ -160,6 +160,7 @@ def test_numbers_and_dtypes(check):
     check(lambda x: x.sum(dtype=torch.int32), values(5, 6) * 10)
     check(lambda x: x.prod(dtype=torch.float64), values(5, 6))
     check(lambda x: x.any(()), values(5, 6))
+    check(lambda x: (x.sum(0), x.argmax(0), x.std(0)), values(3001, 3).mul(4).round())
     check(lambda x, out: torch.sum(x, 1, out=out), values(5, 6), torch.empty(5))
     check(lambda x, out: torch.sum(x, 0, out=out), values(5, 6), torch.empty(12)[::2])
 

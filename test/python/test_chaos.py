@@ -24,7 +24,14 @@ def test_threads_on_devices_with_delays() -> None:
     assert output.endswith("0 errors\n")
 
 
-@pytest.mark.parametrize(("arguments", "least"), [(["--count", "1000"], 1000), (["--count", "100", "--lose"], 64)])
+@pytest.mark.parametrize(
+    ("arguments", "least"),
+    [
+        (["--count", "1000"], 1000),
+        (["--count", "300", "--modules", "--threads", "4"], 300),
+        (["--count", "100", "--lose"], 64),
+    ],
+)
 def test_calls_that_fail_at_random(arguments: list[str], least: int) -> None:
     """With ``--lose``, every fault loses a device, until none is left."""
     output = run("faults", *arguments)

@@ -63,6 +63,53 @@ def test_a_seam_that_is_gone_is_named(run_python: RunPython, seam: str) -> None:
     assert f"torch._inductor.{seam} is not there" in process.stderr
 
 
+def test_what_there_is_not_is_said(run_python: RunPython) -> None:
+    """Graphs of the device around compiled graphs, and packages."""
+    process = run_python(
+        """
+        import torch
+        import torch._inductor
+        x = torch.ones(3, device="xcpu")
+        for number in (1, 2):
+            print(torch.compile(lambda x: x * number, mode="reduce-overhead", dynamic=False)(x).tolist())
+        class Model(torch.nn.Module):
+            def forward(self, x):
+                return x + 1
+        try:
+            torch._inductor.aoti_compile_and_package(torch.export.export(Model(), (x,)))
+        except Exception as error:
+            print("AOTInductor makes no packages for xcpu" in str(error))
+        """,
+        env=XCPU | {"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"},
+    )
+    assert process.stdout == "[1.0, 1.0, 1.0]\n[2.0, 2.0, 2.0]\nTrue\n"
+    assert process.stderr.count("puts no graphs of xcpu into graphs of the device") == 1
+
+
+def test_a_graph_is_one_item_on_the_stream(run_python: RunPython) -> None:
+    """The call returns before it has run; its errors and its memory are as those of other work."""
+    run_python(
+        """
+        import time, torch
+        x = torch.ones(1000, device="xcpu")
+        run = torch.compile(lambda x: (x * 2 + 1, x))
+        run(x)
+        torch.xcpu.synchronize()
+        before = torch.xcpu.memory_allocated()
+        begin = time.perf_counter()
+        y = x
+        for _ in range(10):
+            y, same = run(y)
+        enqueued = time.perf_counter() - begin
+        assert not torch.xcpu.current_stream().query()
+        assert y.unique().tolist() == [2047.0]
+        assert time.perf_counter() - begin > 1 > enqueued, enqueued
+        assert torch.xcpu.memory_allocated() == before + 2 * x.nbytes
+        """,
+        env=XCPU | {"TORCH_BACKEND_XCPU_ASYNC": "1", "TORCH_BACKEND_XCPU_DELAY_US": "100000"},
+    )
+
+
 def test_a_vendors_own_code_generation_is_left_alone(run_python: RunPython) -> None:
     run_python(
         """

@@ -14,13 +14,14 @@ import yaml
 from conftest import clean_environment
 
 from torch_backend.__main__ import main
-from torch_backend.scaffold import Language, Project
+from torch_backend.scaffold import Kind, Language, Project
 
 pytest.importorskip("typer")
 pytest.importorskip("jinja2")
 
 ROOT = Path(__file__).parents[2]
 MAX_CODE_LINES = {Language.C: 100, Language.CXX: 140}
+MAX_CODE_LINES_OF_HANDLES = 370
 NO_WARNINGS = ["-DCMAKE_COMPILE_WARNING_AS_ERROR=ON"]
 
 Captured = pytest.CaptureFixture[str]
@@ -67,6 +68,13 @@ def test_the_device_is_short(language: Language, kernels: bool) -> None:
     files = Project("acme", language, kernels).files()
     sources = [text for path, text in files.items() if path.startswith("csrc/") and "kernels" not in path]
     assert sum(map(code_lines, sources)) <= MAX_CODE_LINES[language]
+
+
+def test_a_device_of_handles_is_short() -> None:
+    files = Project("acme", Language.CXX, kind=Kind.HANDLES).files()
+    assert (
+        sum(code_lines(text) for path, text in files.items() if path.startswith("csrc/")) <= MAX_CODE_LINES_OF_HANDLES
+    )
 
 
 def test_code_lines_are_counted() -> None:
@@ -116,9 +124,12 @@ def test_bad_names_are_refused(
     ("arguments", "reason"),
     [
         (["--lang", "rust"], "--lang rust: a device is written in c, c++ or python."),
+        (["--kind", "pipe"], "--kind pipe: a driver is plain, or one of handles."),
+        (["--kind", "handles", "--lang", "c"], "A device of handles is written in c++, not in c."),
+        (["--kind", "handles", "--kernels"], "Leave out --kernels, and offer modules"),
     ],
 )
-def test_other_languages_are_refused(
+def test_what_does_not_exist_is_refused(
     arguments: list[str], reason: str, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -226,6 +237,34 @@ print(sources["aten::relu"], sources["aten::add.Tensor"])
     test.write_text(test.read_text().replace("quick=True", 'quick=True, only=["test_handshake.py"]'))
     said = run(sys.executable, "-m", "pytest", "-q", cwd=project, PYTHONPATH=str(site), PATH=os.environ["PATH"])
     assert "1 passed" in said
+
+
+@needs_tools
+def test_a_new_device_of_handles(tmp_path: Path) -> None:
+    """It trains, on streams, and keeps what the header says of asynchronous devices."""
+    assert main(["new", "hilda", "--kind", "handles", "--directory", str(tmp_path / "hilda")]) == 0
+    run("cmake", "-S", "hilda", "-B", "build", f"-DPython_EXECUTABLE={sys.executable}", *NO_WARNINGS, cwd=tmp_path)
+    run("cmake", "--build", "build", cwd=tmp_path)
+    use = """
+import torch
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2)).to("hilda")
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+x = torch.randn(64, 8).to("hilda")
+with torch.hilda.stream(torch.hilda.Stream()):
+    for _ in range(20):
+        loss = torch.nn.functional.cross_entropy(model(x), (x.sum(1) > 0).long())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(loss.item() < 0.3)
+"""
+    path = str(tmp_path / "build")
+    said = run(sys.executable, "-c", use, cwd=tmp_path, TORCH_BACKEND_PATH=path, TORCH_BACKEND="hilda")
+    assert said == "True\n"
+    kit = [sys.executable, "-m", "torch_backend", "check", f"{path}/libtorch_backend_hilda.so", "--quick"]
+    tests = [word for part in ("abi/test_events", "abi/test_streams", "abi/test_copies") for word in ("--only", part)]
+    assert " 0 failed" in run(*kit, "--option", "devices=2", *tests, cwd=tmp_path)
 
 
 def test_a_new_device_in_python(tmp_path: Path) -> None:

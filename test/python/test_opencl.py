@@ -121,6 +121,15 @@ def test_a_choice_that_leaves_no_device(run_python: RunPython) -> None:
 
 
 @pytest.mark.usefixtures("driver")
+def test_calls_that_fail_at_random() -> None:
+    """Also those that compile and launch: threads see errors, never wrong values, and nothing leaks."""
+    chaos = Path(__file__).parents[1] / "chaos"
+    command = [sys.executable, "-W", "ignore", chaos, "faults", "--device", "ocl", "--count", "200", "--threads", "4"]
+    process = subprocess.run(command, env=clean_environment(), capture_output=True, text=True, check=False)
+    assert process.returncode == 0, f"exit code {process.returncode}\n{process.stdout}\n{process.stderr[-4000:]}"
+
+
+@pytest.mark.usefixtures("driver")
 def test_the_host_cannot_read_buffers(run_python: RunPython) -> None:
     run_python(
         """

@@ -9,12 +9,18 @@ import click
 from torch_backend.cli import _output
 
 if TYPE_CHECKING:
-    from torch_backend.scaffold import Language
+    from torch_backend.scaffold import Kind, Language
 
 
 @click.command(short_help="Write a plugin project for a new device.")
 @click.argument("name")
-@click.option("--lang", default="c", show_default=True, help="What the device is written in: c, c++ or python.")
+@click.option("--lang", help="What the device is written in: c, c++ or python.  [default: c; of handles: c++]")
+@click.option(
+    "--kind",
+    default="plain",
+    show_default=True,
+    help="What its driver is like: plain, or handles: memory without addresses, and queues.",
+)
 @click.option("--kernels", is_flag=True, help="Add two kernels of the device's own.")
 @click.option(
     "--directory",
@@ -22,7 +28,7 @@ if TYPE_CHECKING:
     help="Where to write it, a directory that is not there yet: NAME.",
 )
 @_output.json_option
-def new(name: str, lang: str, kernels: bool, directory: Path | None, as_json: bool) -> None:
+def new(name: str, lang: str | None, kind: str, kernels: bool, directory: Path | None, as_json: bool) -> None:
     """Write a plugin project for a new device: its library, build, Python package, conformance test and CI.
 
     NAME is the torch device name: torch.device('NAME'), torch.NAME. The project works as it is, with the host's memory,
@@ -34,7 +40,8 @@ def new(name: str, lang: str, kernels: bool, directory: Path | None, as_json: bo
     place = directory if directory is not None else Path(name)
     try:
         check_name(name)
-        project = Project(name, _language(lang), kernels)
+        of = _kind(kind)
+        project = Project(name, _language(lang or ("c++" if kind == "handles" else "c")), kernels, kind=of)
         files = project.write(place)
     except (ValueError, FileExistsError) as error:
         _output.fail(str(error), code=2)
@@ -47,6 +54,15 @@ def new(name: str, lang: str, kernels: bool, directory: Path | None, as_json: bo
         click.echo(file)
     install = "pip install --no-build-isolation --no-deps ."
     click.echo(f"\nNext: cd {shlex.quote(str(place))} && {install} && torch-backend doctor {name}")
+
+
+def _kind(text: str) -> "Kind":
+    from torch_backend.scaffold import Kind
+
+    try:
+        return Kind(text)
+    except ValueError:
+        raise ValueError(f"--kind {text}: a driver is plain, or one of handles.") from None
 
 
 def _language(text: str) -> "Language":

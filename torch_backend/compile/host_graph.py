@@ -1,6 +1,112 @@
-"""Graphs of devices whose memory the host can access: Inductor's code for the CPU, on the device's memory."""
+"""Graphs of devices whose memory the host can access: Inductor's code for the CPU, run on the device's memory.
+
+AOTAutograd, autocast and mutation have been dealt with when a graph comes here, as one of the device's, and Inductor's
+cache has looked for it. What is compiled is a copy: the same operators on CPU tensors. For how it runs see Note
+[Compiled graphs on aliased memory] in ``csrc/ops/host/GraphCall.h``.
+"""
+
+import atexit
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch._inductor.custom_graph_pass import CustomGraphModulePass
+from torch._inductor.output_code import CompiledFxGraph, CompiledFxGraphConstants
+from torch._inductor.virtualized import V
+from torch.fx import GraphModule
+
+import torch_backend
+from torch_backend import _C, device_module
+from torch_backend.compile import inductor, on_device, seams
+from torch_backend.compile.to_host import HostVersion, to_host
+
+
+class HostGraph(CompiledFxGraph):
+    """A graph of the device: a compiled one of the CPU's, and what is to be known to run it on the device.
+
+    Inductor's and AOTAutograd's caches keep it as they do with others.
+    """
+
+    version: HostVersion
+
+    @classmethod
+    def wrap(cls, graph: CompiledFxGraph, version: HostVersion) -> "HostGraph":
+        """``graph``, compiled for the CPU from ``version``, for the device from now on."""
+        graph.__class__ = cls
+        assert isinstance(graph, HostGraph)
+        graph.version = version.compiled(graph.output_strides or [])
+        graph._run_on_device()
+        return graph
+
+    def after_deserialization(self, constants: CompiledFxGraphConstants) -> str:
+        """Load the compiled code."""
+        for overload in self.version.operators:
+            on_device.operator(overload)
+        path = super().after_deserialization(_HostConstants(constants))
+        self._run_on_device()
+        return path
+
+    def _run_on_device(self) -> None:
+        version = self.version
+        assert self.current_callable is not None
+        self.current_callable = _C.host_graph(
+            self.current_callable, version.on_device, version.device, version.seeds, version.results
+        )
+
+
+class _HostConstants(CompiledFxGraphConstants):
+    """The constants of a graph of the device, which its code takes as CPU tensors."""
+
+    def __init__(self, constants: CompiledFxGraphConstants) -> None:
+        self._constants = constants
+
+    def unwrap(self, graph: CompiledFxGraph) -> dict[str, Any]:
+        return {name: _to_cpu(value) for name, value in self._constants.unwrap(graph).items()}
+
+
+def _to_cpu(value: Any) -> Any:
+    return value.cpu() if isinstance(value, torch.Tensor) else value
+
+
+class _CacheKey(CustomGraphModulePass):
+    """Does nothing to graphs; what it is known by is part of the key of every graph in Inductor's cache."""
+
+    def __call__(self, gm: GraphModule) -> None:
+        pass
+
+    def uuid(self) -> object:
+        """What the code depends on that Inductor looks at for graphs of the CPU only."""
+        return torch_backend.__version__, torch.get_num_threads()
 
 
 def register(name: str) -> None:
     """Let Inductor compile for the device ``name``."""
-    raise ImportError("host graphs")
+    generate = seams.GENERATE.get()
+    seams.BACKEND_PASSES.get()[name] = _CacheKey()
+    warned = False
+
+    def generate_on_host(
+        gm: GraphModule, example_inputs: Sequence[Any], inputs_to_check: Sequence[int], *args: Any, **kwargs: Any
+    ) -> Any:
+        nonlocal warned
+        version = None if inductor.has_own_code_generation(name) else to_host(name, gm, example_inputs)
+        if version is None:
+            return generate(gm, example_inputs, inputs_to_check, *args, **kwargs)
+        if V.aot_compilation:
+            raise NotImplementedError(
+                f"AOTInductor makes no packages for {name}. Export the program, move it to the CPU with "
+                "torch.export.passes.move_to_device_pass, and package that. The cache of torch.compile keeps code."
+            )
+        if kwargs.get("cudagraphs") and not warned:
+            warned = True
+            warnings.warn(
+                f"torch.compile puts no graphs of {name} into graphs of the device, which mode='reduce-overhead' and "
+                "'max-autotune' ask for: a compiled graph of the host is one call already.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return HostGraph.wrap(generate(version.graph, version.inputs, [], *args, **kwargs), version)
+
+    seams.GENERATE.replace(generate_on_host)
+    atexit.register(device_module.synchronize)  # what is on streams may be code of Python

@@ -38,4 +38,5 @@ PYBIND11_MODULE(_C, m) {
   init_graph(m);
   init_processes(m);
   init_metadata(m);
+  init_compile(m);
 }

@@ -18,5 +18,6 @@ void init_distributed(pybind11::module_& m);
 void init_graph(pybind11::module_& m);
 void init_processes(pybind11::module_& m);
 void init_metadata(pybind11::module_& m);
+void init_compile(pybind11::module_& m);
 
 } // namespace torch_backend::python

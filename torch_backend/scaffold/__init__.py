@@ -4,6 +4,6 @@ It needs the extra ``torch_backend[check]``, for its templates.
 """
 
 from torch_backend.scaffold.names import check_name
-from torch_backend.scaffold.project import Language, Project
+from torch_backend.scaffold.project import Kind, Language, Project
 
-__all__ = ["Language", "Project", "check_name"]
+__all__ = ["Kind", "Language", "Project", "check_name"]

@@ -25,6 +25,15 @@ class Language(Enum):
         return {Language.C: "c", Language.CXX: "cpp", Language.PYTHON: "py"}[self]
 
 
+class Kind(Enum):
+    """What the driver of the device is like."""
+
+    PLAIN = "plain"
+    """Calls that are done when they return, and memory with addresses."""
+    HANDLES = "handles"
+    """Queues, and memory with handles in place of addresses."""
+
+
 @dataclass(frozen=True)
 class Project:
     """A plugin project that can be written.
@@ -34,12 +43,27 @@ class Project:
         language: C, C++ or Python.
         kernels: whether the device comes with two kernels of its own.
         vendor: who makes the device; its name, as a title, by default.
+        kind: what its driver is like. Handles: C++, and no kernels on the host.
+
+    Raises:
+        ValueError: what is asked for does not go together.
     """
 
     name: str
     language: Language = Language.C
     kernels: bool = False
     vendor: str | None = None
+    kind: Kind = Kind.PLAIN
+
+    def __post_init__(self) -> None:
+        """Refuse what does not go together."""
+        if self.kind is Kind.HANDLES and self.language is not Language.CXX:
+            raise ValueError(f"A device of handles is written in c++, not in {self.language.value}.")
+        if self.kind is Kind.HANDLES and self.kernels:
+            raise ValueError(
+                "Kernels on the host cannot compute in memory of handles. Leave out --kernels, and offer modules: see "
+                "the guide 'Native in a day'."
+            )
 
     def files(self) -> Mapping[str, str]:
         """The text of every file, by its path in the project."""
@@ -58,6 +82,7 @@ class Project:
                 language=self.language.value,
                 suffix=self.language.suffix,
                 kernels=self.kernels,
+                kind=self.kind.value,
             )
         )
 
@@ -92,7 +117,11 @@ class Project:
             "README.md": "README.md",
             **_COMMON,
         }
-        if self.language is Language.CXX:
+        if self.kind is Kind.HANDLES:
+            sources = ("plugin.cpp", "driver.h", "driver.cpp")
+            templates |= {f"csrc/{source}": f"handles/{source}" for source in sources}
+            templates["csrc/boundary.h"] = "boundary.h"
+        elif self.language is Language.CXX:
             templates |= {f"csrc/{header}": header for header in ("boundary.h", "memory.h")}
         if self.kernels:
             templates[f"csrc/kernels.{suffix}"] = f"kernels.{suffix}"

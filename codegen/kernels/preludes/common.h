@@ -6,6 +6,13 @@
 #define TB_PASTE_(a, b) a##b
 #define TB_PASTE(a, b) TB_PASTE_(a, b)
 
+#define TB_LEAST(a, b) ((a) < (b) ? (a) : (b))
+#define TB_MOST(a, b) ((a) > (b) ? (a) : (b))
+
+// Of a type that is a macro.
+#define TB_LOAD_AS(type, p, i) TB_PASTE(TB_LOAD_, type)(p, i)
+#define TB_STORE_AS(type, p, i, x) TB_PASTE(TB_STORE_, type)(p, i, x)
+
 #define TB_LOAD_PLAIN(type, p, i) (((TB_GLOBAL const type*)(p))[i])
 #define TB_LOAD_b8(p, i) (TB_LOAD_PLAIN(u8, p, i) != 0)
 #define TB_LOAD_u8(p, i) TB_LOAD_PLAIN(u8, p, i)
@@ -89,6 +96,57 @@ typedef union {
 #else
 #define TB_FOR(i, count) for (Index i = (Index)TB_ITEM; i < (count); i += (Index)TB_ITEMS)
 #endif
+
+// Rows of `inner` elements: for those that this item does of [0, count), the elements of `row` from `begin` to `stop`.
+#ifdef TB_CHUNKED
+#define TB_FOR_ROWS(count, inner)                                                                           \
+  for (Index tb_at = (Index)TB_ITEM * TB_STRETCH(count),                                                   \
+             tb_end = tb_at + TB_STRETCH(count) < (count) ? tb_at + TB_STRETCH(count) : (count),           \
+             row = tb_at / (inner), begin = tb_at - row * (inner), stop = 0;                               \
+       tb_at < tb_end && (stop = TB_LEAST((inner), begin + tb_end - tb_at), 1);                            \
+       tb_at += stop - begin, begin = 0, ++row)
+#else
+#define TB_FOR_ROWS(count, inner) \
+  TB_FOR(tb_at, count)            \
+  for (Index row = tb_at / (inner), begin = tb_at - row * (inner), stop = begin + 1; begin < stop; stop = 0)
+#endif
+
+// to[n] = from + the offset of place `index` in operand n, of those in [first, last); args.sizes and args.strides have the
+// dimensions, up to `last_dim`.
+#define TB_LOCATE(to, from, sizes, strides, last_dim, index, first, last)                \
+  {                                                                                      \
+    Index tb_rest = (index);                                                             \
+    for (int n = (first); n < (last); ++n) to[n] = from;                                 \
+    for (int d = (last_dim); d >= 0; --d) {                                              \
+      const Index size = (Index)args.sizes[d];                                           \
+      const Index next = d > 0 ? tb_rest / size : 0;                                     \
+      const Index here = d > 0 ? tb_rest - next * size : tb_rest;                        \
+      for (int n = (first); n < (last); ++n) to[n] += here * (Index)args.strides[n][d];  \
+      tb_rest = next;                                                                    \
+    }                                                                                    \
+  }
+
+// Takes the innermost dimension off a number of a place.
+#define TB_SPLIT(rest, what, size)           \
+  const Index what = (rest) % (Index)(size); \
+  (rest) /= (Index)(size);
+// Images [batches, channels, size 0, size 1, size 2]: TB_FOR over what TB_PLACES counts, of which TB_SPLIT_ROW takes off the
+// last dimension unless TB_FOR_ROW walks along it.
+#ifdef TB_CHUNKED
+#define TB_PLACES(size) (args.batches * args.channels * (size)[0] * (size)[1])
+#define TB_SPLIT_ROW(rest, x, size)
+#define TB_FOR_ROW(x, size) for (Index x = 0; x < (Index)(size); ++x)
+#else
+#define TB_PLACES(size) (args.batches * args.channels * (size)[0] * (size)[1] * (size)[2])
+#define TB_SPLIT_ROW(rest, x, size) TB_SPLIT(rest, x, size)
+#define TB_FOR_ROW(x, size)
+#endif
+#define TB_PLACE(strides, batch, channel, z, y, x)                                                         \
+  ((batch) * (Index)args.strides[0] + (channel) * (Index)args.strides[1] + (z) * (Index)args.strides[2] + \
+   (y) * (Index)args.strides[3] + (x) * (Index)args.strides[4])
+
+// The first of windows `stride` apart whose element `offset` after its start is not before `at`.
+#define TB_FIRST_WINDOW(at, offset, stride) ((at) - (offset) <= 0 ? 0 : ((at) - (offset) + (stride) - 1) / (stride))
 
 // What the host finds at its next wait, as csrc/core/ErrorCell.h lays it out. The first error stays.
 #define TB_INDEX_OUT_OF_RANGE 1

@@ -95,7 +95,6 @@ TB_MATH_1(TB_VECTOR, log)
 TB_MATH_1(TB_VECTOR, log2)
 TB_MATH_1(TB_VECTOR, log10)
 TB_MATH_1(TB_VECTOR, log1p)
-TB_MATH_1(TB_VECTOR, sin)
 TB_MATH_1(TB_VECTOR, cos)
 TB_MATH_1(TB_VECTOR, tan)
 TB_MATH_1(TB_VECTOR, asin)
@@ -125,6 +124,11 @@ TB_MATH_2(, fmin)
 TB_MATH_2(, fmax)
 TB_MATH_2(, copysign)
 TB_MATH_2(, nextafter)
+// Under another name: with cos of the same angle compilers would call sincos, which has no vectors.
+extern "C" TB_VECTOR float tb_sinf(float) noexcept __asm__("sinf");
+extern "C" TB_VECTOR double tb_sin(double) noexcept __asm__("sin");
+static inline float sin(float x) { return tb_sinf(x); }
+static inline double sin(double x) { return tb_sin(x); }
 extern "C" float ldexpf(float, int) noexcept;
 extern "C" double ldexp(double, int) noexcept;
 static inline float ldexp(float x, int y) { return ldexpf(x, y); }

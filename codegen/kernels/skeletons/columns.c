@@ -11,18 +11,10 @@ typedef struct {
   i64 column_strides[2]; // by batch, by row; the windows of one row lie side by side
 } Args;
 
-#define TB_LOAD_AS(type, p, i) TB_PASTE(TB_LOAD_, type)(p, i)
-#define TB_STORE_AS(type, p, i, x) TB_PASTE(TB_STORE_, type)(p, i, x)
-#define LEAST(a, b) ((a) < (b) ? (a) : (b))
-#define MOST(a, b) ((a) > (b) ? (a) : (b))
 #ifndef STRIDE
 #define STRIDE ((Index)args.stride[2])
 #endif
-#define SPLIT(rest, what, size)                \
-  const Index what = (rest) % (Index)(size); \
-  (rest) /= (Index)(size);
-// The first window whose element `offset` after its start is not before `at`.
-#define FIRST_WINDOW(at, offset) ((at) - (offset) <= 0 ? 0 : ((at) - (offset) + STRIDE - 1) / STRIDE)
+#define FIRST_WINDOW(at, offset) TB_FIRST_WINDOW(at, offset, STRIDE)
 
 #ifndef GATHER
 
@@ -36,15 +28,15 @@ TB_KERNEL(columns) {
   TB_FOR(i, count) {
     Index rest = i;
 #ifndef TB_CHUNKED
-    SPLIT(rest, window, args.windows[2])
+    TB_SPLIT(rest, window, args.windows[2])
 #endif
-    SPLIT(rest, h, args.windows[1])
-    SPLIT(rest, d, args.windows[0])
-    SPLIT(rest, batch, args.batches)
+    TB_SPLIT(rest, h, args.windows[1])
+    TB_SPLIT(rest, d, args.windows[0])
+    TB_SPLIT(rest, batch, args.batches)
     const Index row = rest;
-    SPLIT(rest, kw, args.extent[2])
-    SPLIT(rest, kh, args.extent[1])
-    SPLIT(rest, kd, args.extent[0])
+    TB_SPLIT(rest, kw, args.extent[2])
+    TB_SPLIT(rest, kh, args.extent[1])
+    TB_SPLIT(rest, kd, args.extent[0])
     const Index y = h * (Index)args.stride[1] - (Index)args.padding[1] + kh * (Index)args.dilation[1];
     const Index z = d * (Index)args.stride[0] - (Index)args.padding[0] + kd * (Index)args.dilation[0];
     const Index offset = kw * (Index)args.dilation[2] - (Index)args.padding[2];
@@ -54,8 +46,8 @@ TB_KERNEL(columns) {
                        z * (Index)args.image_strides[2] + y * (Index)args.image_strides[3];
     const int is_inside = y >= 0 && y < (Index)args.image[1] && z >= 0 && z < (Index)args.image[0];
 #ifdef TB_CHUNKED
-    const Index first = is_inside ? LEAST(FIRST_WINDOW((Index)0, offset), across) : across;
-    const Index end = is_inside ? MOST(first, LEAST(FIRST_WINDOW((Index)args.image[2], offset), across)) : across;
+    const Index first = is_inside ? TB_LEAST(FIRST_WINDOW((Index)0, offset), across) : across;
+    const Index end = is_inside ? TB_MOST(first, TB_LEAST(FIRST_WINDOW((Index)args.image[2], offset), across)) : across;
     for (Index w = 0; w < first; ++w) TB_STORE_AS(IMAGE, p0, to + w, (T)0);
     for (Index w = first; w < end; ++w)
       TB_STORE_AS(IMAGE, p0, to + w, TB_LOAD_AS(IMAGE, p1, from + (w * STRIDE + offset) * (Index)(IMAGE_STEP)));
@@ -82,16 +74,16 @@ TB_KERNEL(columns) {
   const Index count = (Index)args.batches * (Index)args.channels * (Index)args.image[0] * (Index)args.image[1] * pieces;
   TB_FOR(i, count) {
     Index rest = i;
-    SPLIT(rest, piece, pieces)
-    SPLIT(rest, y, args.image[1])
-    SPLIT(rest, z, args.image[0])
-    SPLIT(rest, channel, args.channels)
+    TB_SPLIT(rest, piece, pieces)
+    TB_SPLIT(rest, y, args.image[1])
+    TB_SPLIT(rest, z, args.image[0])
+    TB_SPLIT(rest, channel, args.channels)
     const Index batch = rest;
     const Index to = batch * (Index)args.image_strides[0] + channel * (Index)args.image_strides[1] +
                      z * (Index)args.image_strides[2] + y * (Index)args.image_strides[3];
 #ifdef TB_CHUNKED
     const Index begin = piece * WIDTH;
-    const Index stop = LEAST(begin + WIDTH, (Index)args.image[2]);
+    const Index stop = TB_LEAST(begin + WIDTH, (Index)args.image[2]);
     T sums[WIDTH];
     for (Index x = 0; x < stop - begin; ++x) sums[x] = 0;
 #else
@@ -112,7 +104,7 @@ TB_KERNEL(columns) {
           const Index offset = kw * (Index)args.dilation[2] - (Index)args.padding[2];
 #ifdef TB_CHUNKED
           const Index first = FIRST_WINDOW(begin, offset);
-          const Index end = LEAST(FIRST_WINDOW(stop, offset), across);
+          const Index end = TB_LEAST(FIRST_WINDOW(stop, offset), across);
           for (Index w = first; w < end; ++w)
             sums[w * STRIDE + offset - begin] += (T)TB_LOAD_AS(IMAGE, p1, from + w);
 #else

@@ -104,19 +104,6 @@ TB_DEVICE void tb_update(TB_GLOBAL char* p, Index place, T x) {
 #define ACT(place) TB_STORE_PLAIN(WORD, p1, place, TB_LOAD_PLAIN(WORD, p0, PLACE(0)));
 #endif
 
-#define LOCATE(row)                                                        \
-  Index base[OPERANDS];                                                    \
-  {                                                                        \
-    Index rest = (row);                                                    \
-    for (int n = 0; n < OPERANDS; ++n) base[n] = 0;                        \
-    for (int d = RANK - 2; d >= 0; --d) {                                  \
-      const Index size = (Index)args.sizes[d];                             \
-      const Index next = d > 0 ? rest / size : 0;                          \
-      const Index here = d > 0 ? rest - next * size : rest;                \
-      for (int n = 0; n < OPERANDS; ++n) base[n] += here * (Index)args.strides[n][d]; \
-      rest = next;                                                         \
-    }                                                                      \
-  }
 #define EACH                           \
   Index there = 0, row_there = 0;      \
   int found = 1;                       \
@@ -124,16 +111,9 @@ TB_DEVICE void tb_update(TB_GLOBAL char* p, Index place, T x) {
   FIND
 
 TB_KERNEL(indexed) {
-  const Index inner = (Index)args.sizes[RANK - 1];
-#ifdef TB_CHUNKED
-  const Index count = (Index)args.count;
-  Index first = (Index)TB_ITEM * TB_STRETCH(count);
-  const Index end = first + TB_STRETCH(count) < count ? first + TB_STRETCH(count) : count;
-  Index row = first / inner;
-  Index begin = first - row * inner;
-  while (first < end) {
-    const Index stop = inner - begin < end - first ? inner : begin + end - first;
-    LOCATE(row)
+  TB_FOR_ROWS((Index)args.count, (Index)args.sizes[RANK - 1]) {
+    Index base[OPERANDS];
+    TB_LOCATE(base, 0, sizes, strides, RANK - 2, row, 0, OPERANDS)
 #ifdef HOISTED
     const Index k = 0;
     EACH
@@ -149,17 +129,5 @@ TB_KERNEL(indexed) {
       if (found) ACT(PLACE(1) + there)
     }
 #endif
-    first += stop - begin;
-    begin = 0;
-    ++row;
   }
-#else
-  TB_FOR(i, (Index)args.count) {
-    const Index row = i / inner;
-    const Index k = i - row * inner;
-    LOCATE(row)
-    EACH
-    if (found) ACT(PLACE(1) + there)
-  }
-#endif
 } TB_END

@@ -11,8 +11,6 @@ typedef struct {
   tb_scalar scalars[2]; // alpha, beta
 } Args;
 
-#define TB_LOAD_AS(type, p, i) TB_PASTE(TB_LOAD_, type)(p, i)
-#define TB_STORE_AS(type, p, i, x) TB_PASTE(TB_STORE_, type)(p, i, x)
 
 #ifdef SELF
 #define FINISH(batch, row, column, x)                                                                             \
@@ -30,7 +28,6 @@ typedef struct {
 #define RIGHT_AT(batch, k, column) \
   ((T)TB_LOAD_AS(RIGHT, p2, (batch) * (Index)args.right[0] + (k) * (Index)args.right[1] + (column) * (Index)args.right[2]))
 
-#define LEAST(a, b) ((a) < (b) ? (a) : (b))
 
 #if defined(FEW)
 
@@ -43,10 +40,10 @@ TB_KERNEL(matmul) {
   for (Index tile = (Index)TB_ITEM; tile < tiles * (Index)args.batches; tile += (Index)TB_ITEMS) {
     const Index batch = tile / tiles;
     const Index first = (tile - batch * tiles) * (Index)args.tile_columns;
-    const Index columns = LEAST((Index)args.tile_columns, (Index)args.columns - first);
+    const Index columns = TB_LEAST((Index)args.tile_columns, (Index)args.columns - first);
     for (Index i = 0; i < FEW * COLUMNS_MOST; ++i) sums[i] = 0;
     for (Index begin = 0; begin < (Index)args.depth; begin += DEPTH) {
-      const Index depth = LEAST((Index)DEPTH, (Index)args.depth - begin);
+      const Index depth = TB_LEAST((Index)DEPTH, (Index)args.depth - begin);
       for (Index row = 0; row < (Index)args.rows; ++row)
         for (Index k = 0; k < depth; ++k) left[row * DEPTH + k] = LEFT_AT(batch, row, begin + k);
 #if RIGHT_ALONG_K
@@ -145,16 +142,16 @@ TB_KERNEL(matmul) {
     const Index rest = tile - batch * tiles_down * tiles_across;
     const Index first_row = rest / tiles_across * (Index)args.tile_rows;
     const Index first_column = rest % tiles_across * (Index)args.tile_columns;
-    const Index rows = LEAST((Index)args.tile_rows, (Index)args.rows - first_row);
-    const Index columns = LEAST((Index)args.tile_columns, (Index)args.columns - first_column);
+    const Index rows = TB_LEAST((Index)args.tile_rows, (Index)args.rows - first_row);
+    const Index columns = TB_LEAST((Index)args.tile_columns, (Index)args.columns - first_column);
     const Index strips = (rows + STRIP - 1) / STRIP;
     const Index panels = (columns + PANEL - 1) / PANEL;
     for (Index i = 0; i < strips * panels * STRIP * PANEL; ++i) sums[i] = 0;
     for (Index begin = 0; begin < (Index)args.depth; begin += DEPTH) {
-      const Index depth = LEAST((Index)DEPTH, (Index)args.depth - begin);
+      const Index depth = TB_LEAST((Index)DEPTH, (Index)args.depth - begin);
       for (Index strip = 0; strip < strips; ++strip) {
         TB_LOCAL T* const to = left + strip * STRIP * depth;
-        const Index height = LEAST((Index)STRIP, rows - strip * STRIP);
+        const Index height = TB_LEAST((Index)STRIP, rows - strip * STRIP);
         const Index from = batch * (Index)args.left[0] + (first_row + strip * STRIP) * (Index)args.left[1] +
                            begin * (Index)(LEFT_STEP_K);
         if (height < STRIP)
@@ -171,7 +168,7 @@ TB_KERNEL(matmul) {
       }
       for (Index panel = 0; panel < panels; ++panel) {
         TB_LOCAL T* const to = right + panel * PANEL * depth;
-        const Index width = LEAST((Index)PANEL, columns - panel * PANEL);
+        const Index width = TB_LEAST((Index)PANEL, columns - panel * PANEL);
         const Index from = batch * (Index)args.right[0] + begin * (Index)args.right[1] +
                            (first_column + panel * PANEL) * (Index)(RIGHT_STEP_COLUMN);
         if (width < PANEL)
@@ -200,7 +197,7 @@ TB_KERNEL(matmul) {
     for (Index row = 0; row < rows; ++row)
       for (Index panel = 0; panel < panels; ++panel) {
         TB_LOCAL const T* const from = sums + ((panel * strips + row / STRIP) * STRIP + row % STRIP) * PANEL;
-        const Index width = LEAST((Index)PANEL, columns - panel * PANEL);
+        const Index width = TB_LEAST((Index)PANEL, columns - panel * PANEL);
         for (Index i = 0; i < width; ++i) {
           FINISH(batch, first_row + row, first_column + panel * PANEL + i, from[i]);
         }

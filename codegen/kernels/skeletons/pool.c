@@ -4,6 +4,7 @@
 // MAXIMUM    with the place of each, counted through one image's channel; else the mean
 // ADAPTIVE   windows divide the image evenly
 // BACKWARD   p0 is the image's gradient, p1 that of the result
+// SCATTER    each window adds to the largest element's gradient; the image's channels are contiguous, and computed in T
 
 typedef struct {
   i64 batches, channels;
@@ -12,18 +13,8 @@ typedef struct {
   i64 counts_padding, divisor;
 } Args;
 
-#define TB_LOAD_AS(type, p, i) TB_PASTE(TB_LOAD_, type)(p, i)
-#define TB_STORE_AS(type, p, i, x) TB_PASTE(TB_STORE_, type)(p, i, x)
-#define LEAST(a, b) ((a) < (b) ? (a) : (b))
-#define MOST(a, b) ((a) > (b) ? (a) : (b))
 #define IMAGE(d) ((Index)args.image[d])
 #define WINDOWS(d) ((Index)args.windows[d])
-#define SPLIT(rest, what, size)              \
-  const Index what = (rest) % (Index)(size); \
-  (rest) /= (Index)(size);
-#define PLACE(strides, batch, channel, z, y, x)                                                             \
-  ((batch) * (Index)args.strides[0] + (channel) * (Index)args.strides[1] + (z) * (Index)args.strides[2] + \
-   (y) * (Index)args.strides[3] + (x) * (Index)args.strides[4])
 
 #ifdef ADAPTIVE
 #define STEP(d) 1
@@ -36,11 +27,11 @@ typedef struct {
 #define REACH(d) (((Index)args.extent[d] - 1) * STEP(d) + 1)
 #define BEGIN(d, o) ((o) * (Index)args.stride[d] - (Index)args.padding[d])
 #define START(d, o) (BEGIN(d, o) < 0 ? BEGIN(d, o) + (-BEGIN(d, o) + STEP(d) - 1) / STEP(d) * STEP(d) : BEGIN(d, o))
-#define END(d, o) LEAST(BEGIN(d, o) + REACH(d), IMAGE(d))
+#define END(d, o) TB_LEAST(BEGIN(d, o) + REACH(d), IMAGE(d))
 #define FIRST(d, x)                                  \
   ((x) + (Index)args.padding[d] < REACH(d) ? (Index)0 \
                                           : ((x) + (Index)args.padding[d] - REACH(d)) / (Index)args.stride[d] + 1)
-#define LAST(d, x) LEAST(((x) + (Index)args.padding[d]) / (Index)args.stride[d], WINDOWS(d) - 1)
+#define LAST(d, x) TB_LEAST(((x) + (Index)args.padding[d]) / (Index)args.stride[d], WINDOWS(d) - 1)
 #endif
 
 #ifndef MAXIMUM
@@ -49,9 +40,9 @@ TB_DEVICE T divisor_of(Args args, Index d, Index h, Index w) {
   if (args.divisor != 0) return (T)args.divisor;
 #ifndef ADAPTIVE
   if (args.counts_padding != 0)
-    return (T)((LEAST(BEGIN(0, d) + REACH(0), IMAGE(0) + (Index)args.padding[0]) - BEGIN(0, d)) *
-               (LEAST(BEGIN(1, h) + REACH(1), IMAGE(1) + (Index)args.padding[1]) - BEGIN(1, h)) *
-               (LEAST(BEGIN(2, w) + REACH(2), IMAGE(2) + (Index)args.padding[2]) - BEGIN(2, w)));
+    return (T)((TB_LEAST(BEGIN(0, d) + REACH(0), IMAGE(0) + (Index)args.padding[0]) - BEGIN(0, d)) *
+               (TB_LEAST(BEGIN(1, h) + REACH(1), IMAGE(1) + (Index)args.padding[1]) - BEGIN(1, h)) *
+               (TB_LEAST(BEGIN(2, w) + REACH(2), IMAGE(2) + (Index)args.padding[2]) - BEGIN(2, w)));
 #endif
   return (T)((END(0, d) - START(0, d)) * (END(1, h) - START(1, h)) * (END(2, w) - START(2, w)));
 }
@@ -59,27 +50,15 @@ TB_DEVICE T divisor_of(Args args, Index d, Index h, Index w) {
 
 #ifndef BACKWARD
 TB_KERNEL(pool) {
-  const Index count = (Index)(args.batches * args.channels * args.windows[0] * args.windows[1]);
-  // Places, or rows of them.
-#ifdef TB_CHUNKED
-#define ALL count
-#else
-#define ALL (count * WINDOWS(2))
-#endif
-  TB_FOR(i, ALL) {
+  TB_FOR(i, (Index)TB_PLACES(args.windows)) {
     Index rest = i;
-#ifndef TB_CHUNKED
-    SPLIT(rest, w, args.windows[2])
-#endif
-    SPLIT(rest, h, args.windows[1])
-    SPLIT(rest, d, args.windows[0])
-    SPLIT(rest, channel, args.channels)
-    const Index from = PLACE(image_strides, rest, channel, 0, 0, 0);
+    TB_SPLIT_ROW(rest, w, args.windows[2])
+    TB_SPLIT(rest, h, args.windows[1])
+    TB_SPLIT(rest, d, args.windows[0])
+    TB_SPLIT(rest, channel, args.channels)
+    const Index from = TB_PLACE(image_strides, rest, channel, 0, 0, 0);
     const Index start_z = START(0, d), end_z = END(0, d), start_y = START(1, h), end_y = END(1, h);
-#ifdef TB_CHUNKED
-    for (Index w = 0; w < WINDOWS(2); ++w)
-#endif
-    {
+    TB_FOR_ROW(w, args.windows[2]) {
       const Index start_x = START(2, w), end_x = END(2, w);
 #ifdef MAXIMUM
       Index at = (start_z * IMAGE(1) + start_y) * IMAGE(2) + start_x;
@@ -102,36 +81,42 @@ TB_KERNEL(pool) {
 #endif
           }
 #ifdef MAXIMUM
-      TB_STORE_AS(VALUE, p0, PLACE(window_strides, rest, channel, d, h, w), best);
-      TB_STORE_i64(p2, PLACE(index_strides, rest, channel, d, h, w), at);
+      TB_STORE_AS(VALUE, p0, TB_PLACE(window_strides, rest, channel, d, h, w), best);
+      TB_STORE_i64(p2, TB_PLACE(index_strides, rest, channel, d, h, w), at);
 #else
-      TB_STORE_AS(VALUE, p0, PLACE(window_strides, rest, channel, d, h, w), sum / divisor_of(args, d, h, w));
+      TB_STORE_AS(VALUE, p0, TB_PLACE(window_strides, rest, channel, d, h, w), sum / divisor_of(args, d, h, w));
 #endif
     }
   }
 } TB_END
 
+#elif defined(SCATTER)
+TB_KERNEL(pool) {
+  const Index size = (Index)(args.image[0] * args.image[1] * args.image[2]);
+  TB_FOR(i, (Index)(args.batches * args.channels)) {
+    Index rest = i;
+    TB_SPLIT(rest, channel, args.channels)
+    TB_GLOBAL T* to = (TB_GLOBAL T*)p0 + TB_PLACE(image_strides, rest, channel, 0, 0, 0);
+    for (Index k = 0; k < size; ++k) to[k] = 0;
+    for (Index d = 0; d < WINDOWS(0); ++d)
+      for (Index h = 0; h < WINDOWS(1); ++h)
+        for (Index w = 0; w < WINDOWS(2); ++w) {
+          const i64 at = TB_LOAD_i64(p2, TB_PLACE(index_strides, rest, channel, d, h, w));
+          if ((u64)at < (u64)size) to[at] += (T)TB_LOAD_AS(VALUE, p1, TB_PLACE(window_strides, rest, channel, d, h, w));
+        }
+  }
+} TB_END
+
 #else
 TB_KERNEL(pool) {
-  const Index count = (Index)(args.batches * args.channels * args.image[0] * args.image[1]);
-#ifdef TB_CHUNKED
-#define ALL count
-#else
-#define ALL (count * IMAGE(2))
-#endif
-  TB_FOR(i, ALL) {
+  TB_FOR(i, (Index)TB_PLACES(args.image)) {
     Index rest = i;
-#ifndef TB_CHUNKED
-    SPLIT(rest, x, args.image[2])
-#endif
-    SPLIT(rest, y, args.image[1])
-    SPLIT(rest, z, args.image[0])
-    SPLIT(rest, channel, args.channels)
+    TB_SPLIT_ROW(rest, x, args.image[2])
+    TB_SPLIT(rest, y, args.image[1])
+    TB_SPLIT(rest, z, args.image[0])
+    TB_SPLIT(rest, channel, args.channels)
     const Index first_d = FIRST(0, z), last_d = LAST(0, z), first_h = FIRST(1, y), last_h = LAST(1, y);
-#ifdef TB_CHUNKED
-    for (Index x = 0; x < IMAGE(2); ++x)
-#endif
-    {
+    TB_FOR_ROW(x, args.image[2]) {
       const Index first_w = FIRST(2, x), last_w = LAST(2, x);
 #ifdef MAXIMUM
       const i64 here = ((i64)z * args.image[1] + y) * args.image[2] + x;
@@ -141,13 +126,13 @@ TB_KERNEL(pool) {
         for (Index h = first_h; h <= last_h; ++h)
           for (Index w = first_w; w <= last_w; ++w) {
 #ifdef MAXIMUM
-            if (TB_LOAD_i64(p2, PLACE(index_strides, rest, channel, d, h, w)) == here)
-              sum += (T)TB_LOAD_AS(VALUE, p1, PLACE(window_strides, rest, channel, d, h, w));
+            if (TB_LOAD_i64(p2, TB_PLACE(index_strides, rest, channel, d, h, w)) == here)
+              sum += (T)TB_LOAD_AS(VALUE, p1, TB_PLACE(window_strides, rest, channel, d, h, w));
 #else
-            sum += (T)TB_LOAD_AS(VALUE, p1, PLACE(window_strides, rest, channel, d, h, w)) / divisor_of(args, d, h, w);
+            sum += (T)TB_LOAD_AS(VALUE, p1, TB_PLACE(window_strides, rest, channel, d, h, w)) / divisor_of(args, d, h, w);
 #endif
           }
-      TB_STORE_AS(VALUE, p0, PLACE(image_strides, rest, channel, z, y, x), sum);
+      TB_STORE_AS(VALUE, p0, TB_PLACE(image_strides, rest, channel, z, y, x), sum);
     }
   }
 } TB_END

@@ -26,19 +26,9 @@ typedef struct {
 #define PLACES(i) const Index at = (i);
 #else
 #define AT(n) at[n]
-#define PLACES(i)                                                      \
-  Index at[OPERANDS];                                                  \
-  {                                                                    \
-    Index rest = (i);                                                  \
-    for (int n = 0; n < OPERANDS; ++n) at[n] = 0;                      \
-    for (int d = RANK - 1; d >= 0; --d) {                              \
-      const Index size = (Index)args.sizes[d];                         \
-      const Index next = d > 0 ? rest / size : 0;                      \
-      const Index here = rest - next * size;                           \
-      for (int n = 0; n < OPERANDS; ++n) at[n] += here * (Index)args.strides[n][d]; \
-      rest = next;                                                     \
-    }                                                                  \
-  }
+#define PLACES(i)     \
+  Index at[OPERANDS]; \
+  TB_LOCATE(at, 0, sizes, strides, RANK - 1, i, 0, OPERANDS)
 #endif
 
 #define EACH(statement) for (int j = 0; j < PER; ++j) { statement }
@@ -241,24 +231,33 @@ TB_DEVICE T sample_binomial(TB_PRIVATE Numbers* numbers, T count, T p) {
 #define TAKE(n) u32 w[4]; V v[PER]; tb_philox(seed, step, (u64)(n), w); TB_PASTE(DRAW_, DRAW)
 #endif
 
-#define GROUP(n, num)                      \
-  {                                        \
-    TAKE(n)                                \
-    for (int j = 0; j < (int)(num); ++j) { \
-      PLACES((n) * PER + j)                \
-      TB_PASTE(PUT_, DRAW)                 \
-    }                                      \
-  }
-
 TB_KERNEL(random) {
   const u64 seed = (u64)args.seed;
   const u64 step = (u64)args.step;
+  const Index count = (Index)args.count;
   NUMBERS
-  const Index whole = (Index)args.count / PER;
-  TB_FOR(n, whole) {
-    GROUP(n, PER)
-  }
-  if (TB_ITEM == 0 && whole * PER < (Index)args.count) {
-    GROUP(whole, (Index)args.count - whole * PER)
+#if defined(TB_CHUNKED) && PER > 1
+  // So many at once, wanted or not, that all are computed in vectors: what those round otherwise does not depend on the size.
+#define STEPS 16
+  TB_FOR(block, (count + STEPS * PER - 1) / (STEPS * PER)) {
+    const Index first = block * (STEPS * PER);
+    V all[STEPS * PER];
+    TB_INDEPENDENT
+    for (int n = 0; n < STEPS; ++n) {
+      TAKE(block * STEPS + n)
+      for (int j = 0; j < PER; ++j) all[n * PER + j] = v[j];
+    }
+    TB_PRIVATE V* v = all;
+    const int num = (int)TB_LEAST(count - first, STEPS * PER);
+#else
+  TB_FOR(n, (count + PER - 1) / PER) {
+    const Index first = n * PER;
+    TAKE(n)
+    const int num = (int)TB_LEAST(count - first, PER);
+#endif
+    for (int j = 0; j < num; ++j) {
+      PLACES(first + j)
+      TB_PASTE(PUT_, DRAW)
+    }
   }
 } TB_END

@@ -8,6 +8,7 @@
 // STORE(K)                   finish, into the outputs at K(n)
 // REDUCED_STEP_n, KEPT_STEP_n  stride of input n in the inner dimension
 // COLUMNS                    neighbours are kept: several columns at once; else neighbours are reduced
+// DENSE                      of COLUMNS, where a row's few elements are followed by the next row's: several rows at once
 // GROUP                      most items of a block; they reduce together. Else every item for itself
 // PARTS                      what is reduced is divided, each part's state goes to PARTIAL; `reduce_parts` merges them
 
@@ -43,19 +44,6 @@ typedef struct {
 #define EACH_FIELD(M) M(0) M(1) M(2)
 #endif
 
-#define LOCATE_IN(to, from, sizes, strides, first_dim, index, first, last)      \
-  {                                                                            \
-    Index rest = (index);                                                      \
-    for (int n = (first); n < (last); ++n) to[n] = from;                       \
-    for (int d = (first_dim); d >= 0; --d) {                                   \
-      const Index size = (Index)args.sizes[d];                                 \
-      const Index next = d > 0 ? rest / size : 0;                              \
-      const Index here = d > 0 ? rest - next * size : rest;                    \
-      for (int n = (first); n < (last); ++n) to[n] += here * (Index)args.strides[n][d]; \
-      rest = next;                                                             \
-    }                                                                          \
-  }
-
 #define AT_BASE(n) (base[n])
 #define AT_REDUCED(n) (place[n] + k * (Index)(REDUCED_STEP_##n))
 #define AT_KEPT(n) (place[n] + k * (Index)(KEPT_STEP_##n))
@@ -67,7 +55,7 @@ TB_KERNEL(reduce_parts) {
   const i64 n = args.reduced;
   TB_FOR(o, (Index)args.outputs) {
     Index base[OPERANDS];
-    LOCATE_IN(base, 0, kept_sizes, kept_strides, KEPT - 1, o, 0, OUTPUTS)
+    TB_LOCATE(base, 0, kept_sizes, kept_strides, KEPT - 1, o, 0, OUTPUTS)
     STATE(a, 1)
     tb_init(REFS(a, 0));
     for (Index p = 0; p < (Index)args.parts; ++p) {
@@ -86,7 +74,7 @@ TB_KERNEL(reduce_parts) {
 
 #ifdef COLUMNS
 // ---- processors: columns side by side ----
-#define TILE 256
+#define TILE 1024
 TB_KERNEL(reduce) {
   const i64 n = args.reduced;
   const Index inner = (Index)args.kept_sizes[KEPT - 1];
@@ -105,24 +93,34 @@ TB_KERNEL(reduce) {
     const Index row = unit / tiles;
     const Index first = (unit - row * tiles) * TILE;
     const Index width = inner - first < TILE ? inner - first : TILE;
+#ifdef DENSE
+    const Index rows = TILE / inner;
+#define ROW_OF(k) ((k) / inner)
+#else
+    const Index rows = 1;
+#define ROW_OF(k) 0
+#endif
+    const Index lanes = rows * width;
     Index base[OPERANDS];
-    LOCATE_IN(base, first * (Index)args.kept_strides[n][KEPT - 1], kept_sizes, kept_strides, KEPT - 2, row, 0, OPERANDS)
+    TB_LOCATE(base, first * (Index)args.kept_strides[n][KEPT - 1], kept_sizes, kept_strides, KEPT - 2, row, 0, OPERANDS)
     STATE(a, TILE)
     STATE(t, TILE)
-    for (Index k = 0; k < width; ++k) tb_init(REFS(a, k));
-    for (Index k = 0; k < width; ++k) tb_init(REFS(t, k));
-    Index until = begin + 256;
-    for (Index r = begin; r < end; ++r) {
+    for (Index k = 0; k < lanes; ++k) tb_init(REFS(a, k));
+    for (Index k = 0; k < lanes; ++k) tb_init(REFS(t, k));
+    Index until = begin + 256 * rows;
+    for (Index r = begin; r < end; r += rows) {
+      const Index most = end - r < rows ? (end - r) * width : lanes;
       Index place[OPERANDS];
-      LOCATE_IN(place, base[n], reduced_sizes, reduced_strides, REDUCED - 1, r, OUTPUTS, OPERANDS)
-      for (Index k = 0; k < width; ++k) tb_step(VALUES(AT_KEPT), r NUMBERS, REFS(a, k));
-      if (r == until) {
-        for (Index k = 0; k < width; ++k) tb_merge(VALS(a, k), REFS(t, k));
-        for (Index k = 0; k < width; ++k) tb_init(REFS(a, k));
-        until = r + 256;
+      TB_LOCATE(place, base[n], reduced_sizes, reduced_strides, REDUCED - 1, r, OUTPUTS, OPERANDS)
+      for (Index k = 0; k < most; ++k) tb_step(VALUES(AT_KEPT), r + ROW_OF(k) NUMBERS, REFS(a, k));
+      if (r >= until) {
+        for (Index k = 0; k < lanes; ++k) tb_merge(VALS(a, k), REFS(t, k));
+        for (Index k = 0; k < lanes; ++k) tb_init(REFS(a, k));
+        until = r + 256 * rows;
       }
     }
-    for (Index k = 0; k < width; ++k) tb_merge(VALS(a, k), REFS(t, k));
+    for (Index k = 0; k < lanes; ++k) tb_merge(VALS(a, k), REFS(t, k));
+    for (Index k = width; k < lanes; ++k) tb_merge(VALS(t, k), REFS(t, k - ROW_OF(k) * width));
 #ifdef PARTS
 #define SAVED(f) t##f[k]
     for (Index k = 0; k < width; ++k) {
@@ -171,7 +169,7 @@ TB_KERNEL(reduce) {
     const Index begin = 0, end = (Index)n;
 #endif
     Index base[OPERANDS];
-    LOCATE_IN(base, 0, kept_sizes, kept_strides, KEPT - 1, o, 0, OPERANDS)
+    TB_LOCATE(base, 0, kept_sizes, kept_strides, KEPT - 1, o, 0, OPERANDS)
     STATE(a, 1)
     tb_init(REFS(a, 0));
 #ifdef GROUP
@@ -179,7 +177,7 @@ TB_KERNEL(reduce) {
       const Index row = r / inner;
       const Index k = r - row * inner;
       Index place[OPERANDS];
-      LOCATE_IN(place, base[n], reduced_sizes, reduced_strides, REDUCED - 2, row, OUTPUTS, OPERANDS)
+      TB_LOCATE(place, base[n], reduced_sizes, reduced_strides, REDUCED - 2, row, OUTPUTS, OPERANDS)
       tb_step(VALUES(AT_REDUCED), r NUMBERS, REFS(a, 0));
     }
 #define SHARE(f) shared##f[item] = a##f[0];
@@ -211,7 +209,7 @@ TB_KERNEL(reduce) {
     for (Index r = begin; r < end;) {
       const Index stop = inner - first < end - r ? inner : first + end - r;
       Index place[OPERANDS];
-      LOCATE_IN(place, base[n], reduced_sizes, reduced_strides, REDUCED - 2, row, OUTPUTS, OPERANDS)
+      TB_LOCATE(place, base[n], reduced_sizes, reduced_strides, REDUCED - 2, row, OUTPUTS, OPERANDS)
       const Index shift = r - first;
       Index j = first;
 #ifdef TB_CHUNKED

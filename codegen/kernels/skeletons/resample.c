@@ -13,16 +13,6 @@ typedef struct {
   tb_scalar scalars[3]; // elements of the image for one of the result
 } Args;
 
-#define TB_LOAD_AS(type, p, i) TB_PASTE(TB_LOAD_, type)(p, i)
-#define TB_STORE_AS(type, p, i, x) TB_PASTE(TB_STORE_, type)(p, i, x)
-#define LEAST(a, b) ((a) < (b) ? (a) : (b))
-#define MOST(a, b) ((a) > (b) ? (a) : (b))
-#define SPLIT(rest, what, size)              \
-  const Index what = (rest) % (Index)(size); \
-  (rest) /= (Index)(size);
-#define PLACE(strides, batch, channel, z, y, x)                                                             \
-  ((batch) * (Index)args.strides[0] + (channel) * (Index)args.strides[1] + (z) * (Index)args.strides[2] + \
-   (y) * (Index)args.strides[3] + (x) * (Index)args.strides[4])
 
 #if MODE == 2
 #define TAPS 2
@@ -47,16 +37,16 @@ TB_DEVICE Taps taps_of(Index o, Index size, Index result, Index padding, T scale
   Taps taps;
 #if MODE == 0
   const Index at = size == result ? o : result == 2 * size ? o / 2 : (Index)floor((T)o * scale);
-  taps.at[0] = LEAST(at, size - 1);
+  taps.at[0] = TB_LEAST(at, size - 1);
   taps.weight[0] = 1;
 #elif MODE == 1
-  taps.at[0] = LEAST((Index)floor(((T)o + TC(0.5)) * scale), size - 1);
+  taps.at[0] = TB_LEAST((Index)floor(((T)o + TC(0.5)) * scale), size - 1);
   taps.weight[0] = 1;
 #elif MODE == 2
   T source = aligns_corners ? (T)o * scale : ((T)o + TC(0.5)) * scale - TC(0.5);
   if (source < 0) source = 0;
-  taps.at[0] = LEAST((Index)source, size - 1);
-  taps.at[1] = LEAST(taps.at[0] + 1, size - 1);
+  taps.at[0] = TB_LEAST((Index)source, size - 1);
+  taps.at[1] = TB_LEAST(taps.at[0] + 1, size - 1);
   T part = source - (T)taps.at[0];
   if (part > 1) part = 1;
   if (size == result) part = 0;
@@ -67,7 +57,7 @@ TB_DEVICE Taps taps_of(Index o, Index size, Index result, Index padding, T scale
   const T source = aligns_corners ? (T)o * scale : ((T)o + TC(0.5)) * scale - TC(0.5);
   const Index before = (Index)floor(source);
   const T part = source - (T)before;
-  for (int t = 0; t < 4; ++t) taps.at[t] = MOST(LEAST(before - 1 + t, size - 1), 0);
+  for (int t = 0; t < 4; ++t) taps.at[t] = TB_MOST(TB_LEAST(before - 1 + t, size - 1), 0);
   taps.weight[0] = far_weight(part + 1);
   taps.weight[1] = near_weight(part);
   taps.weight[2] = near_weight(1 - part);
@@ -78,7 +68,7 @@ TB_DEVICE Taps taps_of(Index o, Index size, Index result, Index padding, T scale
   at = at < 0 ? -at : at;
   at = at >= size ? 2 * (size - 1) - at : at;
 #else
-  at = MOST(LEAST(at, size - 1), 0);
+  at = TB_MOST(TB_LEAST(at, size - 1), 0);
 #endif
   taps.at[0] = at;
   taps.weight[0] = 1;
@@ -90,27 +80,17 @@ TB_DEVICE Taps taps_of(Index o, Index size, Index result, Index padding, T scale
 
 #ifndef BACKWARD
 TB_KERNEL(resample) {
-#ifdef TB_CHUNKED
-  const Index count = (Index)(args.batches * args.channels * args.result[0] * args.result[1]);
-#else
-  const Index count = (Index)(args.batches * args.channels * args.result[0] * args.result[1] * args.result[2]);
-#endif
-  TB_FOR(i, count) {
+  TB_FOR(i, (Index)TB_PLACES(args.result)) {
     Index rest = i;
-#ifndef TB_CHUNKED
-    SPLIT(rest, w, args.result[2])
-#endif
-    SPLIT(rest, h, args.result[1])
-    SPLIT(rest, d, args.result[0])
-    SPLIT(rest, channel, args.channels)
+    TB_SPLIT_ROW(rest, w, args.result[2])
+    TB_SPLIT(rest, h, args.result[1])
+    TB_SPLIT(rest, d, args.result[0])
+    TB_SPLIT(rest, channel, args.channels)
     const Taps down = TAPS_OF(1, h), deep = TAPS_OF(0, d);
-#ifdef TB_CHUNKED
-    for (Index w = 0; w < (Index)args.result[2]; ++w)
-#endif
-    {
+    TB_FOR_ROW(w, args.result[2]) {
       const Taps across = TAPS_OF(2, w);
 #if TAPS == 1
-      const T sum = (T)TB_LOAD_AS(VALUE, p1, PLACE(image_strides, rest, channel, deep.at[0], down.at[0], across.at[0]));
+      const T sum = (T)TB_LOAD_AS(VALUE, p1, TB_PLACE(image_strides, rest, channel, deep.at[0], down.at[0], across.at[0]));
 #else
       T sum = 0;
       for (int z = 0; z < (args.image[0] == 1 && args.result[0] == 1 ? 1 : TAPS); ++z) {
@@ -119,13 +99,13 @@ TB_KERNEL(resample) {
           T row = 0;
           for (int x = 0; x < TAPS; ++x)
             row += across.weight[x] *
-                   (T)TB_LOAD_AS(VALUE, p1, PLACE(image_strides, rest, channel, deep.at[z], down.at[y], across.at[x]));
+                   (T)TB_LOAD_AS(VALUE, p1, TB_PLACE(image_strides, rest, channel, deep.at[z], down.at[y], across.at[x]));
           plane += row * (args.image[1] == 1 && args.result[1] == 1 ? 1 : down.weight[y]);
         }
         sum += plane * (args.image[0] == 1 && args.result[0] == 1 ? 1 : deep.weight[z]);
       }
 #endif
-      TB_STORE_AS(VALUE, p0, PLACE(result_strides, rest, channel, d, h, w), sum);
+      TB_STORE_AS(VALUE, p0, TB_PLACE(result_strides, rest, channel, d, h, w), sum);
     }
   }
 } TB_END
@@ -139,15 +119,15 @@ TB_KERNEL(resample) {
 #define LAST(d, x) \
   (IS_AT_BORDER(d, x) ? (Index)args.result[d] - 1 : LEAST((x) + (Index)args.padding[d], (Index)args.result[d] - 1))
 #define EXTENT(d) \
-  MOST((Index)args.padding[d], (Index)args.result[d] - (Index)args.image[d] - (Index)args.padding[d])
+  TB_MOST((Index)args.padding[d], (Index)args.result[d] - (Index)args.image[d] - (Index)args.padding[d])
 #else
 #define REACH TC(0.5) + (TAPS == 1 ? 1 : TAPS / 2)
 #define IS_SAME(d) (args.image[d] == args.result[d])
-#define FIRST(d, x) ((x) == 0 || TB_SCALAR(d) <= 0 ? (Index)0 : MOST((Index)floor(((T)(x) - (REACH)) / (T)TB_SCALAR(d)) - 1, (Index)0))
+#define FIRST(d, x) ((x) == 0 || TB_SCALAR(d) <= 0 ? (Index)0 : TB_MOST((Index)floor(((T)(x) - (REACH)) / (T)TB_SCALAR(d)) - 1, (Index)0))
 #define LAST(d, x)                                                                                   \
   ((x) == (Index)args.image[d] - 1 || TB_SCALAR(d) <= 0                                              \
        ? (Index)args.result[d] - 1                                                                   \
-       : LEAST((Index)ceil(((T)(x) + (REACH)) / (T)TB_SCALAR(d)) + 1, (Index)args.result[d] - 1))
+       : TB_LEAST((Index)ceil(((T)(x) + (REACH)) / (T)TB_SCALAR(d)) + 1, (Index)args.result[d] - 1))
 #endif
 
 TB_DEVICE T weight_of(Taps taps, Index x) {
@@ -164,10 +144,10 @@ TB_KERNEL(resample) {
   const Index count = (Index)(args.batches * args.channels * args.image[0] * args.image[1] * args.image[2]);
   TB_FOR(i, count) {
     Index rest = i;
-    SPLIT(rest, x, args.image[2])
-    SPLIT(rest, y, args.image[1])
-    SPLIT(rest, z, args.image[0])
-    SPLIT(rest, channel, args.channels)
+    TB_SPLIT(rest, x, args.image[2])
+    TB_SPLIT(rest, y, args.image[1])
+    TB_SPLIT(rest, z, args.image[0])
+    TB_SPLIT(rest, channel, args.channels)
     const Index first_d = FIRST(0, z), last_d = LAST(0, z), first_h = FIRST(1, y), last_h = LAST(1, y);
     const Index first_w = FIRST(2, x), last_w = LAST(2, x);
     T sum = 0;
@@ -180,11 +160,11 @@ TB_KERNEL(resample) {
         for (Index w = first_w; w <= last_w; ++w) {
           const T across = WEIGHT(2, w, x);
           if (across != 0)
-            sum += deep * down * across * (T)TB_LOAD_AS(VALUE, p1, PLACE(result_strides, rest, channel, d, h, w));
+            sum += deep * down * across * (T)TB_LOAD_AS(VALUE, p1, TB_PLACE(result_strides, rest, channel, d, h, w));
         }
       }
     }
-    TB_STORE_AS(VALUE, p0, PLACE(image_strides, rest, channel, z, y, x), sum);
+    TB_STORE_AS(VALUE, p0, TB_PLACE(image_strides, rest, channel, z, y, x), sum);
   }
 } TB_END
 #endif

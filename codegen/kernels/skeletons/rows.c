@@ -81,17 +81,7 @@ TB_KERNEL(rows) {
   for (Index row = (Index)TB_ITEM / items; row < (Index)args.rows; row += (Index)TB_ITEMS / items) {
 #endif
     Index base[OPERANDS];
-    {
-      Index rest = row;
-      for (int i = 0; i < OPERANDS; ++i) base[i] = 0;
-      for (int d = KEPT - 1; d >= 0; --d) {
-        const Index size = (Index)args.kept_sizes[d];
-        const Index next = d > 0 ? rest / size : 0;
-        const Index here = d > 0 ? rest - next * size : rest;
-        for (int i = 0; i < OPERANDS; ++i) base[i] += here * (Index)args.kept_strides[i][d];
-        rest = next;
-      }
-    }
+    TB_LOCATE(base, 0, kept_sizes, kept_strides, KEPT - 1, row, 0, OPERANDS)
     CONSTANTS
 #if A_SUMS > 0
     SUM_PASS(A_SUMS, TERM_A, a)

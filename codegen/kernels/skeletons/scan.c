@@ -25,19 +25,7 @@ typedef struct {
 #define VALS(s, l) s##0[l], s##1[l]
 #endif
 
-#define LOCATE(index, last)                                            \
-  {                                                                    \
-    Index rest = (index);                                              \
-    for (int o = 0; o < OPERANDS; ++o) base[o] = 0;                    \
-    for (int d = (last); d >= 0; --d) {                                \
-      const Index size = (Index)args.kept_sizes[d];                    \
-      const Index next = d > 0 ? rest / size : 0;                      \
-      const Index here = d > 0 ? rest - next * size : rest;            \
-      for (int o = 0; o < OPERANDS; ++o) base[o] += here * (Index)args.kept_strides[o][d]; \
-      rest = next;                                                     \
-    }                                                                  \
-  }
-#define AT_LINE(n) (base[n] + i * (Index)args.strides[n])
+#define AT_LINE(n) (base[l][n] + i * (Index)args.strides[n])
 #define AT_COLUMN(n) (base[n] + i * (Index)args.strides[n] + (first + k) * (Index)args.kept_strides[n][KEPT - 1])
 
 TB_KERNEL(scan) {
@@ -51,7 +39,7 @@ TB_KERNEL(scan) {
     const Index first = (unit - row * tiles) * TILE;
     const Index width = inner - first < TILE ? inner - first : TILE;
     Index base[OPERANDS];
-    LOCATE(row, KEPT - 2)
+    TB_LOCATE(base, 0, kept_sizes, kept_strides, KEPT - 2, row, 0, OPERANDS)
     STATE(a, TILE)
     for (Index k = 0; k < width; ++k) tb_init(REFS(a, k));
     for (Index i = 0; i < (Index)n; ++i) {
@@ -62,14 +50,39 @@ TB_KERNEL(scan) {
     }
   }
 #else
-  TB_FOR(line, (Index)args.lines) {
-    Index base[OPERANDS];
-    LOCATE(line, KEPT - 1)
-    STATE(a, 1)
-    tb_init(REFS(a, 0));
-    for (Index i = 0; i < (Index)n; ++i) {
-      tb_step(VALUES(AT_LINE), i NUMBERS, REFS(a, 0));
-      STORE(VALS(a, 0), AT_LINE)
+#ifdef TB_CHUNKED
+#define LINES 8 // at once: a sum has to wait for the one before
+#define STEPS 64
+#else
+#define LINES 1
+#define STEPS 1
+#endif
+  // Elements are read before others are written: addresses that are alike would make the processor wait.
+#define SCAN(count)                                                   \
+  for (Index from = 0; from < (Index)n; from += STEPS) {              \
+    const Index end = TB_LEAST(from + STEPS, (Index)n);               \
+    T x[LINES][STEPS];                                                \
+    for (int l = 0; l < (count); ++l)                                 \
+      for (Index i = from; i < end; ++i) x[l][i - from] = VALUES(AT_LINE); \
+    for (Index i = from; i < end; ++i)                                \
+      for (int l = 0; l < (count); ++l) {                             \
+        tb_step(x[l][i - from], i NUMBERS, REFS(a, l));               \
+        STORE(VALS(a, l), AT_LINE)                                    \
+      }                                                               \
+  }
+  TB_FOR(group, ((Index)args.lines + LINES - 1) / LINES) {
+    const Index first = group * LINES;
+    const int lines = (int)TB_LEAST((Index)args.lines - first, LINES);
+    Index base[LINES][OPERANDS];
+    STATE(a, LINES)
+    for (int l = 0; l < lines; ++l) {
+      TB_LOCATE(base[l], 0, kept_sizes, kept_strides, KEPT - 1, first + l, 0, OPERANDS)
+      tb_init(REFS(a, l));
+    }
+    if (lines == LINES) {
+      SCAN(LINES)
+    } else {
+      SCAN(lines)
     }
   }
 #endif

@@ -6,6 +6,7 @@
 #include "csrc/core/Runtime.h"
 #include "csrc/core/Stream.h"
 #include "csrc/ops/generated/Families.h"
+#include "csrc/ops/generated/Geometry.h"
 #include "csrc/ops/generated/Launch.h"
 #include "csrc/ops/generated/Modules.h"
 #include "csrc/ops/generated/ValueType.h"
@@ -23,7 +24,7 @@ struct Args {
   std::array<int64_t, 2> column_strides;
 };
 
-constexpr int64_t kLimit32 = (int64_t{1} << 31) - (int64_t{1} << 20);
+constexpr int64_t kLimit32 = Geometry::kLimit32;
 
 void launch(const tb_kernel_context& context, ValueType type, const Args& args, const void* to, const void* from,
             bool gather) {
@@ -72,6 +73,18 @@ void launch(const tb_kernel_context& context, ValueType type, const Args& args, 
   }
 }
 
+const char* address(const at::Tensor& tensor) {
+  return static_cast<const char*>(tensor.storage().data()) +
+         static_cast<std::size_t>(tensor.storage_offset()) * tensor.element_size();
+}
+
+tb_kernel_context context_of(const at::Tensor& tensor) {
+  tb_kernel_context context{};
+  context.device = tensor.device().index();
+  context.stream = device_api().async() ? current_stream(tensor.device().index()).handle() : nullptr;
+  return context;
+}
+
 void run(const at::Tensor& image, const at::Tensor& columns, const Windows& windows, bool gather) {
   Args args{image.size(0),
             image.size(1),
@@ -83,19 +96,21 @@ void run(const at::Tensor& image, const at::Tensor& columns, const Windows& wind
             windows.dilation,
             {image.stride(0), image.stride(1), image.stride(2), image.stride(3), image.stride(4)},
             {columns.stride(0), columns.stride(1)}};
-  const auto address = [](const at::Tensor& tensor) {
-    return static_cast<const char*>(tensor.storage().data()) +
-           static_cast<std::size_t>(tensor.storage_offset()) * tensor.element_size();
-  };
-  tb_kernel_context context{};
-  context.device = image.device().index();
-  context.stream = device_api().async() ? current_stream(image.device().index()).handle() : nullptr;
+  const auto context = context_of(image);
   CallSpan span("kernel_launch", context.device);
   span.kernel(context.stream, gather ? "aten::col2im" : "aten::im2col");
   launch(context, value_type(tb_dtype_or_none(image.scalar_type())), args, address(gather ? image : columns),
          address(gather ? columns : image), gather);
   span.enqueued();
 }
+
+/// The struct Args of the skeleton "depthwise".
+struct ChannelArgs {
+  int64_t batches, channels;
+  std::array<int64_t, 3> image, windows, kernel, stride, padding, dilation;
+  std::array<int64_t, 5> image_strides, window_strides;
+  int64_t features;
+};
 
 /// The last two of `of`'s three.
 std::array<int64_t, 3> pair(const tb_arg& of, int64_t first) {
@@ -155,6 +170,70 @@ tb_status col2im(const void* /*entry*/, const tb_kernel_context& context, const 
 }
 
 } // namespace
+
+void convolve_channels(const at::Tensor& image, const at::Tensor& weight, const at::Tensor& bias,
+                       const at::Tensor& output, const Windows& windows) {
+  if (output.numel() == 0) {
+    return;
+  }
+  ChannelArgs args{output.size(0),
+                   output.size(1),
+                   windows.image,
+                   windows.count,
+                   windows.kernel,
+                   windows.stride,
+                   windows.padding,
+                   windows.dilation,
+                   {},
+                   {},
+                   output.size(1) / image.size(1)};
+  int64_t last = output.numel();
+  for (const auto* tensor : {&image, &output}) {
+    int64_t reach = 0;
+    for (std::size_t d = 0; d < 5; ++d) {
+      const auto dim = static_cast<int64_t>(d);
+      (tensor == &image ? args.image_strides : args.window_strides)[d] = tensor->stride(dim);
+      reach += tensor->size(dim) * tensor->stride(dim);
+    }
+    last = std::max(last, reach);
+  }
+  const auto type = value_type(tb_dtype_or_none(image.scalar_type()));
+  const bool fits_32 = last < kLimit32;
+  const bool is_dense = args.image_strides[4] == 1;
+  const bool is_unit = args.stride[2] == 1;
+  static const char kKind = 0;
+  KernelKey key{&kKind};
+  key.words[0] = static_cast<uint64_t>(type) << 4 | static_cast<uint64_t>(bias.defined()) << 3 |
+                 static_cast<uint64_t>(fits_32) << 2 | static_cast<uint64_t>(is_dense) << 1 |
+                 static_cast<uint64_t>(is_unit);
+  const auto context = context_of(image);
+  CallSpan span("kernel_launch", context.device);
+  span.kernel(context.stream, "aten::_conv_depthwise2d");
+  const auto& function = find_function(context.device, key, "depthwise", "depthwise", [&](SourceText& text) {
+    text.compute_in(compute_type(type));
+    text.index_of(fits_32);
+    text.define("VALUE", name_of(type));
+    text.define("IMAGE_STEP", is_dense ? "1" : "args.image_strides[4]");
+    if (is_unit) {
+      text.define("STRIDE", 1);
+    }
+    if (bias.defined()) {
+      text.define("BIAS", 1);
+    }
+    text.parameters(bias.defined() ? 4 : 3);
+  });
+  Launch launch(context);
+  launch.pointer(address(output));
+  launch.pointer(address(image));
+  launch.pointer(address(weight));
+  if (bias.defined()) {
+    launch.pointer(address(bias));
+  }
+  launch.value(&args, sizeof(args));
+  const int64_t row = runs_in_stretches(context.device) ? args.windows[2] : 1;
+  launch.run(function, output.numel() / row, row * windows.kernel_size());
+  span.enqueued();
+}
 
 void image_to_columns(const at::Tensor& image, const at::Tensor& columns, const Windows& windows) {
   run(image, columns, windows, /*gather=*/false);

@@ -23,6 +23,10 @@ struct Windows {
 /// `columns`: [batch, channels * kernel, windows] of any strides but the last one's, which is 1; `image`: [batch, channels,
 /// depth, height, width]. On the device's current stream.
 void image_to_columns(const at::Tensor& image, const at::Tensor& columns, const Windows& windows);
+/// Convolves with one channel of the image for each feature: `output` [batch, features, ...], `weight` [features, 1, ...]
+/// contiguous, as `bias`, which may be undefined.
+void convolve_channels(const at::Tensor& image, const at::Tensor& weight, const at::Tensor& bias,
+                       const at::Tensor& output, const Windows& windows);
 /// Each element of the image becomes the sum of what the columns have for it.
 void columns_to_image(const at::Tensor& columns, const at::Tensor& image, const Windows& windows);
 

@@ -8,12 +8,15 @@
 
 #include "csrc/core/ErrorCell.h"
 #include "csrc/core/Runtime.h"
+#include "csrc/ops/generated/Geometry.h"
 #include "csrc/ops/generated/Launch.h"
 #include "csrc/ops/generated/Modules.h"
 #include "csrc/ops/generated/Support.h"
 
 namespace torch_backend::generated {
 namespace {
+
+constexpr int kMaxDims = 64;
 
 /// Enough for every processor to have work, and few for the one item that adds up.
 int64_t chunks_for(int device, int64_t count) {
@@ -25,7 +28,7 @@ int64_t chunks_for(int device, int64_t count) {
 
 } // namespace
 
-Compaction::Compaction(const tb_kernel_context& context, const char* op, const Strided& mask)
+Compaction::Compaction(const tb_kernel_context& context, const char* op, const View& mask)
     : context_(context),
       op_(op),
       mask_(mask),
@@ -45,7 +48,7 @@ int64_t Compaction::count() {
 void Compaction::write_places(char* out, int64_t stride_row, int64_t stride_dim, int ndim, const int64_t* shape,
                               int64_t limit) {
   const int64_t numbers[] = {stride_row, stride_dim, limit, ndim, 0};
-  std::array<int64_t, 5 + Strided::kMaxDims> all{};
+  std::array<int64_t, 5 + kMaxDims> all{};
   std::copy(std::begin(numbers), std::end(numbers), all.begin());
   std::copy(shape, shape + ndim, all.begin() + 4);
   run("places", out, nullptr, 0, all.data());
@@ -67,7 +70,7 @@ void Compaction::run(const char* action, const char* first, const char* second, 
   static const char kKind = 0;
   const auto type = value_type(mask_.dtype);
   const int rank = std::strcmp(action, "places") == 0 ? std::max<int>(static_cast<int>(numbers[3]), 1) : 1;
-  const bool fits = mask_.numel() < (int64_t{1} << 31) - (int64_t{1} << 20);
+  const bool fits = mask_.numel() < Geometry::kLimit32;
   KernelKey key{&kKind};
   key.words = {static_cast<uint64_t>(type) | static_cast<uint64_t>(rank) << 8 |
                    static_cast<uint64_t>(element_bytes) << 16 | static_cast<uint64_t>(fits) << 32,
@@ -80,7 +83,7 @@ void Compaction::run(const char* action, const char* first, const char* second, 
     text.define("WORD", c10::str("i", 8 * element_bytes));
     text.parameters(5);
   });
-  std::array<int64_t, 8 + Strided::kMaxDims> args{};
+  std::array<int64_t, 8 + kMaxDims> args{};
   const int64_t chunk = (mask_.numel() + chunks_ - 1) / chunks_;
   args[0] = mask_.numel();
   args[1] = chunks_;

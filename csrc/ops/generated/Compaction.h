@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "csrc/ops/generated/Strided.h"
+#include "csrc/ops/generated/View.h"
 #include "torch_backend/device.h"
 
 namespace torch_backend::generated {
@@ -12,7 +12,7 @@ namespace torch_backend::generated {
 class Compaction {
  public:
   /// `mask` is contiguous, of any dtype; `op` is of static storage. Enqueues the count; throws NoWorkspace.
-  Compaction(const tb_kernel_context& context, const char* op, const Strided& mask);
+  Compaction(const tb_kernel_context& context, const char* op, const View& mask);
 
   /// How many. Waits for the stream.
   int64_t count();
@@ -30,7 +30,7 @@ class Compaction {
 
   const tb_kernel_context& context_;
   const char* op_;
-  const Strided mask_;
+  const View mask_;
   int64_t chunks_;
   char* counts_; // before each chunk, and in all
 };

@@ -10,6 +10,7 @@
 #include <ATen/ops/baddbmm.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/flip.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/sum.h>
 
@@ -54,6 +55,10 @@ class Plan {
 
   /// Writes `output`.
   void forward(const at::Tensor& image, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& output) {
+    if (is_depthwise()) {
+      convolve_channels(image, weight.contiguous(), bias.defined() ? bias.contiguous() : bias, output, windows_);
+      return;
+    }
     const auto kernel = weight_matrices(weight);
     const bool by_channels = output.stride(1) == 1 && !output.is_contiguous();
     for_each_chunk(image, [&](int64_t first, int64_t count) {
@@ -81,6 +86,16 @@ class Plan {
 
   /// Writes `image`, the gradient of what was convolved.
   void image_gradient(const at::Tensor& output, const at::Tensor& weight, const at::Tensor& image) {
+    if (is_depthwise() && features_ == channels_ && windows_.stride == std::array<int64_t, 3>{1, 1, 1}) {
+      Windows other = windows_;
+      std::swap(other.image, other.count);
+      for (std::size_t d = 0; d < 3; ++d) {
+        other.padding[d] = other.dilation[d] * (other.kernel[d] - 1) - other.padding[d];
+      }
+      const auto turned = at::flip(weight.flatten(1).contiguous(), {1});
+      convolve_channels(output, turned, at::Tensor(), image, other);
+      return;
+    }
     const auto kernel = weight_matrices(weight).transpose(1, 2);
     const bool by_channels = image.stride(1) == 1 && !image.is_contiguous();
     for_each_chunk(image, [&](int64_t first, int64_t count) {
@@ -126,6 +141,9 @@ class Plan {
   }
 
  private:
+  bool is_depthwise() const {
+    return groups_ > 1 && groups_ == channels_;
+  }
   int64_t num_windows() const {
     return windows_.num_windows();
   }

@@ -9,6 +9,14 @@ constexpr int kMaxDims = 64;
 
 } // namespace
 
+int64_t Geometry::reach(int operand) const {
+  int64_t last = 0;
+  for (std::size_t d = 0; d < static_cast<std::size_t>(rank); ++d) {
+    last += (sizes[d] - 1) * std::llabs(strides[static_cast<std::size_t>(operand)][d]);
+  }
+  return last;
+}
+
 bool Geometry::of(const tb_tensor* const* tensors, int num_operands, bool reorder) {
   const tb_tensor& first = *tensors[0];
   if (num_operands > kMaxOperands || first.ndim > kMaxDims) {
@@ -67,11 +75,7 @@ bool Geometry::of(const tb_tensor* const* tensors, int num_operands, bool reorde
   }
   fits_32 = count < kLimit32;
   for (int n = 0; n < num_operands && fits_32; ++n) {
-    int64_t last = 0;
-    for (int d = 0; d < rank; ++d) {
-      last += (sizes[d] - 1) * std::llabs(strides[n][d]);
-    }
-    fits_32 = last < kLimit32;
+    fits_32 = reach(n) < kLimit32;
   }
   return true;
 }

@@ -20,6 +20,16 @@ struct Geometry {
   /// `reorder` the dimensions stay in their order.
   bool of(const tb_tensor* const* tensors, int num_operands, bool reorder = true);
 
+  /// Few texts for many ranks.
+  int rank_class() const {
+    return rank <= 4 ? rank : kMaxRank;
+  }
+  int64_t inner_stride(int operand) const {
+    return strides[static_cast<std::size_t>(operand)][static_cast<std::size_t>(rank - 1)];
+  }
+  /// How far the last element is from the first one.
+  int64_t reach(int operand) const;
+
   int operands;
   int rank; // at least 1
   int64_t count;

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -16,6 +15,7 @@
 #include "csrc/ops/generated/Geometry.h"
 #include "csrc/ops/generated/Launch.h"
 #include "csrc/ops/generated/Modules.h"
+#include "csrc/ops/generated/Part.h"
 #include "csrc/ops/generated/Pointwise.h"
 #include "csrc/ops/generated/Support.h"
 
@@ -32,21 +32,21 @@ struct Access {
 
   const char* op; // of static storage, for errors
   Mode mode;
-  Strided here;
-  Strided there;
+  View here;
+  View there;
   bool has_value = false; // in place of what lies here
   uint64_t word = 0;      // its bits
-  uint64_t scalar = 0;    // the value, or the factor of what is added
+  int64_t scalar = 0;     // the value, or the factor of what is added
   bool has_factor = false;
   bool wraps = false; // negative indices count from the end
   int num_indices = 0;
-  std::array<Strided, kMaxIndices> indices;
+  std::array<View, kMaxIndices> indices;
   std::array<int64_t, kMaxIndices> extents{};
   std::array<int64_t, kMaxIndices> steps{};
   int64_t skipped = INT64_MIN;  // an index that names nothing
   const char* counts = nullptr; // int32: what is added is divided by the count at the index
 
-  void add_index(const Strided& index, int64_t extent, int64_t step) {
+  void add_index(const View& index, int64_t extent, int64_t step) {
     const auto n = static_cast<std::size_t>(num_indices++);
     indices[n] = index;
     extents[n] = extent;
@@ -98,15 +98,11 @@ void define_atomic(SourceText& text, ValueType type, int bytes) {
   }
 }
 
-int rank_class(int rank) {
-  return rank <= 4 ? rank : Geometry::kMaxRank;
-}
-
 /// False, with nothing done: more dimensions or other dtypes than the kernel takes.
 bool run(const tb_kernel_context& context, const Access& access) {
   static const char kKind = 0;
-  const auto type = value_type(access.there.dtype);
-  const auto here_type = access.has_value ? type : value_type(access.here.dtype);
+  const auto type = access.there.type();
+  const auto here_type = access.has_value ? type : access.here.type();
   const bool combines = access.mode >= Mode::kAdd;
   const auto compute = combines ? compute_type(type) : ValueType::i32;
   const int operands = 2 + access.num_indices;
@@ -130,22 +126,19 @@ bool run(const tb_kernel_context& context, const Access& access) {
   bool fits = geometry.fits_32;
   for (int j = 0; j < access.num_indices; ++j) {
     const auto at = static_cast<std::size_t>(j);
-    fits = fits && access.extents[at] * std::abs(access.steps[at]) < (int64_t{1} << 29);
+    fits = fits && access.extents[at] * std::abs(access.steps[at]) < Geometry::kLimit32 / 4;
   }
-  const int rank = rank_class(geometry.rank);
+  const int rank = geometry.rank_class();
   const bool stretches = runs_in_stretches(context.device);
-  const auto inner_stride = [&](int n) {
-    return geometry.strides[static_cast<std::size_t>(n)][static_cast<std::size_t>(geometry.rank - 1)];
-  };
   KernelKey key{&kKind};
   key.words[0] = static_cast<uint64_t>(combines ? type : ValueType::none) << 4 |
                  static_cast<uint64_t>(combines ? here_type : ValueType::none);
   bool hoisted = true;
   for (int n = 0; n < operands; ++n) {
-    const int64_t stride = inner_stride(n);
+    const int64_t stride = geometry.inner_stride(n);
     key.words[1] = key.words[1] << 2 | (stride == 1 ? 1u : stride == 0 ? 2u : 3u);
     if (n >= 2) {
-      const auto index_type = value_type(access.indices[static_cast<std::size_t>(n - 2)].dtype);
+      const auto index_type = access.indices[static_cast<std::size_t>(n - 2)].type();
       if (index_type != ValueType::i64 && index_type != ValueType::i32) {
         return false;
       }
@@ -166,13 +159,12 @@ bool run(const tb_kernel_context& context, const Access& access) {
     text.define("WORD", c10::str("i", 8 * access.there.element_bytes()));
     std::string find;
     for (int n = 0; n < operands; ++n) {
-      const int64_t stride = inner_stride(n);
+      const int64_t stride = geometry.inner_stride(n);
       text.define(c10::str("STEP_", n), stride == 1   ? std::string("1")
                                         : stride == 0 ? std::string("0")
                                                       : c10::str("args.strides[", n, "][RANK - 1]"));
       if (n >= 2) {
-        find += c10::str("TB_FIND(", n, ", ",
-                         name_of(value_type(access.indices[static_cast<std::size_t>(n - 2)].dtype)), ") ");
+        find += c10::str("TB_FIND(", n, ", ", name_of(access.indices[static_cast<std::size_t>(n - 2)].type()), ") ");
       }
     }
     text.define("FIND", find);
@@ -203,28 +195,15 @@ bool run(const tb_kernel_context& context, const Access& access) {
     }
     text.parameters(operands + 1 + (access.counts ? 1 : 0));
   });
-  std::array<int64_t, 8 + Geometry::kMaxRank * (1 + Geometry::kMaxOperands) + 2 * Geometry::kMaxOperands> args;
-  std::size_t size = 0;
-  args[size++] = geometry.count;
-  const int padding = rank - geometry.rank;
-  for (int d = 0; d < rank; ++d) {
-    args[size++] = d < padding ? 1 : geometry.sizes[static_cast<std::size_t>(d - padding)];
-  }
-  for (int n = 0; n < operands; ++n) {
-    for (int d = 0; d < rank; ++d) {
-      args[size++] =
-          d < padding ? 0 : geometry.strides[static_cast<std::size_t>(n)][static_cast<std::size_t>(d - padding)];
-    }
-  }
+  ArgsStruct args;
+  args.add(geometry.count);
+  args.add_dims(geometry);
   for (const auto* values : {&access.extents, &access.steps}) {
     for (int n = 0; n < operands; ++n) {
-      args[size++] = n < 2 ? 0 : (*values)[static_cast<std::size_t>(n - 2)];
+      args.add(n < 2 ? 0 : (*values)[static_cast<std::size_t>(n - 2)]);
     }
   }
-  args[size++] = fallible_operator(access.op);
-  args[size++] = access.skipped;
-  args[size++] = static_cast<int64_t>(access.word);
-  args[size++] = static_cast<int64_t>(access.scalar);
+  args.add({fallible_operator(access.op), access.skipped, static_cast<int64_t>(access.word), access.scalar});
   Launch launch(context);
   for (int n = 0; n < operands; ++n) {
     launch.pointer(*pointers[static_cast<std::size_t>(n)]);
@@ -233,7 +212,7 @@ bool run(const tb_kernel_context& context, const Access& access) {
     launch.pointer(access.counts);
   }
   launch.pointer(error_cell(context.device));
-  launch.value(args.data(), size * sizeof(int64_t));
+  args.pass(launch);
   if (combines && stretches) {
     launch.run_blocks(function, 1, 1); // in order, as the CPU adds
   } else {
@@ -244,14 +223,13 @@ bool run(const tb_kernel_context& context, const Access& access) {
 }
 
 /// `tensor` in the shape of `shape`, repeated along dimension d but for what `index` chooses there.
-Strided without_dim(const tb_tensor& tensor, int d, const Strided& shape) {
-  Strided view(tensor);
-  if (view.ndim == 0) {
-    view.ndim = shape.ndim;
-    std::fill_n(view.strides.begin(), view.ndim, 0);
+View without_dim(const tb_tensor& tensor, int d, const View& shape) {
+  View view(tensor);
+  if (view.dim() == 0) {
+    view.strides.assign(shape.sizes.size(), 0);
   }
   view.sizes = shape.sizes;
-  if (view.ndim > 0) {
+  if (view.dim() > 0) {
     view.stride(d) = 0;
   }
   return view;
@@ -265,22 +243,21 @@ int64_t stride_along(const tb_tensor& tensor, int d) {
 }
 
 /// A one-dimensional index, the same for everything else in `shape`.
-Strided along_dim(const tb_tensor& index, int d, const Strided& shape) {
-  Strided view(index);
+View along_dim(const tb_tensor& index, int d, const View& shape) {
+  View view(index);
   const int64_t stride = index.ndim == 0 ? 0 : index.strides[0];
-  view.ndim = shape.ndim;
   view.sizes = shape.sizes;
-  std::fill_n(view.strides.begin(), view.ndim, 0);
-  if (view.ndim > 0) {
+  view.strides.assign(shape.sizes.size(), 0);
+  if (view.dim() > 0) {
     view.stride(d) = stride;
   }
   return view;
 }
 
 /// A tensor of no or one dimension as one of one dimension, so that all operands have the same number.
-Strided at_least_1d(const tb_tensor& tensor) {
-  Strided view(tensor);
-  if (view.ndim == 0) {
+View at_least_1d(const tb_tensor& tensor) {
+  View view(tensor);
+  if (view.dim() == 0) {
     view.add_dim(1, 1);
   }
   return view;
@@ -292,7 +269,7 @@ bool same_place(const tb_tensor& a, const tb_tensor& b) {
 
 /// The output begins as a copy of the first argument.
 bool begin_as(const tb_kernel_context& context, const tb_tensor& out, const tb_tensor& self) {
-  return same_place(out, self) || copy_views(context, Strided(out), Strided(self));
+  return same_place(out, self) || copy_views(context, View(out), View(self));
 }
 
 // ---- one dimension ----
@@ -324,12 +301,12 @@ tb_status gather(const void* entry, const tb_kernel_context& context, const tb_a
 /// Writes `source`, a tensor or a number, to `out` at `index` along `dim`.
 tb_status write_along(const tb_kernel_context& context, const char* op, Mode mode, const tb_tensor& out, int64_t dim,
                       const tb_tensor& index, const tb_arg& source) {
-  if (index.ndim > 0 && Strided(index).numel() == 0) {
+  if (index.ndim > 0 && View(index).numel() == 0) {
     return TB_STATUS_OK;
   }
   const int d = wrap_dim(dim, out.ndim);
   Access access(op, mode);
-  Strided indices = at_least_1d(index);
+  View indices = at_least_1d(index);
   if (const auto* tensor = tensor_of(source)) {
     access.here = at_least_1d(*tensor);
     access.here.sizes = indices.sizes;
@@ -337,7 +314,7 @@ tb_status write_along(const tb_kernel_context& context, const char* op, Mode mod
     const auto type = value_type(out.dtype);
     access.has_value = true;
     access.word = bits_of_number(source, type);
-    access.scalar = scalar_of(double_of(source), int_of(source), compute_type(type));
+    access.scalar = scalar_of(source, compute_type(type));
   } else {
     return TB_STATUS_UNSUPPORTED;
   }
@@ -426,7 +403,7 @@ bool is_mean(const tb_arg& reduce) {
 template <class Count>
 tb_status divide_by_counts(const tb_kernel_context& context, const tb_tensor& out, bool include_self, Count count) {
   const int64_t bytes = elements_of(out) * 4;
-  const Strided counts(workspace(context, bytes), kInt32, out.ndim, out.shape);
+  const View counts(workspace(context, bytes), kInt32, {out.shape, static_cast<std::size_t>(out.ndim)});
   fill_bytes(context, counts.data, 0, bytes);
   tb_arg one{};
   one.tag = TB_ARG_INT;
@@ -437,10 +414,10 @@ tb_status divide_by_counts(const tb_kernel_context& context, const tb_tensor& ou
     return status;
   }
   const View sums(out);
-  const View operands[] = {sums, View(described)};
+  const View operands[] = {sums, counts};
   const double own = include_self ? 1 : 0;
-  return compute_elements(context, kMean, sums, operands, own, compute_type(sums.type)) ? TB_STATUS_OK
-                                                                                        : TB_STATUS_UNSUPPORTED;
+  return compute_elements(context, kMean, sums, operands, own, compute_type(sums.type())) ? TB_STATUS_OK
+                                                                                          : TB_STATUS_UNSUPPORTED;
 }
 
 tb_status scatter_reduce(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
@@ -468,14 +445,14 @@ tb_status write_slices(const tb_kernel_context& context, const char* op, Mode mo
                        const tb_tensor& index, const tb_arg& source, const tb_arg* factor, bool wraps) {
   const int64_t num_indices = index.ndim == 0 ? 1 : index.shape[0];
   const auto* tensor = tensor_of(source);
-  if (num_indices == 0 || (tensor && Strided(*tensor).numel() == 0)) {
+  if (num_indices == 0 || (tensor && View(*tensor).numel() == 0)) {
     return TB_STATUS_OK;
   }
   const int d = wrap_dim(dim, out.ndim);
   const auto type = value_type(out.dtype);
   Access access(op, mode);
   access.wraps = wraps;
-  Strided shape = at_least_1d(out);
+  View shape = at_least_1d(out);
   shape.size(d) = num_indices;
   if (tensor) {
     access.here = without_dim(*tensor, d, shape);
@@ -485,11 +462,11 @@ tb_status write_slices(const tb_kernel_context& context, const char* op, Mode mo
   } else if (is_real(source)) {
     access.has_value = true;
     access.word = bits_of_number(source, type);
-    access.scalar = scalar_of(double_of(source), int_of(source), compute_type(type));
+    access.scalar = scalar_of(source, compute_type(type));
   }
   access.there = without_dim(out, d, shape);
   if (factor) {
-    access.scalar = scalar_of(double_of(*factor), int_of(*factor), compute_type(type));
+    access.scalar = scalar_of(*factor, compute_type(type));
     access.has_factor = double_of(*factor) != 1;
   }
   access.add_index(along_dim(index, d, shape), size_along(out, d), stride_along(out, d));
@@ -556,16 +533,16 @@ tb_status embedding_backward(const void* entry, const tb_kernel_context& context
   if (!grad || type == ValueType::none || value_type(grad->dtype) != type) {
     return TB_STATUS_UNSUPPORTED;
   }
-  const Strided result(*out);
+  const View result(*out);
   fill_bytes(context, result.data, 0, result.numel() * result.element_bytes());
-  if (Strided(*indices).numel() == 0 || !grad->data) {
+  if (View(*indices).numel() == 0 || !grad->data) {
     return TB_STATUS_OK;
   }
   const int64_t rows = out->shape[0];
   Access access(op, Mode::kAdd);
-  access.here = Strided(*grad);
-  Strided index(*indices);
-  const int last = access.here.ndim - 1;
+  access.here = View(*grad);
+  View index(*indices);
+  const int last = access.here.dim() - 1;
   index.add_dim(access.here.size(last), 0);
   access.there = access.here;
   access.there.data = result.data;
@@ -580,11 +557,11 @@ tb_status embedding_backward(const void* entry, const tb_kernel_context& context
     Access count(op, Mode::kAdd);
     count.has_value = true;
     count.scalar = 1;
-    count.there = Strided(*indices);
+    count.there = View(*indices);
     count.there.data = counts;
     count.there.dtype = kInt32;
-    std::fill_n(count.there.strides.begin(), count.there.ndim, 0);
-    count.add_index(Strided(*indices), rows, 1);
+    count.there.strides.assign(count.there.sizes.size(), 0);
+    count.add_index(View(*indices), rows, 1);
     if (!run(context, count)) {
       return TB_STATUS_UNSUPPORTED;
     }
@@ -595,16 +572,16 @@ tb_status embedding_backward(const void* entry, const tb_kernel_context& context
 
 // ---- all elements as one dimension ----
 
-Strided flat(const tb_tensor& contiguous) {
-  const int64_t count = Strided(contiguous).numel();
-  return Strided(static_cast<char*>(contiguous.data) + contiguous.byte_offset, contiguous.dtype, 1, &count);
+View flat(const tb_tensor& contiguous) {
+  const int64_t count = View(contiguous).numel();
+  return View(static_cast<char*>(contiguous.data) + contiguous.byte_offset, contiguous.dtype, count);
 }
 
 tb_status take(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
   Access access(static_cast<const char*>(entry), Mode::kRead);
   access.here = flat(*tensor_of(args[2]));
   access.wraps = true;
-  const Strided self = flat(*tensor_of(args[0]));
+  const View self = flat(*tensor_of(args[0]));
   access.there = access.here;
   access.there.data = self.data;
   access.there.stride(0) = 0;
@@ -613,8 +590,8 @@ tb_status take(const void* entry, const tb_kernel_context& context, const tb_arg
 }
 
 tb_status put(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  const Strided self = flat(*tensor_of(args[0]));
-  const Strided index = flat(*tensor_of(args[1]));
+  const View self = flat(*tensor_of(args[0]));
+  const View index = flat(*tensor_of(args[1]));
   if (index.size(0) == 0) {
     return TB_STATUS_OK;
   }
@@ -637,10 +614,8 @@ tb_status put(const void* entry, const tb_kernel_context& context, const tb_arg*
 struct IndexList {
   int num = 0; // dimensions that are chosen
   std::array<int, kMaxIndices> dims{};
-  std::array<Strided, kMaxIndices> views;
-  int ndim = 0; // of what they are broadcast to
-  std::array<int64_t, Strided::kMaxDims> sizes{};
-  bool empty = false;
+  std::array<View, kMaxIndices> views;
+  Dims sizes; // of what they are broadcast to
 };
 
 bool is_mask(const tb_tensor& index) {
@@ -653,7 +628,7 @@ bool read_indices(const tb_kernel_context& context, const char* op, const tb_ten
                   IndexList* found) {
   auto* const* tensors = static_cast<tb_tensor* const*>(list.v.p);
   int d = 0;
-  const auto add = [&](const Strided& view) {
+  const auto add = [&](const View& view) {
     if (found->num == kMaxIndices || d >= self.ndim) {
       return false;
     }
@@ -668,86 +643,81 @@ bool read_indices(const tb_kernel_context& context, const char* op, const tb_ten
       continue;
     }
     if (!is_mask(*index)) {
-      if (!add(Strided(*index))) {
+      if (!add(View(*index))) {
         return false;
       }
       continue;
     }
-    const Strided mask(*index);
-    if (d + mask.ndim > self.ndim || mask.ndim == 0) {
+    const View mask(*index);
+    if (d + mask.dim() > self.ndim || mask.dim() == 0) {
       return false;
     }
-    for (int k = 0; k < mask.ndim; ++k) {
+    for (int k = 0; k < mask.dim(); ++k) {
       TORCH_CHECK_INDEX(mask.size(k) == self.shape[d + k], "The shape of the mask at index ", k,
                         " does not match the shape of the indexed tensor at index ", d + k);
     }
     int64_t count = 0;
     char* places = nullptr;
     if (mask.numel() > 0) {
-      Strided packed(nullptr, mask.dtype, mask.ndim, index->shape);
-      packed.data = mask.data;
-      if (std::memcmp(packed.strides.data(), mask.strides.data(), static_cast<std::size_t>(mask.ndim) * 8) != 0) {
-        packed.data = workspace(context, mask.numel());
-        if (!copy_views(context, packed, mask)) {
-          return false;
-        }
+      const View packed = dense_like(context, mask);
+      if (packed.data != mask.data && !copy_views(context, packed, mask)) {
+        return false;
       }
       Compaction compaction(context, op, packed);
       count = compaction.count();
-      places = workspace(context, count * mask.ndim * 8);
+      places = workspace(context, count * mask.dim() * 8);
       if (count > 0) {
-        compaction.write_places(places, 1, count, mask.ndim, index->shape, count);
+        compaction.write_places(places, 1, count, mask.dim(), index->shape, count);
       }
     }
-    for (int k = 0; k < mask.ndim; ++k) {
-      if (!add(Strided(places + k * count * 8, kInt64, 1, &count))) {
+    for (int k = 0; k < mask.dim(); ++k) {
+      if (!add(View(places + k * count * 8, kInt64, count))) {
         return false;
       }
     }
   }
+  std::size_t dims = 0;
   for (int n = 0; n < found->num; ++n) {
-    found->ndim = std::max(found->ndim, found->views[static_cast<std::size_t>(n)].ndim);
+    dims = std::max(dims, found->views[static_cast<std::size_t>(n)].sizes.size());
   }
-  std::fill_n(found->sizes.begin(), found->ndim, 1);
+  found->sizes.assign(dims, 1);
   for (int n = 0; n < found->num; ++n) {
     const auto& view = found->views[static_cast<std::size_t>(n)];
-    for (int k = 0; k < view.ndim; ++k) {
-      auto& size = found->sizes[static_cast<std::size_t>(found->ndim - view.ndim + k)];
+    for (int k = 0; k < view.dim(); ++k) {
+      auto& size = found->sizes[dims - view.sizes.size() + static_cast<std::size_t>(k)];
       TORCH_CHECK_INDEX(size == 1 || view.size(k) == 1 || size == view.size(k),
                         "shape mismatch: indexing tensors could not be broadcast together");
       size = size == 1 ? view.size(k) : size;
     }
   }
-  for (int k = 0; k < found->ndim; ++k) {
-    found->empty = found->empty || found->sizes[static_cast<std::size_t>(k)] == 0;
-  }
   return true;
 }
 
 /// `there` and the indices over the shape of the result; returns that shape, with strides of 0.
-Strided spread(const tb_tensor& self, const IndexList& list, Access* access) {
+View spread(const tb_tensor& self, const IndexList& list, Access* access) {
   bool adjacent = list.num > 0;
   for (int n = 1; n < list.num; ++n) {
     adjacent = adjacent && list.dims[static_cast<std::size_t>(n)] == list.dims[static_cast<std::size_t>(n - 1)] + 1;
   }
   const int at = adjacent ? list.dims[0] : 0;
-  Strided shape;
-  access->there = Strided(self);
-  access->there.ndim = 0;
-  std::array<Strided, kMaxIndices> indices = list.views;
-  std::array<int, kMaxIndices> own{};
-  for (int n = 0; n < list.num; ++n) {
-    own[static_cast<std::size_t>(n)] = indices[static_cast<std::size_t>(n)].ndim;
-    indices[static_cast<std::size_t>(n)].ndim = 0;
-  }
+  View shape;
+  access->there = View(self);
+  std::array<View, kMaxIndices> indices = list.views;
+  const auto clear = [](View& view) {
+    view.sizes.clear();
+    view.strides.clear();
+  };
+  clear(access->there);
+  std::for_each(indices.begin(), indices.begin() + list.num, clear);
+  const int num_dims = static_cast<int>(list.sizes.size());
   const auto add_chosen = [&] {
-    for (int k = 0; k < list.ndim; ++k) {
+    for (int k = 0; k < num_dims; ++k) {
       const int64_t size = list.sizes[static_cast<std::size_t>(k)];
       shape.add_dim(size, 0);
       access->there.add_dim(size, 0);
       for (int n = 0; n < list.num; ++n) {
         const auto& view = list.views[static_cast<std::size_t>(n)];
-        const int place = k - (list.ndim - own[static_cast<std::size_t>(n)]);
+        const int place = k - (num_dims - view.dim());
         const bool moves = place >= 0 && view.size(place) != 1;
         indices[static_cast<std::size_t>(n)].add_dim(size, moves ? view.stride(place) : 0);
       }
@@ -787,9 +757,9 @@ tb_status index(const void* entry, const tb_kernel_context& context, const tb_ar
   if (value_type(self->dtype) == ValueType::none || !read_indices(context, access.op, *self, args[1], &list)) {
     return TB_STATUS_UNSUPPORTED;
   }
-  const Strided shape = spread(*self, list, &access);
-  access.here = Strided(*out);
-  if (shape.ndim != out->ndim || Strided(*out).numel() != shape.numel()) {
+  const View shape = spread(*self, list, &access);
+  access.here = View(*out);
+  if (shape.dim() != out->ndim || View(*out).numel() != shape.numel()) {
     return TB_STATUS_UNSUPPORTED;
   }
   return run(context, access) ? TB_STATUS_OK : TB_STATUS_UNSUPPORTED;
@@ -803,24 +773,15 @@ tb_status index_put(const void* entry, const tb_kernel_context& context, const t
   if (!values || !takes(*self, args[2]) || !read_indices(context, access.op, *self, args[1], &list)) {
     return TB_STATUS_UNSUPPORTED;
   }
-  if (list.empty || !self->data) {
-    return TB_STATUS_OK;
+  const View shape = spread(*self, list, &access);
+  View here(*values);
+  while (here.dim() > shape.dim() && here.size(0) == 1) {
+    here = here.without_dim(0);
   }
-  const Strided shape = spread(*self, list, &access);
-  access.here = Strided(*values);
-  const int added = shape.ndim - values->ndim;
-  bool fits = true;
-  access.here.ndim = shape.ndim;
-  access.here.sizes = shape.sizes;
-  for (int d = 0; d < shape.ndim; ++d) {
-    const int from = d - added;
-    access.here.stride(d) = from < 0 || values->shape[from] == 1 ? 0 : values->strides[from];
-    fits = fits && (from < 0 || values->shape[from] == 1 || values->shape[from] == shape.size(d));
-  }
-  for (int from = 0; from < -added; ++from) {
-    fits = fits && values->shape[from] == 1;
-  }
-  TORCH_CHECK(fits, "shape mismatch: value tensor cannot be broadcast to the indexing result");
+  TORCH_CHECK(here.expands_to(shape.sizes), "shape mismatch: value tensor of shape ",
+              at::IntArrayRef(View(*values).sizes), " cannot be broadcast to indexing result of shape ",
+              at::IntArrayRef(shape.sizes));
+  access.here = here.expanded(shape.sizes);
   if (shape.numel() == 0) {
     return TB_STATUS_OK;
   }
@@ -831,7 +792,7 @@ tb_status index_put(const void* entry, const tb_kernel_context& context, const t
 
 tb_status nonzero(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
   const auto* self = tensor_of(args[0]);
-  const Strided mask(*self);
+  const View mask(*self);
   int64_t count = 0;
   tb_tensor out{};
   out.dtype = kInt64;
@@ -839,12 +800,16 @@ tb_status nonzero(const void* entry, const tb_kernel_context& context, const tb_
     const int64_t shape[] = {0, self->ndim};
     return context.host->alloc_output(0, 2, shape, &out);
   }
-  Compaction compaction(context, static_cast<const char*>(entry), mask);
+  const View packed = dense_like(context, mask);
+  if (packed.data != mask.data && !copy_views(context, packed, mask)) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  Compaction compaction(context, static_cast<const char*>(entry), packed);
   count = compaction.count();
   const int64_t shape[] = {count, self->ndim};
   const auto status = context.host->alloc_output(0, 2, shape, &out);
   if (status == TB_STATUS_OK && count > 0 && self->ndim > 0) {
-    compaction.write_places(Strided(out).data, out.strides[0], out.strides[1], self->ndim, self->shape, count);
+    compaction.write_places(View(out).data, out.strides[0], out.strides[1], self->ndim, self->shape, count);
   }
   return status;
 }
@@ -874,7 +839,7 @@ constexpr Op kOps[] = {
     {"aten::put_", guarded<put>, kTakesEmpty | TB_KERNEL_NEEDS_CONTIGUOUS},
     {"aten::index.Tensor_out", guarded<index>, kTakesEmpty},
     {"aten::_index_put_impl_", guarded<index_put>, kTakesEmpty},
-    {"aten::nonzero.out", guarded<nonzero>, kTakesEmpty | TB_KERNEL_NEEDS_CONTIGUOUS | TB_KERNEL_ALLOCATES_OUTPUT},
+    {"aten::nonzero.out", guarded<nonzero>, kTakesEmpty | TB_KERNEL_ALLOCATES_OUTPUT},
 };
 
 } // namespace

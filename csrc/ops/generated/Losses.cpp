@@ -80,8 +80,8 @@ constexpr Loss kBinaryCrossEntropy{
 
 /// `view` for every element of `like`: its own, or one for all.
 bool spread_over(const View& like, View* view) {
-  if (view->address && view->sizes != like.sizes) {
-    if (view->count() != 1) {
+  if (view->data && view->sizes != like.sizes) {
+    if (view->numel() != 1) {
       return false;
     }
     view->sizes = like.sizes;
@@ -96,10 +96,9 @@ tb_status expect_probabilities(const tb_kernel_context& context, const View& x) 
   if (!temporary(context, ValueType::b8, Dims(x.sizes.size(), 1), &flag, &status)) {
     return status;
   }
-  status = reduce(context, reduction("are_probabilities"), flag, x, all_dims(x.dim()), compute_type(x.type));
+  status = reduce(context, reduction("are_probabilities"), flag, x, all_dims(x.dim()), compute_type(x.type()));
   if (status == TB_STATUS_OK) {
-    report_unless(context, flag.address, 1,
-                  "aten::binary_cross_entropy: all elements of input should be between 0 and 1");
+    report_unless(context, flag.data, 1, "aten::binary_cross_entropy: all elements of input should be between 0 and 1");
   }
   return status;
 }
@@ -110,12 +109,12 @@ tb_status loss(const void* data, const tb_kernel_context& context, const tb_arg*
   View operands[3], out;
   const int32_t at = which.has_weight ? 3 : 2;
   if (!view_of(args[0], &operands[0]) || !view_of(args[1], &operands[1]) || !view_of(args[num_args - 1], &out) ||
-      !is_floating(operands[0].type) || operands[0].sizes != operands[1].sizes ||
+      !is_floating(operands[0].type()) || operands[0].sizes != operands[1].sizes ||
       (which.has_weight && args[2].tag != TB_ARG_NONE && !view_of(args[2], &operands[2])) ||
       !spread_over(operands[0], &operands[2])) {
     return TB_STATUS_UNSUPPORTED;
   }
-  const auto compute = compute_type(out.type);
+  const auto compute = compute_type(out.type());
   if (&which == &kBinaryCrossEntropy) {
     const auto status = expect_probabilities(context, operands[0]);
     if (status != TB_STATUS_OK) {
@@ -132,7 +131,7 @@ tb_status loss(const void* data, const tb_kernel_context& context, const tb_arg*
                : TB_STATUS_UNSUPPORTED;
   }
   const uint64_t dims = all_dims(operands[0].dim());
-  const bool weighted = operands[2].address != nullptr;
+  const bool weighted = operands[2].data != nullptr;
   return reduce(context, reduction(weighted ? which.weighted_reduction : which.reduction),
                 with_reduced(out, operands[0].dim(), dims), inputs.slice(0, weighted ? 3 : 2), dims, compute,
                 {numbers, 1 + num_numbers});
@@ -144,16 +143,16 @@ tb_status loss_backward(const void* data, const tb_kernel_context& context, cons
   View operands[4], out;
   const int32_t at = which.has_weight ? 4 : 3;
   if (!view_of(args[0], &operands[0]) || !view_of(args[1], &operands[1]) || !view_of(args[2], &operands[2]) ||
-      !view_of(args[num_args - 1], &out) || !is_floating(operands[1].type) || out.sizes != operands[1].sizes ||
+      !view_of(args[num_args - 1], &out) || !is_floating(operands[1].type()) || out.sizes != operands[1].sizes ||
       operands[1].sizes != operands[2].sizes ||
       (which.has_weight && args[3].tag != TB_ARG_NONE && !view_of(args[3], &operands[3])) ||
       !spread_over(out, &operands[0]) || !spread_over(out, &operands[3])) {
     return TB_STATUS_UNSUPPORTED;
   }
-  const double share = args[at].v.i == kMean ? 1.0 / static_cast<double>(out.count()) : 1.0;
+  const double share = args[at].v.i == kMean ? 1.0 / static_cast<double>(out.numel()) : 1.0;
   const double numbers[2] = {share, which.has_number ? args[at + 1].v.f : 0};
   return compute_elements(context, which.backward, out, {operands, which.has_weight ? std::size_t{4} : std::size_t{3}},
-                          {numbers, which.has_number ? std::size_t{2} : std::size_t{1}}, compute_type(out.type))
+                          {numbers, which.has_number ? std::size_t{2} : std::size_t{1}}, compute_type(out.type()))
              ? TB_STATUS_OK
              : TB_STATUS_UNSUPPORTED;
 }
@@ -166,11 +165,7 @@ constexpr char kBackwardKey = 0;
 
 /// Without the dimension of classes.
 View without_classes(const View& view) {
-  View result = view;
-  const auto at = static_cast<std::ptrdiff_t>(view.dim() == 1 ? 0 : 1);
-  result.sizes.erase(result.sizes.begin() + at);
-  result.strides.erase(result.strides.begin() + at);
-  return result;
+  return view.without_dim(view.dim() == 1 ? 0 : 1);
 }
 
 struct Classes {
@@ -191,13 +186,13 @@ tb_status run_classes(const tb_kernel_context& context, const Classes& classes, 
   KernelKey key{backward ? &kBackwardKey : &kForwardKey};
   for (std::size_t n = 0; n < 4; ++n) {
     part.strides[n] = operands[n].strides;
-    if (operands[n].address && operands[n].sizes != part.sizes) {
+    if (operands[n].data && operands[n].sizes != part.sizes) {
       return TB_STATUS_UNSUPPORTED;
     }
-    if (!operands[n].address) {
+    if (!operands[n].data) {
       part.strides[n].assign(part.sizes.size(), 0);
     }
-    key.words[0] = key.words[0] << 4 | static_cast<uint64_t>(operands[n].type);
+    key.words[0] = key.words[0] << 4 | static_cast<uint64_t>(operands[n].type());
   }
   const std::array<int, 4> order{3, 2, 0, 1};
   if (!part.collapse(4, order)) {
@@ -210,22 +205,22 @@ tb_status run_classes(const tb_kernel_context& context, const Classes& classes, 
   for (int n = 0; n < 4; ++n) {
     fits_32 = fits_32 && part.reach(n) + num_classes * std::llabs(class_stride) < Geometry::kLimit32;
   }
-  key.words[1] = static_cast<uint64_t>(compute) << 16 | static_cast<uint64_t>(part.rank_class()) << 12 |
-                 static_cast<uint64_t>(classes.weight.type) << 8 |
-                 static_cast<uint64_t>(classes.total_weight.type) << 4 | static_cast<uint64_t>(fits_32);
+  key.words[1] = static_cast<uint64_t>(compute) << 16 | static_cast<uint64_t>(part.geometry.rank_class()) << 12 |
+                 static_cast<uint64_t>(classes.weight.type()) << 8 |
+                 static_cast<uint64_t>(classes.total_weight.type()) << 4 | static_cast<uint64_t>(fits_32);
   const auto& function = find_function(context.device, key, "nll", "nll", [&](SourceText& text) {
     text.compute_in(compute);
     text.index_of(fits_32);
-    text.define("RANK", part.rank_class());
-    text.define("TARGET(i)", c10::str("TB_LOAD_", name_of(operands[2].type), "(p2, i)"));
-    text.define("X(i)", c10::str("(T)TB_LOAD_", name_of(operands[3].type), "(p3, i)"));
-    text.define("W(i)", classes.weight.address ? c10::str("(T)TB_LOAD_", name_of(classes.weight.type), "(p4, i)")
-                                               : std::string("(T)1"));
-    text.define("STORE_0(i, x)", c10::str("TB_STORE_", name_of(operands[0].type), "(p0, i, (x))"));
+    text.define("RANK", part.geometry.rank_class());
+    text.define("TARGET(i)", c10::str("TB_LOAD_", name_of(operands[2].type()), "(p2, i)"));
+    text.define("X(i)", c10::str("(T)TB_LOAD_", name_of(operands[3].type()), "(p3, i)"));
+    text.define("W(i)", classes.weight.data ? c10::str("(T)TB_LOAD_", name_of(classes.weight.type()), "(p4, i)")
+                                            : std::string("(T)1"));
+    text.define("STORE_0(i, x)", c10::str("TB_STORE_", name_of(operands[0].type()), "(p0, i, (x))"));
     text.define("STORE_1(i, x)",
-                operands[1].address ? c10::str("TB_STORE_", name_of(operands[1].type), "(p1, i, (x))") : std::string());
-    text.define("AVERAGE", classes.total_weight.address
-                               ? c10::str("grad = grad / (T)TB_LOAD_", name_of(classes.total_weight.type), "(p5, 0);")
+                operands[1].data ? c10::str("TB_STORE_", name_of(operands[1].type()), "(p1, i, (x))") : std::string());
+    text.define("AVERAGE", classes.total_weight.data
+                               ? c10::str("grad = grad / (T)TB_LOAD_", name_of(classes.total_weight.type()), "(p5, 0);")
                                : std::string());
     if (backward) {
       text.define("BACKWARD", 1);
@@ -237,15 +232,15 @@ tb_status run_classes(const tb_kernel_context& context, const Classes& classes, 
   args.add(num_classes);
   args.add(classes.ignored);
   args.add(class_stride);
-  args.add(classes.weight.address ? classes.weight.strides[0] : 0);
+  args.add(classes.weight.data ? classes.weight.strides[0] : 0);
   args.add(fallible_operator("aten::nll_loss"));
-  args.add_dims(part, 4);
+  args.add_dims(part.geometry);
   Launch launch(context);
   for (const auto& operand : operands) {
-    launch.pointer(operand.address ? operand.address : operands[0].address);
+    launch.pointer(operand.data ? operand.data : operands[0].data);
   }
-  launch.pointer(classes.weight.address ? classes.weight.address : operands[0].address);
-  launch.pointer(classes.total_weight.address ? classes.total_weight.address : operands[0].address);
+  launch.pointer(classes.weight.data ? classes.weight.data : operands[0].data);
+  launch.pointer(classes.total_weight.data ? classes.total_weight.data : operands[0].data);
   launch.pointer(error_cell(context.device));
   args.pass(launch);
   launch.run(function, part.geometry.count, 4);
@@ -255,27 +250,23 @@ tb_status run_classes(const tb_kernel_context& context, const Classes& classes, 
   return TB_STATUS_OK;
 }
 
-bool optional_view(const tb_arg& argument, View* view) {
-  return argument.tag == TB_ARG_NONE || view_of(argument, view);
-}
-
 /// (self, target, weight, reduction, ignore_index, output, total_weight)
 tb_status nll(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
   Classes classes{};
   View output, total_weight;
-  if (!view_of(args[0], &classes.like) || !is_floating(classes.like.type) || classes.like.dim() == 0 ||
+  if (!view_of(args[0], &classes.like) || !is_floating(classes.like.type()) || classes.like.dim() == 0 ||
       !view_of(args[1], &classes.operands[2]) || !optional_view(args[2], &classes.weight) ||
       !view_of(args[5], &output) || !view_of(args[6], &total_weight)) {
     return TB_STATUS_UNSUPPORTED;
   }
-  const auto compute = compute_type(classes.like.type);
+  const auto compute = compute_type(classes.like.type());
   const int64_t how = args[3].v.i;
   classes.ignored = args[4].v.i;
   classes.operands[3] = without_classes(classes.like);
   auto& target = classes.operands[2];
-  if (target.dim() > classes.operands[3].dim() && target.count() == 1) { // [1] for [C]
-    target = View(target.address, target.type, {});
-    output = how == kNone ? View(output.address, output.type, {}) : output;
+  if (target.dim() > classes.operands[3].dim() && target.numel() == 1) { // [1] for [C]
+    target = View(target.data, target.type(), {});
+    output = how == kNone ? View(output.data, output.type(), {}) : output;
   }
   tb_status status = TB_STATUS_OK;
   if (how == kNone && classes.operands[3].dim() > 0) {
@@ -300,7 +291,7 @@ tb_status nll(const void*, const tb_kernel_context& context, const tb_arg* args,
   const int64_t num_dims = target.dim();
   const uint64_t dims = all_dims(num_dims);
   const auto reduced = [&](const View& view) {
-    return view.count() == 1 ? with_reduced(View(view.address, view.type, {}), num_dims, dims) : view;
+    return view.numel() == 1 ? with_reduced(View(view.data, view.type(), {}), num_dims, dims) : view;
   };
   const View results[] = {reduced(output), reduced(total_weight)};
   return reduce(context, reduction("nll"), results, each, dims, compute, how == kMean ? 1.0 : 0.0);
@@ -310,17 +301,17 @@ tb_status nll(const void*, const tb_kernel_context& context, const tb_arg* args,
 tb_status nll_backward(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
   Classes classes{};
   View grad, self, total_weight;
-  if (!view_of(args[0], &grad) || !view_of(args[1], &self) || !is_floating(self.type) || self.dim() == 0 ||
+  if (!view_of(args[0], &grad) || !view_of(args[1], &self) || !is_floating(self.type()) || self.dim() == 0 ||
       !view_of(args[2], &classes.operands[2]) || !optional_view(args[3], &classes.weight) ||
       !view_of(args[6], &total_weight) || !view_of(args[7], &classes.like)) {
     return TB_STATUS_UNSUPPORTED;
   }
-  const auto compute = compute_type(self.type);
+  const auto compute = compute_type(self.type());
   classes.ignored = args[5].v.i;
   classes.operands[0] = without_classes(classes.like);
   auto& target = classes.operands[2];
-  if (target.dim() > classes.operands[0].dim() && target.count() == 1) {
-    target = View(target.address, target.type, {});
+  if (target.dim() > classes.operands[0].dim() && target.numel() == 1) {
+    target = View(target.data, target.type(), {});
   }
   if (args[4].v.i == kMean) {
     classes.total_weight = total_weight;

@@ -9,8 +9,10 @@
 
 #include "csrc/core/Runtime.h"
 #include "csrc/ops/generated/Families.h"
+#include "csrc/ops/generated/Geometry.h"
 #include "csrc/ops/generated/Launch.h"
 #include "csrc/ops/generated/Modules.h"
+#include "csrc/ops/generated/Support.h"
 #include "csrc/ops/generated/ValueType.h"
 
 namespace torch_backend::generated {
@@ -52,27 +54,6 @@ struct Matrix {
   }
 };
 
-union Number {
-  float f32;
-  double f64;
-  int64_t i64;
-};
-
-Number number_of(const tb_arg& argument, ValueType compute) {
-  const bool floating = argument.tag == TB_ARG_FLOAT;
-  const double value = floating ? argument.v.f : static_cast<double>(argument.v.i);
-  Number number{};
-  number.i64 = 0;
-  if (compute == ValueType::f64) {
-    number.f64 = value;
-  } else if (compute == ValueType::f32) {
-    number.f32 = static_cast<float>(value);
-  } else {
-    number.i64 = floating ? static_cast<int64_t>(value) : argument.v.i;
-  }
-  return number;
-}
-
 const tb_arg kOne = [] {
   tb_arg one{};
   one.tag = TB_ARG_INT;
@@ -90,7 +71,7 @@ struct Product {
 struct Args {
   int64_t batches, rows, columns, depth, tile_rows, tile_columns;
   std::array<int64_t, 3> out, left, right, self;
-  Number alpha, beta;
+  int64_t alpha, beta;
 };
 
 /// What a block computes at once, and how much of the depth it takes at a time.
@@ -150,9 +131,8 @@ tb_status run(Product product, const tb_kernel_context& context) {
   const bool left_along_k = std::abs(left.strides[2]) <= std::abs(left.strides[1]);
   const bool right_along_k = std::abs(right.strides[1]) < std::abs(right.strides[2]);
   const std::array<bool, 3> unit{left.strides[2] == 1, right.strides[1] == 1, right.strides[2] == 1};
-  constexpr int64_t kLimit32 = (int64_t{1} << 31) - (int64_t{1} << 20);
-  const bool fits_32 = std::max({out.last(), left.last(), right.last(), self.last()}) < kLimit32 &&
-                       out.sizes[0] * out.sizes[1] * out.sizes[2] < kLimit32;
+  const bool fits_32 = std::max({out.last(), left.last(), right.last(), self.last()}) < Geometry::kLimit32 &&
+                       out.sizes[0] * out.sizes[1] * out.sizes[2] < Geometry::kLimit32;
 
   static const char kKind = 0;
   KernelKey key{&kKind};
@@ -194,8 +174,8 @@ tb_status run(Product product, const tb_kernel_context& context) {
             left.strides,
             right.strides,
             self.strides,
-            number_of(*product.alpha, compute),
-            number_of(*product.beta, compute)};
+            scalar_of(*product.alpha, compute),
+            scalar_of(*product.beta, compute)};
   const auto tiles = [&] {
     return args.batches * ((args.rows + args.tile_rows - 1) / args.tile_rows) *
            ((args.columns + args.tile_columns - 1) / args.tile_columns);

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -127,18 +128,57 @@ std::string image_of(int device, tb_module* module) {
   return image;
 }
 
-/// Tells whoever watches a program why its first start takes long. Once.
-void tell_of_compiling(std::chrono::nanoseconds taken, bool is_kept) {
-  constexpr std::chrono::seconds kLong(2);
-  static std::atomic<int64_t> total{0};
-  const int64_t before = total.fetch_add(taken.count());
-  if (before < std::chrono::nanoseconds(kLong).count() &&
-      before + taken.count() >= std::chrono::nanoseconds(kLong).count() && ::isatty(STDERR_FILENO)) {
-    const auto kept = is_kept ? ", and keeps them in " + ImageCache::of_process().folder() : std::string();
-    std::fprintf(stderr, "torch_backend: %s compiles the kernels that this program uses%s.\n",
-                 device_api().name().c_str(), kept.c_str());
+/// A compilation. While there are any, one line on the terminal says why a program's first start takes long; then the line
+/// is gone. Threads: any.
+class Compilation {
+ public:
+  explicit Compilation(bool is_kept) : is_kept_(is_kept) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (running_++ == 0) {
+      since_ = Clock::now();
+    }
+    show();
   }
-}
+  Compilation(const Compilation&) = delete;
+  Compilation& operator=(const Compilation&) = delete;
+  ~Compilation() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ++finished_;
+    if (--running_ == 0) {
+      taken_ += Clock::now() - since_;
+    }
+    show();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void show() const {
+    static const bool is_wanted = [] {
+      const char* set = std::getenv("TORCH_BACKEND_PROGRESS");
+      return !set || std::string_view(set) != "0";
+    }();
+    if (!is_wanted || !::isatty(STDERR_FILENO)) {
+      return;
+    }
+    std::string line = "\r\x1b[K";
+    if (running_ > 0) {
+      const auto taken = std::chrono::duration_cast<std::chrono::seconds>(taken_ + (Clock::now() - since_));
+      line += c10::str("torch_backend: ", device_api().name(), " compiles the kernels of this program, ", finished_,
+                       " in ", taken.count(), " s", is_kept_ ? ", and keeps them in " : "",
+                       is_kept_ ? ImageCache::of_process().folder() : "");
+    }
+    std::fputs(line.c_str(), stderr);
+    std::fflush(stderr);
+  }
+
+  const bool is_kept_;
+  static inline std::mutex mutex_; // guards what follows
+  static inline int running_ = 0;
+  static inline int finished_ = 0;
+  static inline Clock::time_point since_; // a compilation has been running
+  static inline Clock::duration taken_{};
+};
 
 tb_module* load_module(int device, const std::string& text) {
   const auto key = cache_key(device, text);
@@ -150,12 +190,13 @@ tb_module* load_module(int device, const std::string& text) {
   }
   auto& api = device_api();
   tb_module* module = nullptr;
-  const auto start = std::chrono::steady_clock::now();
-  api.check_call(device, "module_load", plugin_kernel_table().module_load, static_cast<int32_t>(device),
-                 language()->format, static_cast<const void*>(text.c_str()), static_cast<uint64_t>(text.size()),
-                 &module);
+  {
+    const Compilation compilation(!key.empty());
+    api.check_call(device, "module_load", plugin_kernel_table().module_load, static_cast<int32_t>(device),
+                   language()->format, static_cast<const void*>(text.c_str()), static_cast<uint64_t>(text.size()),
+                   &module);
+  }
   api.check_given(module, "module_load", "out_module", device);
-  tell_of_compiling(std::chrono::steady_clock::now() - start, !key.empty());
   if (!key.empty()) {
     if (const auto image = image_of(device, module); !image.empty()) {
       cache.store(key, image);

@@ -8,6 +8,7 @@
 #include "csrc/core/KernelHost.h"
 #include "csrc/ops/generated/Compaction.h"
 #include "csrc/ops/generated/Families.h"
+#include "csrc/ops/generated/Geometry.h"
 #include "csrc/ops/generated/Launch.h"
 #include "csrc/ops/generated/Modules.h"
 #include "csrc/ops/generated/Support.h"
@@ -22,16 +23,16 @@ tb_status result(bool taken) {
 // ---- copies ----
 
 tb_status cat(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  const Strided out(*tensor_of(args[2]));
+  const View out(*tensor_of(args[2]));
   auto* const* tensors = static_cast<tb_tensor* const*>(args[0].v.p);
-  const int d = wrap_dim(args[1].v.i, out.ndim);
+  const int d = wrap_dim(args[1].v.i, out.dim());
   int64_t start = 0;
   for (uint32_t i = 0; i < args[0].length; ++i) {
-    const Strided part(*tensors[i]);
+    const View part(*tensors[i]);
     if (part.numel() == 0) {
       continue;
     }
-    Strided place = out;
+    View place = out;
     place.narrow(d, start, part.size(d));
     if (!copy_views(context, place, part)) {
       return TB_STATUS_UNSUPPORTED;
@@ -42,27 +43,27 @@ tb_status cat(const void*, const tb_kernel_context& context, const tb_arg* args,
 }
 
 tb_status flip(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  Strided self(*tensor_of(args[0]));
+  View self(*tensor_of(args[0]));
   const auto* dims = static_cast<const int64_t*>(args[1].v.p);
-  for (uint32_t i = 0; i < args[1].length && self.ndim > 0; ++i) {
-    const int d = wrap_dim(dims[i], self.ndim);
+  for (uint32_t i = 0; i < args[1].length && self.dim() > 0; ++i) {
+    const int d = wrap_dim(dims[i], self.dim());
     self.data += (self.size(d) - 1) * self.stride(d) * self.element_bytes();
     self.stride(d) = -self.stride(d);
   }
-  return result(copy_views(context, Strided(*tensor_of(args[2])), self));
+  return result(copy_views(context, View(*tensor_of(args[2])), self));
 }
 
 /// Copies parts of `src` to where dimensions from d on are rotated by `shifts`.
-bool roll_from(const tb_kernel_context& context, const Strided& dst, const Strided& src, const int64_t* shifts, int d) {
-  while (d < src.ndim && shifts[d] == 0) {
+bool roll_from(const tb_kernel_context& context, const View& dst, const View& src, const int64_t* shifts, int d) {
+  while (d < src.dim() && shifts[d] == 0) {
     ++d;
   }
-  if (d == src.ndim) {
+  if (d == src.dim()) {
     return copy_views(context, dst, src);
   }
   const int64_t shift = shifts[d];
   const int64_t rest = src.size(d) - shift;
-  Strided to = dst, from = src;
+  View to = dst, from = src;
   to.narrow(d, shift, rest);
   from.narrow(d, 0, rest);
   if (!roll_from(context, to, from, shifts, d + 1)) {
@@ -76,18 +77,18 @@ bool roll_from(const tb_kernel_context& context, const Strided& dst, const Strid
 }
 
 tb_status roll(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  Strided self(*tensor_of(args[0]));
-  Strided out(*tensor_of(args[3]));
+  View self(*tensor_of(args[0]));
+  View out(*tensor_of(args[3]));
   const auto* given = static_cast<const int64_t*>(args[1].v.p);
   const auto* dims = static_cast<const int64_t*>(args[2].v.p);
   if (args[2].length == 0) {
     const int64_t count = self.numel();
-    self = Strided(self.data, self.dtype, 1, &count);
-    out = Strided(out.data, out.dtype, 1, &count);
+    self = View(self.data, self.dtype, count);
+    out = View(out.data, out.dtype, count);
   }
-  std::array<int64_t, Strided::kMaxDims> shifts{};
-  for (uint32_t i = 0; i < args[1].length && self.ndim > 0; ++i) {
-    const int d = args[2].length == 0 ? 0 : wrap_dim(dims[i], self.ndim);
+  Dims shifts(self.sizes.size(), 0);
+  for (uint32_t i = 0; i < args[1].length && self.dim() > 0; ++i) {
+    const int d = args[2].length == 0 ? 0 : wrap_dim(dims[i], self.dim());
     auto& shift = shifts[static_cast<std::size_t>(d)];
     shift = (shift + given[i] % self.size(d) + self.size(d)) % self.size(d);
   }
@@ -100,33 +101,27 @@ tb_status roll(const void*, const tb_kernel_context& context, const tb_arg* args
 bool by_coordinates(const tb_kernel_context& context, const char* element, const tb_tensor& out, const tb_tensor& input,
                     int64_t number) {
   constexpr int kMaxRank = 8;
-  Strided to(out);
+  View to(out);
   const auto type = value_type(to.dtype);
-  if (type == ValueType::none || to.ndim > kMaxRank) {
+  if (type == ValueType::none || to.dim() > kMaxRank) {
     return false;
   }
-  Strided from(input);
-  for (Strided* view : {&to, &from}) {
-    while (view->ndim < 2) {
-      for (int d = view->ndim; d > 0; --d) {
-        view->size(d) = view->size(d - 1);
-        view->stride(d) = view->stride(d - 1);
-      }
-      ++view->ndim;
-      view->size(0) = 1;
-      view->stride(0) = 0;
+  View from(input);
+  for (View* view : {&to, &from}) {
+    while (view->dim() < 2) {
+      *view = view->repeated(0, 1);
     }
   }
   int64_t last = to.numel();
-  for (int d = 0; d < to.ndim; ++d) {
-    last = std::max({last, to.size(d) * to.stride(d) * to.ndim, to.size(d) * from.stride(d) * to.ndim});
+  for (int d = 0; d < to.dim(); ++d) {
+    last = std::max({last, to.size(d) * to.stride(d) * to.dim(), to.size(d) * from.stride(d) * to.dim()});
   }
-  const bool fits = last < (int64_t{1} << 31) - (int64_t{1} << 20);
+  const bool fits = last < Geometry::kLimit32;
   KernelKey key{element};
-  key.words = {static_cast<uint64_t>(to.element_bytes()), static_cast<uint64_t>(to.ndim), fits, 0};
+  key.words = {static_cast<uint64_t>(to.element_bytes()), static_cast<uint64_t>(to.dim()), fits, 0};
   const auto& function = find_function(context.device, key, "coordinates", "coordinates", [&](SourceText& text) {
     text.index_of(fits);
-    text.define("RANK", to.ndim);
+    text.define("RANK", to.dim());
     text.define("WORD", c10::str("i", 8 * to.element_bytes()));
     text.define("ELEMENT", element);
     text.parameters(2);
@@ -134,7 +129,7 @@ bool by_coordinates(const tb_kernel_context& context, const char* element, const
   std::array<int64_t, 2 + 3 * kMaxRank> args;
   std::size_t size = 0;
   args[size++] = to.numel();
-  const auto dims = static_cast<std::size_t>(to.ndim);
+  const auto dims = static_cast<std::size_t>(to.dim());
   for (const auto* values : {to.sizes.data(), to.strides.data(), from.strides.data()}) {
     std::copy_n(values, dims, args.begin() + static_cast<std::ptrdiff_t>(size));
     size += dims;
@@ -144,7 +139,7 @@ bool by_coordinates(const tb_kernel_context& context, const char* element, const
   launch.pointer(to.data);
   launch.pointer(from.data);
   launch.value(args.data(), size * sizeof(int64_t));
-  const int64_t inner = to.size(to.ndim - 1);
+  const int64_t inner = to.size(to.dim() - 1);
   const bool by_rows = runs_in_stretches(context.device);
   launch.run(function, by_rows ? to.numel() / inner : to.numel(), by_rows ? inner : 1);
   return true;
@@ -164,34 +159,23 @@ tb_status triangle(const void* entry, const tb_kernel_context& context, const tb
 // ---- masks ----
 
 /// `tensor` broadcast to `shape` and contiguous.
-bool packed(const tb_kernel_context& context, const tb_tensor& tensor, const Strided& shape, Strided* out) {
-  Strided expanded(tensor);
-  const int added = shape.ndim - tensor.ndim;
-  bool same = added == 0;
-  Strided dense(nullptr, tensor.dtype, shape.ndim, shape.sizes.data());
-  expanded.ndim = shape.ndim;
-  expanded.sizes = shape.sizes;
-  for (int d = 0; d < shape.ndim; ++d) {
-    const bool moves = d >= added && tensor.shape[d - added] == shape.size(d);
-    expanded.stride(d) = moves ? tensor.strides[d - added] : 0;
-    same = same && (shape.size(d) == 1 || expanded.stride(d) == dense.stride(d));
-  }
-  dense.data = same ? expanded.data : workspace(context, dense.numel() * dense.element_bytes());
-  *out = dense;
-  return same || copy_views(context, dense, expanded);
+bool packed(const tb_kernel_context& context, const tb_tensor& tensor, const View& shape, View* out) {
+  const View expanded = View(tensor).expanded(shape.sizes);
+  *out = dense_like(context, expanded);
+  return out->data == expanded.data || copy_views(context, *out, expanded);
 }
 
 tb_status masked_select(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
   const auto* self = tensor_of(args[0]);
   const auto* mask = tensor_of(args[1]);
-  Strided shape;
-  shape.ndim = std::max(self->ndim, mask->ndim);
-  for (int d = 0; d < shape.ndim; ++d) {
-    const int a = d - shape.ndim + self->ndim, b = d - shape.ndim + mask->ndim;
+  View shape;
+  const int num_dims = std::max(self->ndim, mask->ndim);
+  for (int d = 0; d < num_dims; ++d) {
+    const int a = d - num_dims + self->ndim, b = d - num_dims + mask->ndim;
     const int64_t size_a = a < 0 ? 1 : self->shape[a], size_b = b < 0 ? 1 : mask->shape[b];
     TORCH_CHECK(size_a == size_b || size_a == 1 || size_b == 1, "The size of tensor a (", size_a,
                 ") must match the size of tensor b (", size_b, ") at non-singleton dimension ", d);
-    shape.size(d) = size_a == 1 ? size_b : size_a;
+    shape.add_dim(size_a == 1 ? size_b : size_a, 0);
   }
   TORCH_CHECK(value_type(mask->dtype) == ValueType::b8, "masked_select: expected BoolTensor for mask");
   tb_tensor out{};
@@ -200,7 +184,7 @@ tb_status masked_select(const void* entry, const tb_kernel_context& context, con
   if (shape.numel() == 0) {
     return context.host->alloc_output(0, 1, &count, &out);
   }
-  Strided elements, chosen;
+  View elements, chosen;
   if (!packed(context, *self, shape, &elements) || !packed(context, *mask, shape, &chosen)) {
     return TB_STATUS_UNSUPPORTED;
   }
@@ -210,16 +194,10 @@ tb_status masked_select(const void* entry, const tb_kernel_context& context, con
   if (status != TB_STATUS_OK || count == 0) {
     return status;
   }
-  Strided to(out);
-  const Strided dense(nullptr, out.dtype, 1, &count);
-  if (to.stride(0) == 1) {
-    compaction.select(to.data, elements.data, to.element_bytes());
-    return TB_STATUS_OK;
-  }
-  Strided temporary = dense;
-  temporary.data = workspace(context, count * to.element_bytes());
-  compaction.select(temporary.data, elements.data, to.element_bytes());
-  return result(copy_views(context, to, temporary));
+  View to(out);
+  const View dense = dense_like(context, to);
+  compaction.select(dense.data, elements.data, to.element_bytes());
+  return result(dense.data == to.data || copy_views(context, to, dense));
 }
 
 tb_status masked_scatter(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
@@ -232,13 +210,13 @@ tb_status masked_scatter(const void* entry, const tb_kernel_context& context, co
   if (!self->data || mask->ndim > self->ndim) {
     return result(!self->data);
   }
-  const Strided to(*self);
-  Strided chosen;
+  const View to(*self);
+  View chosen;
   if (!packed(context, *mask, to, &chosen)) {
     return TB_STATUS_UNSUPPORTED;
   }
   Compaction compaction(context, static_cast<const char*>(entry), chosen);
-  compaction.scatter(to.data, Strided(*source).data, to.element_bytes(), Strided(*source).numel());
+  compaction.scatter(to.data, View(*source).data, to.element_bytes(), View(*source).numel());
   return TB_STATUS_OK;
 }
 

@@ -14,6 +14,7 @@
 #include "csrc/core/Runtime.h"
 #include "csrc/ops/generated/Arguments.h"
 #include "csrc/ops/generated/Families.h"
+#include "csrc/ops/generated/Geometry.h"
 #include "csrc/ops/generated/Launch.h"
 #include "csrc/ops/generated/Modules.h"
 
@@ -26,7 +27,6 @@ constexpr std::size_t kMaxNumbers = 8;
 /// Of one launch: more would not fit beside their numbers.
 constexpr std::size_t kMostTensors = 40;
 constexpr std::size_t kFewTensors = 4;
-constexpr int64_t kLimit32 = (int64_t{1} << 31) - (int64_t{1} << 20);
 
 const char* first_element(const tb_tensor& tensor) {
   return static_cast<const char*>(tensor.data) + tensor.byte_offset;
@@ -216,13 +216,14 @@ KernelKey key_of(const Work& work, const Batch& batch) {
   key.words[1] = work.flags;
   key.words[2] = static_cast<uint64_t>(batch.places) << 16 | static_cast<uint64_t>(work.num_lists) << 12 |
                  static_cast<uint64_t>(work.num_extras) << 8 | static_cast<uint64_t>(work.compute) << 4 |
-                 static_cast<uint64_t>(work.each != nullptr) << 1 | static_cast<uint64_t>(batch.count() < kLimit32);
+                 static_cast<uint64_t>(work.each != nullptr) << 1 |
+                 static_cast<uint64_t>(batch.count() < Geometry::kLimit32);
   return key;
 }
 
 void write_common(SourceText& text, const Work& work, const Batch& batch, std::size_t more_pointers) {
   text.compute_in(work.compute);
-  text.index_of(batch.count() < kLimit32);
+  text.index_of(batch.count() < Geometry::kLimit32);
   text.define("REAL_", work.compute == ValueType::f64 ? "f64_" : "f32_");
   text.define("LISTS", static_cast<int64_t>(work.num_lists));
   text.define("TENSORS", static_cast<int64_t>(batch.places));

@@ -96,21 +96,9 @@ constexpr PointwiseEntry kRsqrt{"rstd_of_variance",
                                 "tn"};
 
 /// A tensor that may be None; false if it is of a dtype that kernels do not take.
-bool optional_view(const tb_arg& argument, View* view) {
-  return argument.tag == TB_ARG_NONE || (view_of(argument, view) && is_floating(view->type));
-}
-
 tb_status map(const tb_kernel_context& context, const PointwiseEntry& entry, const View& out,
               c10::ArrayRef<View> inputs, c10::ArrayRef<double> numbers, ValueType compute) {
   return compute_elements(context, entry, out, inputs, numbers, compute) ? TB_STATUS_OK : TB_STATUS_UNSUPPORTED;
-}
-
-Dims sizes_without(const View& view, uint64_t dims) {
-  Dims sizes = view.sizes;
-  for (std::size_t d = 0; d < sizes.size(); ++d) {
-    sizes[d] = (dims >> d & 1) != 0 ? 1 : sizes[d];
-  }
-  return sizes;
 }
 
 #define TB_TRY(call)                                      \
@@ -121,7 +109,7 @@ Dims sizes_without(const View& view, uint64_t dims) {
 /// Sums and averages before they are rounded to the dtype of `wanted`: its own memory where that holds them.
 tb_status unrounded(const tb_kernel_context& context, const View& wanted, ValueType compute,
                     c10::ArrayRef<int64_t> sizes, View* view) {
-  if (wanted.address && wanted.type == compute) {
+  if (wanted.data && wanted.type() == compute) {
     *view = wanted;
     return TB_STATUS_OK;
   }
@@ -131,8 +119,7 @@ tb_status unrounded(const tb_kernel_context& context, const View& wanted, ValueT
 }
 
 tb_status rounded(const tb_kernel_context& context, const View& wanted, const View& value, ValueType compute) {
-  return wanted.address && wanted.address != value.address ? map(context, kConvert, wanted, value, {}, compute)
-                                                           : TB_STATUS_OK;
+  return wanted.data && wanted.data != value.data ? map(context, kConvert, wanted, value, {}, compute) : TB_STATUS_OK;
 }
 
 /// What to normalize, over `dims`. Weight and bias have the shape of x, repeated; mean and rstd have as many dimensions.
@@ -152,7 +139,7 @@ tb_status statistics(const tb_kernel_context& context, const Normalized& of, con
   TB_TRY(unrounded(context, rstd, of.compute, sizes, exact_rstd));
   TB_TRY(reduce(context, reduction("mean"), *exact_mean, of.x, of.dims, of.compute));
   const View inputs[] = {of.x, repeated_over(*exact_mean, of.x, of.dims)};
-  if (var.address) {
+  if (var.data) {
     const View results[] = {*exact_rstd, var};
     TB_TRY(reduce(context, reduction("rstd_and_var"), results, inputs, of.dims, of.compute, of.eps));
   } else {
@@ -164,7 +151,7 @@ tb_status statistics(const tb_kernel_context& context, const Normalized& of, con
 
 tb_status normalize(const tb_kernel_context& context, const Normalized& of, const View& out, const View& mean,
                     const View& rstd, const View& var = {}) {
-  if (!var.address) {
+  if (!var.data) {
     const View results[] = {out, mean, rstd};
     const View inputs[] = {of.x, of.weight, of.bias};
     const char* const absent[] = {"0", "1", "0"};
@@ -193,13 +180,13 @@ tb_status normalize_backward(const tb_kernel_context& context, const Normalized&
   View sums[2];
   TB_TRY(unrounded(context, {}, of.compute, sizes, &sums[0]));
   TB_TRY(unrounded(context, {}, of.compute, sizes, &sums[1]));
-  const c10::ArrayRef<View> inputs(row_inputs, of.weight.address ? 5 : 4);
-  TB_TRY(reduce(context, reduction(of.weight.address ? "weighted_grad_sums" : "grad_sums"), sums, inputs, of.dims,
+  const c10::ArrayRef<View> inputs(row_inputs, of.weight.data ? 5 : 4);
+  TB_TRY(reduce(context, reduction(of.weight.data ? "weighted_grad_sums" : "grad_sums"), sums, inputs, of.dims,
                 of.compute));
   const View operands[] = {
       grad, of.x, mean, rstd, repeated_over(sums[0], of.x, of.dims), repeated_over(sums[1], of.x, of.dims), of.weight};
   return map(context, kNormalizeBackward, grad_input, operands,
-             static_cast<double>(of.x.count()) / static_cast<double>(View(nullptr, of.compute, sizes).count()),
+             static_cast<double>(of.x.numel()) / static_cast<double>(View(nullptr, of.compute, sizes).numel()),
              of.compute);
 }
 
@@ -207,11 +194,11 @@ tb_status normalize_backward(const tb_kernel_context& context, const Normalized&
 tb_status parameter_gradients(const tb_kernel_context& context, const View& grad, const View& x, const View& mean,
                               const View& rstd, const View& grad_weight, const View& grad_bias, uint64_t dims,
                               ValueType compute) {
-  if (!grad_weight.address) {
-    return grad_bias.address ? reduce(context, reduction("sum"), grad_bias, grad, dims, compute) : TB_STATUS_OK;
+  if (!grad_weight.data) {
+    return grad_bias.data ? reduce(context, reduction("sum"), grad_bias, grad, dims, compute) : TB_STATUS_OK;
   }
   View results[] = {grad_bias, grad_weight};
-  if (!grad_bias.address) {
+  if (!grad_bias.data) {
     TB_TRY(unrounded(context, {}, compute, sizes_without(x, dims), &results[0]));
   }
   const View inputs[] = {grad, x, mean, rstd};
@@ -227,7 +214,7 @@ uint64_t last_dims(int64_t num_dims, int64_t count) {
 /// Weight or bias of the last dimensions, as `like`.
 View repeated_before(const View& view, const View& like) {
   View result = view;
-  while (view.address && result.dim() < like.dim()) {
+  while (view.data && result.dim() < like.dim()) {
     result = result.repeated(0, like.sizes[static_cast<std::size_t>(like.dim() - result.dim() - 1)]);
   }
   return result;
@@ -237,7 +224,7 @@ View repeated_before(const View& view, const View& like) {
 tb_status layer_norm(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
   Normalized of{};
   View out, mean, rstd;
-  if (!view_of(args[0], &of.x) || !is_floating(of.x.type) || !optional_view(args[2], &of.weight) ||
+  if (!view_of(args[0], &of.x) || !is_floating(of.x.type()) || !optional_view(args[2], &of.weight) ||
       !optional_view(args[3], &of.bias) || !view_of(args[5], &out) || !view_of(args[6], &mean) ||
       !view_of(args[7], &rstd)) {
     return TB_STATUS_UNSUPPORTED;
@@ -246,7 +233,7 @@ tb_status layer_norm(const void*, const tb_kernel_context& context, const tb_arg
   of.bias = repeated_before(of.bias, of.x);
   of.dims = last_dims(of.x.dim(), args[1].length);
   of.eps = args[4].v.f;
-  of.compute = compute_type(of.x.type);
+  of.compute = compute_type(of.x.type());
   return normalize(context, of, out, mean, rstd);
 }
 
@@ -254,23 +241,21 @@ tb_status layer_norm(const void*, const tb_kernel_context& context, const tb_arg
 tb_status layer_norm_backward(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
   Normalized of{};
   View grad, mean, rstd, grad_input, grad_weight, grad_bias;
-  if (!view_of(args[0], &grad) || !view_of(args[1], &of.x) || !is_floating(of.x.type) || !view_of(args[3], &mean) ||
+  if (!view_of(args[0], &grad) || !view_of(args[1], &of.x) || !is_floating(of.x.type()) || !view_of(args[3], &mean) ||
       !view_of(args[4], &rstd) || !optional_view(args[5], &of.weight) || !optional_view(args[8], &grad_input) ||
       !optional_view(args[9], &grad_weight) || !optional_view(args[10], &grad_bias)) {
     return TB_STATUS_UNSUPPORTED;
   }
   of.weight = repeated_before(of.weight, of.x);
   of.dims = last_dims(of.x.dim(), args[2].length);
-  of.compute = compute_type(of.x.type);
+  of.compute = compute_type(of.x.type());
   const uint64_t others = all_dims(of.x.dim()) & ~of.dims;
   mean = repeated_over(mean, of.x, of.dims);
   rstd = repeated_over(rstd, of.x, of.dims);
-  if (grad_input.address && of.x.count() > 0) {
+  if (grad_input.data && of.x.numel() > 0) {
     TB_TRY(normalize_backward(context, of, grad, mean, rstd, grad_input));
   }
-  const auto of_parameter = [&](const View& view) {
-    return view.address ? with_reduced(view, of.x.dim(), others) : view;
-  };
+  const auto of_parameter = [&](const View& view) { return view.data ? with_reduced(view, of.x.dim(), others) : view; };
   return parameter_gradients(context, grad, of.x, mean, rstd, of_parameter(grad_weight), of_parameter(grad_bias),
                              others, of.compute);
 }
@@ -288,7 +273,7 @@ View by_group(const View& view, int64_t groups) {
 /// [C] as [groups, C / groups] along the second and third dimension of `like`.
 View channels_by_group(const View& view, const View& like) {
   View result = view;
-  if (view.address) {
+  if (view.data) {
     result.sizes = like.sizes;
     result.strides.assign(like.sizes.size(), 0);
     result.strides[1] = view.strides[0] * like.sizes[2];
@@ -310,7 +295,7 @@ View groups_of(const View& view, int64_t num_dims) {
 tb_status group_norm(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
   Normalized of{};
   View out, mean, rstd;
-  if (!view_of(args[0], &of.x) || !is_floating(of.x.type) || of.x.dim() < 2 || !optional_view(args[1], &of.weight) ||
+  if (!view_of(args[0], &of.x) || !is_floating(of.x.type()) || of.x.dim() < 2 || !optional_view(args[1], &of.weight) ||
       !optional_view(args[2], &of.bias) || !view_of(args[8], &out) || !view_of(args[9], &mean) ||
       !view_of(args[10], &rstd)) {
     return TB_STATUS_UNSUPPORTED;
@@ -321,7 +306,7 @@ tb_status group_norm(const void*, const tb_kernel_context& context, const tb_arg
   of.bias = channels_by_group(of.bias, of.x);
   of.dims = all_dims(of.x.dim()) & ~uint64_t{3};
   of.eps = args[7].v.f;
-  of.compute = compute_type(of.x.type);
+  of.compute = compute_type(of.x.type());
   return normalize(context, of, by_group(out, groups), groups_of(mean, of.x.dim()), groups_of(rstd, of.x.dim()));
 }
 
@@ -329,7 +314,7 @@ tb_status group_norm(const void*, const tb_kernel_context& context, const tb_arg
 tb_status group_norm_backward(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
   Normalized of{};
   View grad, mean, rstd, grad_input, grad_weight, grad_bias;
-  if (!view_of(args[0], &grad) || !view_of(args[1], &of.x) || !is_floating(of.x.type) || of.x.dim() < 2 ||
+  if (!view_of(args[0], &grad) || !view_of(args[1], &of.x) || !is_floating(of.x.type()) || of.x.dim() < 2 ||
       !view_of(args[2], &mean) || !view_of(args[3], &rstd) || !optional_view(args[4], &of.weight) ||
       !optional_view(args[10], &grad_input) || !optional_view(args[11], &grad_weight) ||
       !optional_view(args[12], &grad_bias)) {
@@ -340,10 +325,10 @@ tb_status group_norm_backward(const void*, const tb_kernel_context& context, con
   grad = by_group(grad, groups);
   of.weight = channels_by_group(of.weight, of.x);
   of.dims = all_dims(of.x.dim()) & ~uint64_t{3};
-  of.compute = compute_type(of.x.type);
+  of.compute = compute_type(of.x.type());
   mean = repeated_over(groups_of(mean, of.x.dim()), of.x, of.dims);
   rstd = repeated_over(groups_of(rstd, of.x.dim()), of.x, of.dims);
-  if (grad_input.address && of.x.count() > 0) {
+  if (grad_input.data && of.x.numel() > 0) {
     TB_TRY(normalize_backward(context, of, grad, mean, rstd, by_group(grad_input, groups)));
   }
   return parameter_gradients(context, grad, of.x, mean, rstd, channels_by_group(grad_weight, of.x),
@@ -357,13 +342,13 @@ uint64_t all_but_channels(const View& input) {
 }
 
 View per_channel(const View& view, const View& input) {
-  return view.address ? view.along(input, 1) : view;
+  return view.data ? view.along(input, 1) : view;
 }
 
 /// As what a reduction over all but the channels writes.
 View of_channels(const View& view, const View& input) {
   View result = per_channel(view, input);
-  for (std::size_t d = 0; view.address && d < result.sizes.size(); ++d) {
+  for (std::size_t d = 0; view.data && d < result.sizes.size(); ++d) {
     result.sizes[d] = d == 1 ? result.sizes[d] : 1;
   }
   return result;
@@ -380,7 +365,7 @@ constexpr BatchNorm kWithUpdate{true, false, true};
 
 tb_status update_running(const tb_kernel_context& context, const View& running, const View& value, double momentum,
                          ValueType compute) {
-  if (!running.address) {
+  if (!running.data) {
     return TB_STATUS_OK;
   }
   const View inputs[] = {running, value};
@@ -394,7 +379,7 @@ tb_status batch_norm(const void* data, const tb_kernel_context& context, const t
   Normalized of{};
   View running_mean, running_var, out, save_mean, save_invstd;
   int32_t next = 3;
-  if (!view_of(args[0], &of.x) || !is_floating(of.x.type) || of.x.dim() < 2 || !optional_view(args[1], &of.weight) ||
+  if (!view_of(args[0], &of.x) || !is_floating(of.x.type()) || of.x.dim() < 2 || !optional_view(args[1], &of.weight) ||
       !optional_view(args[2], &of.bias)) {
     return TB_STATUS_UNSUPPORTED;
   }
@@ -408,22 +393,21 @@ tb_status batch_norm(const void* data, const tb_kernel_context& context, const t
       !optional_view(args[next + 2], &save_invstd)) {
     return TB_STATUS_UNSUPPORTED;
   }
-  of.compute = compute_type(of.x.type);
+  of.compute = compute_type(of.x.type());
   of.dims = all_but_channels(of.x);
   of.weight = per_channel(of.weight, of.x);
   of.bias = per_channel(of.bias, of.x);
   if (!training) {
     const View inputs[] = {of.x, per_channel(running_mean, of.x), per_channel(running_var, of.x), of.weight, of.bias};
-    return running_mean.address && running_var.address
-               ? map(context, kNormalizeByVariance, out, inputs, of.eps, of.compute)
-               : TB_STATUS_UNSUPPORTED;
+    return running_mean.data && running_var.data ? map(context, kNormalizeByVariance, out, inputs, of.eps, of.compute)
+                                                 : TB_STATUS_UNSUPPORTED;
   }
-  if (of.x.count() == of.x.sizes[1] || !save_mean.address || !save_invstd.address) {
+  if (of.x.numel() == of.x.sizes[1] || !save_mean.data || !save_invstd.data) {
     return TB_STATUS_UNSUPPORTED;
   }
   View var, exact_mean, exact_rstd;
   const Dims sizes = sizes_without(of.x, of.dims);
-  if (running_var.address) {
+  if (running_var.data) {
     TB_TRY(unrounded(context, {}, of.compute, sizes, &var));
   }
   TB_TRY(statistics(context, of, of_channels(save_mean, of.x), of_channels(save_invstd, of.x), var, &exact_mean,
@@ -440,14 +424,14 @@ tb_status batch_norm(const void* data, const tb_kernel_context& context, const t
 tb_status batch_norm_backward(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
   Normalized of{};
   View grad, running_mean, running_var, mean, rstd, grad_input, grad_weight, grad_bias;
-  if (!view_of(args[0], &grad) || !view_of(args[1], &of.x) || !is_floating(of.x.type) || of.x.dim() < 2 ||
+  if (!view_of(args[0], &grad) || !view_of(args[1], &of.x) || !is_floating(of.x.type()) || of.x.dim() < 2 ||
       !optional_view(args[2], &of.weight) || !optional_view(args[3], &running_mean) ||
       !optional_view(args[4], &running_var) || !optional_view(args[10], &grad_input) ||
       !optional_view(args[11], &grad_weight) || !optional_view(args[12], &grad_bias)) {
     return TB_STATUS_UNSUPPORTED;
   }
   const bool training = args[7].v.i != 0;
-  of.compute = compute_type(of.x.type);
+  of.compute = compute_type(of.x.type());
   of.dims = all_but_channels(of.x);
   of.weight = per_channel(of.weight, of.x);
   if (training) {
@@ -455,7 +439,7 @@ tb_status batch_norm_backward(const void*, const tb_kernel_context& context, con
       return TB_STATUS_UNSUPPORTED;
     }
   } else {
-    if (!running_mean.address || !running_var.address) {
+    if (!running_mean.data || !running_var.data) {
       return TB_STATUS_UNSUPPORTED;
     }
     mean = running_mean;
@@ -464,9 +448,9 @@ tb_status batch_norm_backward(const void*, const tb_kernel_context& context, con
   }
   mean = per_channel(mean, of.x);
   rstd = per_channel(rstd, of.x);
-  if (grad_input.address && training) {
+  if (grad_input.data && training) {
     TB_TRY(normalize_backward(context, of, grad, mean, rstd, grad_input));
-  } else if (grad_input.address) {
+  } else if (grad_input.data) {
     const View inputs[] = {grad, rstd, of.weight};
     TB_TRY(map(context, kScaleBackward, grad_input, inputs, {}, of.compute));
   }

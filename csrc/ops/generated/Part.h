@@ -1,9 +1,9 @@
 // What kernels that treat some dimensions apart from others are told of them.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstdlib>
 
 #include <c10/util/ArrayRef.h>
 
@@ -44,22 +44,14 @@ struct Part {
     }
     return true;
   }
-  int rank_class() const {
-    return geometry.rank <= 2 ? geometry.rank : geometry.rank <= 4 ? 4 : Geometry::kMaxRank;
-  }
   int64_t inner_size() const {
     return geometry.sizes[static_cast<std::size_t>(geometry.rank - 1)];
   }
   int64_t inner_stride(int operand) const {
-    return geometry.strides[static_cast<std::size_t>(operand)][static_cast<std::size_t>(geometry.rank - 1)];
+    return geometry.inner_stride(operand);
   }
   int64_t reach(int operand) const {
-    int64_t last = 0;
-    for (int d = 0; d < geometry.rank; ++d) {
-      last += (geometry.sizes[static_cast<std::size_t>(d)] - 1) *
-              std::llabs(geometry.strides[static_cast<std::size_t>(operand)][static_cast<std::size_t>(d)]);
-    }
-    return last;
+    return geometry.reach(operand);
   }
 };
 
@@ -69,32 +61,23 @@ class ArgsStruct {
   void add(int64_t value) {
     words_[size_++] = value;
   }
-  void add_padded(c10::ArrayRef<int64_t> values, int rank, int rank_class, int64_t padding) {
-    for (int d = 0; d < rank_class; ++d) {
-      add(d < rank_class - rank ? padding : values[static_cast<std::size_t>(d - (rank_class - rank))]);
-    }
+  void add(c10::ArrayRef<int64_t> values) {
+    std::copy(values.begin(), values.end(), words_.begin() + size_);
+    size_ += values.size();
   }
-  void add_dims(const Part& part, int num_operands) {
-    const int rank = part.geometry.rank;
-    add_padded(part.geometry.sizes, rank, part.rank_class(), 1);
-    for (int n = 0; n < num_operands; ++n) {
-      add_padded(part.geometry.strides[static_cast<std::size_t>(n)], rank, part.rank_class(), 0);
+  /// Sizes, and strides of each operand, padded to the rank class.
+  void add_dims(const Geometry& geometry) {
+    const auto rank = static_cast<std::size_t>(geometry.rank);
+    const auto padding = static_cast<std::size_t>(geometry.rank_class()) - rank;
+    const auto add_padded = [&](const auto& values, int64_t other) {
+      std::fill_n(words_.begin() + size_, padding, other);
+      std::copy_n(values.begin(), rank, words_.begin() + size_ + padding);
+      size_ += padding + rank;
+    };
+    add_padded(geometry.sizes, 1);
+    for (std::size_t n = 0; n < static_cast<std::size_t>(geometry.operands); ++n) {
+      add_padded(geometry.strides[n], 0);
     }
-  }
-  void add_number(double value, ValueType compute) {
-    union {
-      float f32;
-      double f64;
-      int64_t i64;
-    } number{};
-    if (!is_floating(compute)) {
-      number.i64 = static_cast<int64_t>(value);
-    } else if (compute == ValueType::f64) {
-      number.f64 = value;
-    } else {
-      number.f32 = static_cast<float>(value);
-    }
-    add(number.i64);
   }
   void pass(Launch& launch) const {
     launch.value(words_.data(), size_ * sizeof(int64_t));
@@ -102,7 +85,7 @@ class ArgsStruct {
 
  private:
   std::size_t size_ = 0;
-  std::array<int64_t, 12 + 2 * Geometry::kMaxRank * (1 + Part::kMaxOperands)> words_;
+  std::array<int64_t, 48 + 2 * Geometry::kMaxRank * (1 + Part::kMaxOperands)> words_;
 };
 
 } // namespace torch_backend::generated

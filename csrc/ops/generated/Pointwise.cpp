@@ -16,6 +16,7 @@
 #include "csrc/ops/generated/KernelText.h"
 #include "csrc/ops/generated/Launch.h"
 #include "csrc/ops/generated/Modules.h"
+#include "csrc/ops/generated/Part.h"
 #include "csrc/ops/generated/Support.h"
 #include "csrc/ops/tensor/Transfer.h"
 #include "csrc/profiler/Recording.h"
@@ -29,18 +30,12 @@ constexpr int kMaxScalars = 8;
 /// How far apart neighbours of an operand are in the inner dimension, as far as the text depends on it.
 enum class Step : uint8_t { kOne, kZero, kOther };
 
-union Number {
-  float f32;
-  double f64;
-  int64_t i64;
-};
-
 /// One call: operands (outputs first) and numbers.
 struct Call {
   std::array<const tb_tensor*, kMaxOperands> operands;
   std::array<ValueType, kMaxOperands> types;
   int num_operands = 0;
-  std::array<Number, kMaxScalars> scalars;
+  std::array<int64_t, kMaxScalars> scalars;
   int num_scalars = 0;
   ValueType value = ValueType::none; // what PyTorch computes in: results are rounded to it
   /// What stands for each argument of apply(), in order: 'o' an operand, 's' a number, '-' None.
@@ -80,36 +75,24 @@ int64_t wrap(int64_t number, ValueType type) {
 
 /// `kind` is a letter of PointwiseEntry::kinds.
 bool add_number(Call& call, const tb_arg& argument, char kind) {
-  if (call.num_scalars == kMaxScalars ||
-      (argument.tag != TB_ARG_FLOAT && argument.tag != TB_ARG_INT && argument.tag != TB_ARG_BOOL)) {
+  if (call.num_scalars == kMaxScalars || !is_real(argument)) {
     return false;
   }
   auto& number = call.scalars[static_cast<std::size_t>(call.num_scalars++)];
-  number.i64 = 0;
-  const bool floating = argument.tag == TB_ARG_FLOAT;
   const bool is_whole = kind == 'i' || kind == 'I';
   const auto compute = compute_type(call.value);
-  if (is_whole || !is_floating(compute)) {
-    number.i64 = floating ? static_cast<int64_t>(argument.v.f) : argument.v.i;
-    number.i64 = is_whole ? number.i64 : wrap(number.i64, call.value);
-  } else if (compute == ValueType::f64) {
-    number.f64 = floating ? argument.v.f : static_cast<double>(argument.v.i);
+  if (is_whole) {
+    number = int_of(argument);
   } else {
-    number.f32 = floating ? static_cast<float>(argument.v.f) : static_cast<float>(argument.v.i);
+    number = is_floating(compute) ? scalar_of(argument, compute) : wrap(int_of(argument), call.value);
   }
   call.add_argument(is_whole ? 'i' : 's');
   return true;
 }
 
 Step step_of(const Geometry& geometry, int operand) {
-  const int64_t stride =
-      geometry.strides[static_cast<std::size_t>(operand)][static_cast<std::size_t>(geometry.rank - 1)];
+  const int64_t stride = geometry.inner_stride(operand);
   return stride == 1 ? Step::kOne : stride == 0 ? Step::kZero : Step::kOther;
-}
-
-/// Few texts for many ranks.
-int rank_class(int rank) {
-  return rank <= 4 ? rank : Geometry::kMaxRank;
 }
 
 KernelKey key_of(const PointwiseEntry& entry, const Call& call, const Geometry& geometry) {
@@ -122,7 +105,7 @@ KernelKey key_of(const PointwiseEntry& entry, const Call& call, const Geometry& 
     const char what = call.arguments[static_cast<std::size_t>(i)];
     key.words[2] = key.words[2] << 2 | (what == 'o' ? 1u : what == '-' ? 2u : 3u);
   }
-  key.words[3] = static_cast<uint64_t>(rank_class(geometry.rank)) << 8 | static_cast<uint64_t>(call.value) << 4 |
+  key.words[3] = static_cast<uint64_t>(geometry.rank_class()) << 8 | static_cast<uint64_t>(call.value) << 4 |
                  static_cast<uint64_t>(geometry.fits_32) << 3;
   return key;
 }
@@ -196,7 +179,7 @@ void write(SourceText& text, const PointwiseEntry& entry, const Call& call, cons
   text.index_of(geometry.fits_32);
   text.define("TB_V", name_of(call.value));
   text.define("OPERANDS", call.num_operands);
-  text.define("RANK", rank_class(geometry.rank));
+  text.define("RANK", geometry.rank_class());
   text.define("SCALARS", call.num_scalars > 0 ? call.num_scalars : 1);
   for (int n = 0; n < call.num_operands; ++n) {
     const Step step = step_of(geometry, n);
@@ -234,28 +217,15 @@ bool launch(const PointwiseEntry& entry, const Call& call, const tb_kernel_conte
   }
   const auto& function = find_function(context.device, key_of(entry, call, geometry), "pointwise", "pointwise",
                                        [&](SourceText& text) { write(text, entry, call, geometry); });
-  const int rank = rank_class(geometry.rank);
-  // The struct Args of the skeleton: eight bytes each.
-  std::array<int64_t, 1 + Geometry::kMaxRank * (1 + kMaxOperands) + kMaxScalars> args;
-  std::size_t size = 0;
-  args[size++] = geometry.count;
-  const int padding = rank - geometry.rank;
-  for (int d = 0; d < rank; ++d) {
-    args[size++] = d < padding ? 1 : geometry.sizes[static_cast<std::size_t>(d - padding)];
-  }
-  for (int n = 0; n < call.num_operands; ++n) {
-    for (int d = 0; d < rank; ++d) {
-      args[size++] =
-          d < padding ? 0 : geometry.strides[static_cast<std::size_t>(n)][static_cast<std::size_t>(d - padding)];
-    }
-  }
-  std::memcpy(&args[size], call.scalars.data(), static_cast<std::size_t>(call.num_scalars) * sizeof(Number));
-  size += static_cast<std::size_t>(call.num_scalars > 0 ? call.num_scalars : 1);
+  ArgsStruct args;
+  args.add(geometry.count);
+  args.add_dims(geometry);
+  args.add({call.scalars.data(), static_cast<std::size_t>(std::max(call.num_scalars, 1))});
   Launch launch(context);
   for (int n = 0; n < call.num_operands; ++n) {
     launch.pointer(*call.operands[static_cast<std::size_t>(n)]);
   }
-  launch.value(args.data(), size * sizeof(int64_t));
+  args.pass(launch);
   launch.run(function, geometry.count);
   return true;
 }
@@ -378,8 +348,8 @@ tb_dtype bits_of(std::size_t size_bytes) {
 }
 
 /// The real or the imaginary part of a complex tensor, as if neither conj nor neg bit were set.
-struct Part {
-  Part(const at::Tensor& tensor, bool imaginary) : described(describe(tensor, {})) {
+struct Half {
+  Half(const at::Tensor& tensor, bool imaginary) : described(describe(tensor, {})) {
     const auto size = tensor.element_size() / 2;
     described.dtype = {TB_DTYPE_FLOAT, static_cast<uint8_t>(8 * size), 1};
     described.byte_offset += imaginary ? size : 0;
@@ -388,8 +358,8 @@ struct Part {
     }
     described.strides = strides.data();
   }
-  Part(const Part&) = delete;
-  Part& operator=(const Part&) = delete;
+  Half(const Half&) = delete;
+  Half& operator=(const Half&) = delete;
 
   c10::SmallVector<int64_t, 8> strides;
   tb_tensor described;
@@ -416,16 +386,16 @@ bool copy_parts(const at::Tensor& dst, const at::Tensor& src, const tb_kernel_co
     return compute(turned ? kNegatedCopy : kCopy, to, &from, context);
   };
   if (!dst.is_complex()) {
-    return one(describe(dst, tb_dtype_or_none(dst.scalar_type())), Part(src, false).described, negated);
+    return one(describe(dst, tb_dtype_or_none(dst.scalar_type())), Half(src, false).described, negated);
   }
-  const Part real(dst, false);
-  const Part imaginary(dst, true);
+  const Half real(dst, false);
+  const Half imaginary(dst, true);
   if (!src.is_complex()) {
     return one(real.described, describe(src, tb_dtype_or_none(src.scalar_type())), negated) &&
            compute(kZero, imaginary.described, nullptr, context);
   }
-  return one(real.described, Part(src, false).described, negated) &&
-         one(imaginary.described, Part(src, true).described, negated != (dst.is_conj() != src.is_conj()));
+  return one(real.described, Half(src, false).described, negated) &&
+         one(imaginary.described, Half(src, true).described, negated != (dst.is_conj() != src.is_conj()));
 }
 
 } // namespace
@@ -466,8 +436,8 @@ bool copy_elements(const at::Tensor& dst, const at::Tensor& src, const Stream& s
   return copied;
 }
 
-bool copy_views(const tb_kernel_context& context, const Strided& dst, const Strided& src) {
-  Strided to = dst, from = src;
+bool copy_views(const tb_kernel_context& context, const View& dst, const View& src) {
+  View to = dst, from = src;
   if (to.dtype.code == from.dtype.code && to.dtype.bits == from.dtype.bits) {
     to.dtype = from.dtype = bits_of(static_cast<std::size_t>(to.element_bytes()));
   }
@@ -487,7 +457,7 @@ bool compute_elements(const tb_kernel_context& context, const PointwiseEntry& en
     taken = taken && call.add_operand(&tensors.back());
   }
   for (const auto& input : inputs) {
-    if (!input.address) {
+    if (!input.data) {
       call.add_argument('-');
       continue;
     }

@@ -43,11 +43,15 @@ tb_status run(const Pool& pool, const tb_kernel_context& context, const tb_tenso
   args.window_strides = out.strides;
   args.index_strides = places.strides;
   const bool fits_32 = in.fits_32() && out.fits_32() && places.fits_32();
+  const bool by_rows = runs_in_stretches(context.device);
+  const auto is_dense = [&](std::size_t d, int64_t stride) { return in.sizes[d] == 1 || in.strides[d] == stride; };
+  const bool scatters = by_rows && pool.is_maximum && pool.is_backward && type == compute && is_dense(4, 1) &&
+                        is_dense(3, in.sizes[4]) && is_dense(2, in.sizes[4] * in.sizes[3]);
   static const char kKind = 0;
   KernelKey key{&kKind};
-  key.words[0] = static_cast<uint64_t>(type) << 4 | static_cast<uint64_t>(pool.is_maximum) << 3 |
-                 static_cast<uint64_t>(pool.is_adaptive) << 2 | static_cast<uint64_t>(pool.is_backward) << 1 |
-                 static_cast<uint64_t>(fits_32);
+  key.words[0] = static_cast<uint64_t>(type) << 5 | static_cast<uint64_t>(scatters) << 4 |
+                 static_cast<uint64_t>(pool.is_maximum) << 3 | static_cast<uint64_t>(pool.is_adaptive) << 2 |
+                 static_cast<uint64_t>(pool.is_backward) << 1 | static_cast<uint64_t>(fits_32);
   const auto& function = find_function(context.device, key, "pool", "pool", [&](SourceText& text) {
     text.compute_in(compute);
     text.index_of(fits_32);
@@ -64,6 +68,9 @@ tb_status run(const Pool& pool, const tb_kernel_context& context, const tb_tenso
     if (pool.is_backward) {
       text.define("BACKWARD", 1);
     }
+    if (scatters) {
+      text.define("SCATTER", 1);
+    }
     text.parameters(pool.is_maximum ? 3 : 2);
   });
   Launch launch(context);
@@ -73,8 +80,11 @@ tb_status run(const Pool& pool, const tb_kernel_context& context, const tb_tenso
     launch.pointer(*indices);
   }
   launch.value(&args, sizeof(args));
+  if (scatters) {
+    launch.run(function, in.sizes[0] * in.sizes[1], in.image()[0] * in.image()[1] * in.image()[2]);
+    return TB_STATUS_OK;
+  }
   const Volume& written = pool.is_backward ? in : out;
-  const bool by_rows = runs_in_stretches(context.device);
   const int64_t row = by_rows ? written.sizes[4] : 1;
   const int64_t cost = pool.is_adaptive ? std::max<int64_t>(in.count() / out.count(), 1)
                                         : args.kernel[0] * args.kernel[1] * args.kernel[2];

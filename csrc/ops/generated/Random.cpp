@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cfloat>
 #include <cmath>
 #include <cstdlib>
@@ -20,16 +21,16 @@
 #include "csrc/core/KernelHost.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/generator/PhiloxGenerator.h"
-#include "csrc/ops/generated/Arguments.h"
 #include "csrc/ops/generated/Families.h"
 #include "csrc/ops/generated/Launch.h"
 #include "csrc/ops/generated/Modules.h"
+#include "csrc/ops/generated/Part.h"
+#include "csrc/ops/generated/Support.h"
 
 namespace torch_backend::generated {
 namespace {
 
 constexpr int kMaxOperands = 3;
-constexpr int kMaxRank = 8;
 constexpr int kMaxScalars = 2;
 constexpr double kTwoTo32 = 4294967296.0;
 
@@ -78,11 +79,11 @@ class Draw {
     operands_[static_cast<std::size_t>(num_operands_++)] = &tensor;
   }
   void scalar(double value) {
-    scalars_[static_cast<std::size_t>(num_scalars_)].f64 = value;
+    scalars_[static_cast<std::size_t>(num_scalars_)] = std::bit_cast<int64_t>(value);
     whole_[static_cast<std::size_t>(num_scalars_++)] = false;
   }
   void scalar(int64_t value) {
-    scalars_[static_cast<std::size_t>(num_scalars_)].i64 = value;
+    scalars_[static_cast<std::size_t>(num_scalars_)] = value;
     whole_[static_cast<std::size_t>(num_scalars_++)] = true;
   }
   /// Instead of the output's own.
@@ -93,23 +94,17 @@ class Draw {
   tb_status run();
 
  private:
-  union Number {
-    float f32;
-    double f64;
-    int64_t i64;
-  };
-
   bool lay_out();
-  bool is_contiguous() const;
+  bool is_contiguous() const {
+    return geometry_.rank == 1 && std::all_of(geometry_.strides.begin(), geometry_.strides.begin() + num_operands_,
+                                              [](const auto& strides) { return strides[0] == 1; });
+  }
   void write(SourceText& text) const;
   int per_step() const {
     return distribution_.per_step == 4 && compute_ == ValueType::f64 && distribution_.numbers == Numbers::kComputed &&
                    &distribution_ != &kDropout && &distribution_ != &kBernoulliTensor
                ? 2
                : distribution_.per_step;
-  }
-  int rank_class() const {
-    return rank_ <= 2 ? rank_ : rank_ <= 4 ? 4 : kMaxRank;
   }
   ValueType type_of(int operand) const {
     return value_type(operands_[static_cast<std::size_t>(operand)]->dtype);
@@ -120,77 +115,33 @@ class Draw {
   const tb_philox& numbers_;
   std::array<const tb_tensor*, kMaxOperands> operands_{};
   int num_operands_ = 0;
-  std::array<Number, kMaxScalars> scalars_{};
+  std::array<int64_t, kMaxScalars> scalars_{}; // a number's bits, of a double or an integer
   std::array<bool, kMaxScalars> whole_{};
   int num_scalars_ = 0;
   ValueType compute_ = ValueType::none;
-  int64_t count_ = 1;
-  int rank_ = 0;
-  bool fits_32_ = true;
-  std::array<int64_t, kMaxRank> sizes_{};
-  std::array<std::array<int64_t, kMaxRank>, kMaxOperands> strides_{};
+  Geometry geometry_;
 };
 
-/// Dimensions that follow one another in every operand become one; their order stays that of the shape.
 bool Draw::lay_out() {
-  const tb_tensor& first = *operands_[0];
-  count_ = elements_of(first);
-  for (int d = 0; d < first.ndim; ++d) {
-    const int64_t size = first.shape[d];
-    if (size == 1) {
-      continue;
-    }
-    std::array<int64_t, kMaxOperands> strides{};
-    bool joins = rank_ > 0;
-    for (int n = 0; n < num_operands_; ++n) {
-      const tb_tensor& operand = *operands_[static_cast<std::size_t>(n)];
-      const int its = d - (first.ndim - operand.ndim);
-      strides[static_cast<std::size_t>(n)] = its < 0 || operand.shape[its] == 1 ? 0 : operand.strides[its];
-      joins = joins && strides_[static_cast<std::size_t>(n)][static_cast<std::size_t>(rank_ - 1)] ==
-                           strides[static_cast<std::size_t>(n)] * size;
-    }
-    if (!joins) {
-      if (rank_ == kMaxRank) {
-        return false;
-      }
-      sizes_[static_cast<std::size_t>(rank_++)] = 1;
-    }
-    sizes_[static_cast<std::size_t>(rank_ - 1)] *= size;
-    for (int n = 0; n < num_operands_; ++n) {
-      strides_[static_cast<std::size_t>(n)][static_cast<std::size_t>(rank_ - 1)] = strides[static_cast<std::size_t>(n)];
-    }
+  const View first(*operands_[0]);
+  std::array<View, kMaxOperands> views;
+  std::array<tb_tensor, kMaxOperands> tensors;
+  std::array<const tb_tensor*, kMaxOperands> pointers;
+  for (std::size_t n = 0; n < static_cast<std::size_t>(num_operands_); ++n) {
+    views[n] = View(*operands_[n]).expanded(first.sizes);
+    tensors[n] = views[n].tensor();
+    pointers[n] = &tensors[n];
   }
-  if (rank_ == 0) {
-    rank_ = 1;
-    sizes_[0] = 1;
-    for (int n = 0; n < num_operands_; ++n) {
-      strides_[static_cast<std::size_t>(n)][0] = 1;
-    }
-  }
-  constexpr int64_t kLimit32 = (int64_t{1} << 31) - (int64_t{1} << 20);
-  fits_32_ = count_ < kLimit32;
-  for (int n = 0; n < num_operands_; ++n) {
-    int64_t last = 0;
-    for (std::size_t d = 0; d < static_cast<std::size_t>(rank_); ++d) {
-      last += (sizes_[d] - 1) * std::llabs(strides_[static_cast<std::size_t>(n)][d]);
-    }
-    fits_32_ = fits_32_ && last < kLimit32;
-  }
-  return true;
-}
-
-bool Draw::is_contiguous() const {
-  return rank_ == 1 && std::all_of(strides_.begin(), strides_.begin() + num_operands_,
-                                   [](const auto& strides) { return strides[0] == 1; });
+  return geometry_.of(pointers.data(), num_operands_, /*reorder=*/false);
 }
 
 void Draw::write(SourceText& text) const {
   const ValueType stored = type_of(0);
   const int per = per_step();
   text.compute_in(compute_);
-  text.index_of(fits_32_);
+  text.index_of(geometry_.fits_32);
   text.define("OPERANDS", num_operands_);
-  text.define("RANK", rank_class());
+  text.define("RANK", geometry_.rank_class());
   text.define("SCALARS", num_scalars_ > 0 ? num_scalars_ : 1);
   text.define("DRAW", distribution_.name);
   text.define("PER", per);
@@ -234,48 +185,31 @@ tb_status Draw::run() {
   if (!lay_out() || !computes(context_.device, compute_)) {
     return TB_STATUS_UNSUPPORTED;
   }
-  if (count_ == 0) {
+  if (geometry_.count == 0) {
     return TB_STATUS_OK;
   }
   KernelKey key{&distribution_};
   for (int n = 0; n < num_operands_; ++n) {
     key.words[0] = key.words[0] << 4 | static_cast<uint64_t>(type_of(n));
   }
-  key.words[1] = static_cast<uint64_t>(rank_class()) << 8 | static_cast<uint64_t>(compute_) << 4 |
-                 static_cast<uint64_t>(is_contiguous()) << 1 | static_cast<uint64_t>(fits_32_);
+  key.words[1] = static_cast<uint64_t>(geometry_.rank_class()) << 8 | static_cast<uint64_t>(compute_) << 4 |
+                 static_cast<uint64_t>(is_contiguous()) << 1 | static_cast<uint64_t>(geometry_.fits_32);
   const auto& function =
       find_function(context_.device, key, "philox random", "random", [&](SourceText& text) { write(text); });
-  // The struct Args of the skeleton: eight bytes each.
-  std::array<int64_t, 3 + kMaxRank * (1 + kMaxOperands) + kMaxScalars> args;
-  std::size_t size = 0;
-  args[size++] = count_;
-  args[size++] = static_cast<int64_t>(numbers_.seed);
-  args[size++] = static_cast<int64_t>(numbers_.offset / 4);
-  const int padding = rank_class() - rank_;
-  for (int d = 0; d < rank_class(); ++d) {
-    args[size++] = d < padding ? 1 : sizes_[static_cast<std::size_t>(d - padding)];
-  }
-  for (int n = 0; n < num_operands_; ++n) {
-    for (int d = 0; d < rank_class(); ++d) {
-      args[size++] = d < padding ? 0 : strides_[static_cast<std::size_t>(n)][static_cast<std::size_t>(d - padding)];
-    }
-  }
+  ArgsStruct args;
+  args.add({geometry_.count, static_cast<int64_t>(numbers_.seed), static_cast<int64_t>(numbers_.offset / 4)});
+  args.add_dims(geometry_);
   for (int i = 0; i < std::max(num_scalars_, 1); ++i) {
-    Number number = scalars_[static_cast<std::size_t>(i)];
-    if (!whole_[static_cast<std::size_t>(i)] && compute_ != ValueType::f64) {
-      const double value = number.f64;
-      number.i64 = 0;
-      number.f32 = static_cast<float>(value);
-    }
-    std::memcpy(&args[size++], &number, sizeof(number));
+    const int64_t word = scalars_[static_cast<std::size_t>(i)];
+    args.add(whole_[static_cast<std::size_t>(i)] ? word : scalar_of(std::bit_cast<double>(word), compute_));
   }
   Launch launch(context_);
   for (int n = 0; n < num_operands_; ++n) {
     launch.pointer(*operands_[static_cast<std::size_t>(n)]);
   }
-  launch.value(args.data(), size * sizeof(int64_t));
+  args.pass(launch);
   const int per = per_step();
-  launch.run(function, std::max<int64_t>(count_ / per, 1), per == 1 ? 64 : 16);
+  launch.run(function, std::max<int64_t>(geometry_.count / per, 1), per == 1 ? 64 : 16);
   return TB_STATUS_OK;
 }
 

@@ -14,6 +14,7 @@
 #include "csrc/ops/generated/Launch.h"
 #include "csrc/ops/generated/Modules.h"
 #include "csrc/ops/generated/Part.h"
+#include "csrc/ops/generated/Support.h"
 
 namespace torch_backend::generated {
 namespace {
@@ -21,7 +22,7 @@ namespace {
 constexpr int kMaxOperands = Part::kMaxOperands;
 constexpr std::size_t kMaxNumbers = 4;
 constexpr int64_t kWorthAProcessor = 32768; // elements
-constexpr int64_t kTile = 256;              // as the skeleton has it
+constexpr int64_t kTile = 1024;             // as the skeleton has it
 constexpr int64_t kLongRow = 64;            // worth the items of a block
 constexpr int64_t kMaxParts = 256;
 constexpr int64_t kColumnsAtOnce = 8;
@@ -42,6 +43,7 @@ struct Plan {
   Part reduced;
   bool fits_32 = true;
   bool columns = false;
+  bool dense = false; // see the skeleton
   uint32_t group = 0; // items of a block that reduce together; 0: each for itself
   int64_t parts = 1;
   int64_t part_size = 0;
@@ -76,6 +78,15 @@ struct Plan {
     return true;
   }
 
+  /// Whether the inputs' elements of one place in the reduced dimensions are side by side, and after them those of the next.
+  bool are_rows_dense() const {
+    bool all = kept.geometry.rank == 1 && reduced.geometry.rank == 1;
+    for (int n = num_outputs; n < num_operands; ++n) {
+      all = all && kept.inner_stride(n) == 1 && reduced.inner_stride(n) == kept.inner_size();
+    }
+    return all;
+  }
+
   /// How the work is divided.
   void divide(int device) {
     const int64_t outputs = kept.geometry.count;
@@ -88,7 +99,8 @@ struct Plan {
     }
     const bool neighbours_are_kept = outputs > 1 && count > 1 && across != 0 && across < along;
     if (runs_in_stretches(device)) {
-      columns = neighbours_are_kept && kept.inner_size() >= kColumnsAtOnce;
+      dense = neighbours_are_kept && are_rows_dense() && kept.inner_size() <= kTile / 2;
+      columns = neighbours_are_kept && (dense || kept.inner_size() >= kColumnsAtOnce);
       units = columns ? outputs / kept.inner_size() * ((kept.inner_size() + kTile - 1) / kTile) : outputs;
       const int64_t wanted = std::clamp<int64_t>(outputs * count / kWorthAProcessor, 1, processors);
       parts = units >= wanted ? 1 : std::min((wanted + units - 1) / units, std::max<int64_t>(count / 1024, 1));
@@ -111,12 +123,13 @@ struct Plan {
   KernelKey key(bool second_stage) const {
     KernelKey key{entry};
     for (int n = 0; n < num_operands; ++n) {
-      key.words[0] = key.words[0] << 4 | static_cast<uint64_t>(operands[static_cast<std::size_t>(n)].type);
+      key.words[0] = key.words[0] << 4 | static_cast<uint64_t>(operands[static_cast<std::size_t>(n)].type());
       key.words[1] = key.words[1] << 4 | static_cast<uint64_t>(step_of(kept.inner_stride(n))) << 2 |
                      static_cast<uint64_t>(step_of(reduced.inner_stride(n)));
     }
-    key.words[2] = static_cast<uint64_t>(compute) << 16 | static_cast<uint64_t>(kept.rank_class()) << 12 |
-                   static_cast<uint64_t>(reduced.rank_class()) << 8 | static_cast<uint64_t>(num_outputs) << 5 |
+    key.words[2] = static_cast<uint64_t>(dense) << 20 | static_cast<uint64_t>(compute) << 16 |
+                   static_cast<uint64_t>(kept.geometry.rank_class()) << 12 |
+                   static_cast<uint64_t>(reduced.geometry.rank_class()) << 8 | static_cast<uint64_t>(num_outputs) << 5 |
                    static_cast<uint64_t>(fits_32) << 4 | static_cast<uint64_t>(columns) << 3 |
                    static_cast<uint64_t>(group != 0) << 2 | static_cast<uint64_t>(parts > 1) << 1 |
                    static_cast<uint64_t>(second_stage);
@@ -129,8 +142,8 @@ struct Plan {
     define_limits(text, compute, fits_32);
     text.define("OUTPUTS", num_outputs);
     text.define("INPUTS", num_operands - num_outputs);
-    text.define("KEPT", kept.rank_class());
-    text.define("REDUCED", reduced.rank_class());
+    text.define("KEPT", kept.geometry.rank_class());
+    text.define("REDUCED", reduced.geometry.rank_class());
     const auto step = [&](int64_t stride, std::string_view otherwise) {
       const auto kind = step_of(stride);
       return kind == Step::kOne ? std::string("1") : kind == Step::kZero ? std::string("0") : std::string(otherwise);
@@ -141,13 +154,13 @@ struct Plan {
                   step(reduced.inner_stride(n), c10::str("args.reduced_strides[", n, "][REDUCED - 1]")));
       text.define(c10::str("KEPT_STEP_", n),
                   step(kept.inner_stride(n), c10::str("args.kept_strides[", n, "][KEPT - 1]")));
-      values += c10::str(values.empty() ? "" : ", ", "(T)TB_LOAD_", name_of(operands[static_cast<std::size_t>(n)].type),
-                         "(p", n, ", K(", n, "))");
+      values += c10::str(values.empty() ? "" : ", ", "(T)TB_LOAD_",
+                         name_of(operands[static_cast<std::size_t>(n)].type()), "(p", n, ", K(", n, "))");
     }
     for (int n = 0; n < num_outputs; ++n) {
       finish += c10::str(", &r", n);
-      stores += c10::str(" TB_STORE_", name_of(operands[static_cast<std::size_t>(n)].type), "(p", n, ", K(", n, "), r",
-                         n, ");");
+      stores += c10::str(" TB_STORE_", name_of(operands[static_cast<std::size_t>(n)].type()), "(p", n, ", K(", n,
+                         "), r", n, ");");
     }
     for (int n = 0; n < entry->num_numbers; ++n) {
       numbers += c10::str(", TB_SCALAR(", n, ")");
@@ -157,6 +170,9 @@ struct Plan {
     text.define("STORE(V, K)", c10::str("{ FINISHED tb_finish(V, n NUMBERS", finish, ");", stores, " }"));
     if (columns) {
       text.define("COLUMNS", 1);
+    }
+    if (dense) {
+      text.define("DENSE", 1);
     }
     if (group) {
       text.define("GROUP", group);
@@ -200,7 +216,7 @@ tb_status reduce(const tb_kernel_context& context, const ReductionEntry& entry, 
   plan.compute = compute;
   for (const auto& list : {outputs, inputs}) {
     for (const auto& view : list) {
-      if (view.type == ValueType::none) {
+      if (view.type() == ValueType::none) {
         return TB_STATUS_UNSUPPORTED;
       }
       plan.operands[static_cast<std::size_t>(plan.num_operands++)] = view;
@@ -228,13 +244,13 @@ tb_status reduce(const tb_kernel_context& context, const ReductionEntry& entry, 
   args.add(plan.reduced.geometry.count);
   args.add(plan.parts);
   args.add(plan.part_size);
-  args.add_dims(plan.kept, plan.num_operands);
-  args.add_dims(plan.reduced, plan.num_operands);
+  args.add_dims(plan.kept.geometry);
+  args.add_dims(plan.reduced.geometry);
   for (int64_t f = 0; f < 4; ++f) {
     args.add(f * 8 * values);
   }
   for (std::size_t i = 0; i < kMaxNumbers; ++i) {
-    args.add_number(i < numbers.size() ? numbers[i] : 0, compute);
+    args.add(scalar_of(i < numbers.size() ? numbers[i] : 0, compute));
   }
   for (const bool second_stage : {false, true}) {
     if (second_stage && plan.parts == 1) {
@@ -245,8 +261,8 @@ tb_status reduce(const tb_kernel_context& context, const ReductionEntry& entry, 
                       [&](SourceText& text) { plan.write(text, second_stage); });
     Launch launch(context);
     for (int n = 0; n < plan.num_operands; ++n) {
-      const void* address = plan.operands[static_cast<std::size_t>(n)].address;
-      launch.pointer(address ? address : plan.operands[0].address); // none of an empty tensor
+      const void* address = plan.operands[static_cast<std::size_t>(n)].data;
+      launch.pointer(address ? address : plan.operands[0].data); // none of an empty tensor
     }
     if (plan.parts > 1) {
       launch.pointer(workspace);
@@ -275,6 +291,14 @@ View with_reduced(const View& view, int64_t num_dims, uint64_t dims) {
     }
   }
   return result;
+}
+
+Dims sizes_without(const View& view, uint64_t dims) {
+  Dims sizes = view.sizes;
+  for (std::size_t d = 0; d < sizes.size(); ++d) {
+    sizes[d] = (dims >> d & 1) != 0 ? 1 : sizes[d];
+  }
+  return sizes;
 }
 
 View repeated_over(const View& view, const View& like, uint64_t dims) {

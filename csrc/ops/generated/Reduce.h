@@ -31,6 +31,9 @@ View with_reduced(const View& view, int64_t num_dims, uint64_t dims);
 /// With the sizes of `like`: elements repeat along the dimensions in `dims`.
 View repeated_over(const View& view, const View& like, uint64_t dims);
 
+/// The sizes of `view`, those of `dims` 1.
+Dims sizes_without(const View& view, uint64_t dims);
+
 /// All dimensions of a tensor.
 inline uint64_t all_dims(int64_t num_dims) {
   return num_dims >= 64 ? ~uint64_t{0} : (uint64_t{1} << num_dims) - 1;

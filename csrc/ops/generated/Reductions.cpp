@@ -62,10 +62,10 @@ tb_status run_entry(const void* data, const tb_kernel_context& context, const tb
   if (!outputs_of(args, num_args, entry.num_outputs, num_dims, dims, &outputs)) {
     return TB_STATUS_UNSUPPORTED;
   }
-  if (entry.of_output && outputs[0].type == ValueType::b8 && is_floating(inputs[0].type)) {
+  if (entry.of_output && outputs[0].type() == ValueType::b8 && is_floating(inputs[0].type())) {
     return TB_STATUS_UNSUPPORTED; // numbers are bools before they are added
   }
-  return reduce(context, entry, outputs, inputs, dims, compute_type((entry.of_output ? outputs : inputs)[0].type));
+  return reduce(context, entry, outputs, inputs, dims, compute_type((entry.of_output ? outputs : inputs)[0].type()));
 }
 
 // ---- norms ----
@@ -85,10 +85,10 @@ tb_status norm(const void*, const tb_kernel_context& context, const tb_arg* args
   }
   const double order = number_of(args[1], 2);
   const uint64_t dims = dims_of(args[2], self.dim(), all_dims(self.dim()));
-  if (!outputs_of(args, num_args, 1, self.dim(), dims, &outputs) || !is_floating(outputs[0].type)) {
+  if (!outputs_of(args, num_args, 1, self.dim(), dims, &outputs) || !is_floating(outputs[0].type())) {
     return TB_STATUS_UNSUPPORTED;
   }
-  const auto compute = compute_type(outputs[0].type);
+  const auto compute = compute_type(outputs[0].type());
   const bool by_order = order != 0 && order != 1 && order != 2 && !std::isinf(order);
   const auto& entry = reduction(order == 0            ? "norm_0"
                                 : order == 1          ? "norm_1"
@@ -116,28 +116,24 @@ tb_status spread(const void* data, const tb_kernel_context& context, const tb_ar
   const auto& which = *static_cast<const Spread*>(data);
   View self;
   c10::SmallVector<View, 4> outputs;
-  if (!view_of(args[0], &self) || !is_floating(self.type)) {
+  if (!view_of(args[0], &self) || !is_floating(self.type())) {
     return TB_STATUS_UNSUPPORTED;
   }
   const uint64_t dims = dims_of(args[1], self.dim(), all_dims(self.dim()));
   if (!outputs_of(args, num_args, which.with_mean ? 2 : 1, self.dim(), dims, &outputs)) {
     return TB_STATUS_UNSUPPORTED;
   }
-  const auto compute = compute_type(self.type);
+  const auto compute = compute_type(self.type());
   const double correction = number_of(args[2], 1);
   View mean;
-  Dims sizes = self.sizes;
-  for (std::size_t d = 0; d < sizes.size(); ++d) {
-    sizes[d] = (dims >> d & 1) != 0 ? 1 : sizes[d];
-  }
   tb_status status = TB_STATUS_OK;
-  if (which.with_mean && outputs[1].type == compute) {
+  if (which.with_mean && outputs[1].type() == compute) {
     mean = outputs[1];
-  } else if (!temporary(context, compute, sizes, &mean, &status)) {
+  } else if (!temporary(context, compute, sizes_without(self, dims), &mean, &status)) {
     return status;
   }
   status = reduce(context, reduction("mean"), mean, self, dims, compute);
-  if (status == TB_STATUS_OK && which.with_mean && outputs[1].type != compute) {
+  if (status == TB_STATUS_OK && which.with_mean && outputs[1].type() != compute) {
     status = reduce(context, reduction("mean"), outputs[1], self, dims, compute);
   }
   if (status != TB_STATUS_OK) {
@@ -156,7 +152,7 @@ tb_status trace(const void*, const tb_kernel_context& context, const tb_arg* arg
   View diagonal = self;
   diagonal.sizes = {std::min(self.sizes[0], self.sizes[1])};
   diagonal.strides = {self.strides[0] + self.strides[1]};
-  return reduce(context, reduction("sum"), with_reduced(output, 1, 1), diagonal, 1, compute_type(output.type));
+  return reduce(context, reduction("sum"), with_reduced(output, 1, 1), diagonal, 1, compute_type(output.type()));
 }
 
 } // namespace

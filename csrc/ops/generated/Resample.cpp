@@ -7,17 +7,12 @@
 #include "csrc/ops/generated/Families.h"
 #include "csrc/ops/generated/Launch.h"
 #include "csrc/ops/generated/Modules.h"
+#include "csrc/ops/generated/Support.h"
 #include "csrc/ops/generated/ValueType.h"
 #include "csrc/ops/generated/Volume.h"
 
 namespace torch_backend::generated {
 namespace {
-
-union Number {
-  float f32;
-  double f64;
-  int64_t i64;
-};
 
 /// The struct Args of the skeleton.
 struct Args {
@@ -25,7 +20,7 @@ struct Args {
   std::array<int64_t, 3> image, result, padding;
   int64_t aligns_corners;
   std::array<int64_t, 5> image_strides, result_strides;
-  std::array<Number, 3> scales;
+  std::array<int64_t, 3> scales;
 };
 
 /// As the skeleton numbers them.
@@ -67,12 +62,7 @@ tb_status run(const Resample& resample, const tb_kernel_context& context, const 
     } else if (scales && given >= 0 && scales[given].tag == TB_ARG_FLOAT && scales[given].v.f > 0) {
       scale = 1 / scales[given].v.f;
     }
-    args.scales[d].i64 = 0;
-    if (compute == ValueType::f64) {
-      args.scales[d].f64 = scale;
-    } else if (compute == ValueType::f32) {
-      args.scales[d].f32 = static_cast<float>(scale);
-    }
+    args.scales[d] = is_floating(compute) ? scalar_of(scale, compute) : 0;
   }
   const bool fits_32 = in.fits_32() && out.fits_32();
   static const char kKind = 0;

@@ -7,6 +7,7 @@
 
 #include "csrc/ops/generated/Modules.h"
 #include "csrc/ops/generated/Part.h"
+#include "csrc/ops/generated/Support.h"
 
 namespace torch_backend::generated {
 namespace {
@@ -29,7 +30,7 @@ struct RowPlan {
     return operands[static_cast<std::size_t>(n)];
   }
   bool is_there(int n) const {
-    return operand(n).address != nullptr;
+    return operand(n).data != nullptr;
   }
   bool repeats(int n) const {
     return row.inner_stride(n) == 0;
@@ -63,11 +64,11 @@ struct RowPlan {
   KernelKey key() const {
     KernelKey key{entry};
     for (int n = 0; n < num_operands; ++n) {
-      const auto type = is_there(n) ? operand(n).type : ValueType::none;
+      const auto type = is_there(n) ? operand(n).type() : ValueType::none;
       key.words[0] = key.words[0] << 4 | static_cast<uint64_t>(type);
       key.words[1] = key.words[1] << 1 | static_cast<uint64_t>(repeats(n));
     }
-    key.words[2] = static_cast<uint64_t>(compute) << 8 | static_cast<uint64_t>(kept.rank_class()) << 4 |
+    key.words[2] = static_cast<uint64_t>(compute) << 8 | static_cast<uint64_t>(kept.geometry.rank_class()) << 4 |
                    static_cast<uint64_t>(fits_32);
     return key;
   }
@@ -77,12 +78,12 @@ struct RowPlan {
     text.index_of(fits_32);
     text.define("OUTPUTS", num_outputs);
     text.define("INPUTS", num_operands - num_outputs);
-    text.define("KEPT", kept.rank_class());
+    text.define("KEPT", kept.geometry.rank_class());
     text.define("GROUP", items);
     std::string constants, loads, row_stores;
     for (int n = num_outputs; n < num_operands; ++n) {
       const int input = n - num_outputs;
-      const char* type = name_of(operand(n).type);
+      const char* type = name_of(operand(n).type());
       if (!is_there(n)) {
         constants += c10::str("const T x", input, " = (T)(", absent[static_cast<std::size_t>(input)], "); ");
       } else if (repeats(n)) {
@@ -91,13 +92,13 @@ struct RowPlan {
         loads += c10::str("const T x", input, " = (T)TB_LOAD_", type, "(p", n, ", base[", n, "] + k); ");
       }
     }
-    const char* out_type = name_of(operand(0).type);
+    const char* out_type = name_of(operand(0).type());
     for (int n = 1; n < num_outputs; ++n) {
-      row_stores += is_there(n) ? c10::str("TB_STORE_", name_of(operand(n).type), "(p", n, ", base[", n, "], ",
+      row_stores += is_there(n) ? c10::str("TB_STORE_", name_of(operand(n).type()), "(p", n, ", base[", n, "], ",
                                            entry->row_results[n - 1], "); ")
                                 : std::string();
     }
-    const bool stashed = entry->stashes && operand(0).type == compute;
+    const bool stashed = entry->stashes && operand(0).type() == compute;
     text.define("STASH(e)", stashed ? c10::str("TB_STORE_", out_type, "(p0, base[0] + k, (e));") : std::string());
     text.define("STASHED(e)", stashed ? c10::str("TB_LOAD_", out_type, "(p0, base[0] + k)") : std::string("(e)"));
     text.define("CONSTANTS", constants);
@@ -141,12 +142,12 @@ tb_status run_rows(const tb_kernel_context& context, const RowEntry& entry, c10:
   ArgsStruct args;
   args.add(rows);
   args.add(count);
-  args.add_dims(plan.kept, plan.num_operands);
-  args.add_number(number, compute);
-  args.add_number(0, compute);
+  args.add_dims(plan.kept.geometry);
+  args.add(scalar_of(number, compute));
+  args.add(scalar_of(0, compute));
   Launch launch(context);
   for (int n = 0; n < plan.num_operands; ++n) {
-    launch.pointer(plan.operand(n).address);
+    launch.pointer(plan.operand(n).data);
   }
   args.pass(launch);
   if (runs_in_stretches(context.device)) {

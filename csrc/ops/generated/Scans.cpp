@@ -20,7 +20,7 @@ tb_status scan(const tb_kernel_context& context, const ReductionEntry& entry, c1
   std::array<View, 3> operands;
   for (int n = 0; n < num_operands; ++n) {
     operands[static_cast<std::size_t>(n)] = n < num_outputs ? outputs[static_cast<std::size_t>(n)] : input;
-    if (operands[static_cast<std::size_t>(n)].type == ValueType::none) {
+    if (operands[static_cast<std::size_t>(n)].type() == ValueType::none) {
       return TB_STATUS_UNSUPPORTED;
     }
   }
@@ -53,13 +53,13 @@ tb_status scan(const tb_kernel_context& context, const ReductionEntry& entry, c1
   for (int n = 0; n < num_operands; ++n) {
     const auto operand = static_cast<std::size_t>(n);
     fits_32 = fits_32 && kept.reach(n) + (count - 1) * std::llabs(strides[operand]) < Geometry::kLimit32;
-    key.words[0] = key.words[0] << 4 | static_cast<uint64_t>(operands[operand].type);
+    key.words[0] = key.words[0] << 4 | static_cast<uint64_t>(operands[operand].type());
   }
   const int64_t lines = kept.geometry.count;
   const bool columns =
       runs_in_stretches(context.device) && kept.inner_size() >= 8 &&
       std::llabs(kept.inner_stride(num_outputs)) < std::llabs(strides[static_cast<std::size_t>(num_outputs)]);
-  key.words[1] = static_cast<uint64_t>(compute) << 8 | static_cast<uint64_t>(kept.rank_class()) << 4 |
+  key.words[1] = static_cast<uint64_t>(compute) << 8 | static_cast<uint64_t>(kept.geometry.rank_class()) << 4 |
                  static_cast<uint64_t>(fits_32) << 1 | static_cast<uint64_t>(columns);
   const auto& function = find_function(context.device, key, "scan", "scan", [&](SourceText& text) {
     text.compute_in(compute);
@@ -67,18 +67,18 @@ tb_status scan(const tb_kernel_context& context, const ReductionEntry& entry, c1
     define_limits(text, compute, fits_32);
     text.define("OUTPUTS", num_outputs);
     text.define("INPUTS", 1);
-    text.define("KEPT", kept.rank_class());
+    text.define("KEPT", kept.geometry.rank_class());
     if (columns) {
       text.define("COLUMNS", 1);
     }
     std::string finish, stores;
     for (int n = 0; n < num_outputs; ++n) {
       finish += c10::str(", &r", n);
-      stores += c10::str(" TB_STORE_", name_of(operands[static_cast<std::size_t>(n)].type), "(p", n, ", K(", n, "), r",
-                         n, ");");
+      stores += c10::str(" TB_STORE_", name_of(operands[static_cast<std::size_t>(n)].type()), "(p", n, ", K(", n,
+                         "), r", n, ");");
     }
     text.define("VALUES(K)",
-                c10::str("(T)TB_LOAD_", name_of(input.type), "(p", num_outputs, ", K(", num_outputs, "))"));
+                c10::str("(T)TB_LOAD_", name_of(input.type()), "(p", num_outputs, ", K(", num_outputs, "))"));
     text.define("NUMBERS", "");
     text.define("STORE(V, K)", c10::str("{ FINISHED tb_finish(V, n", finish, ");", stores, " }"));
     text.line(entry.text);
@@ -87,7 +87,7 @@ tb_status scan(const tb_kernel_context& context, const ReductionEntry& entry, c1
   ArgsStruct args;
   args.add(lines);
   args.add(count);
-  args.add_dims(kept, num_operands);
+  args.add_dims(kept.geometry);
   for (int n = 0; n < num_operands; ++n) {
     args.add(strides[static_cast<std::size_t>(n)]);
   }
@@ -96,7 +96,7 @@ tb_status scan(const tb_kernel_context& context, const ReductionEntry& entry, c1
   }
   Launch launch(context);
   for (int n = 0; n < num_operands; ++n) {
-    launch.pointer(operands[static_cast<std::size_t>(n)].address);
+    launch.pointer(operands[static_cast<std::size_t>(n)].data);
   }
   args.pass(launch);
   launch.run(function, columns ? lines / kept.inner_size() * ((kept.inner_size() + 63) / 64) : lines,
@@ -112,11 +112,11 @@ int64_t dim_of(const tb_arg& argument, int64_t num_dims) {
 tb_status run_scan(const void* data, const tb_kernel_context& context, const tb_arg* args, int32_t num_args) {
   View self, out;
   if (!view_of(args[0], &self) || !view_of(args[num_args - 1], &out) ||
-      (out.type == ValueType::b8 && self.type != ValueType::b8)) {
+      (out.type() == ValueType::b8 && self.type() != ValueType::b8)) {
     return TB_STATUS_UNSUPPORTED;
   }
   return scan(context, reduction(static_cast<const char*>(data)), out, self, dim_of(args[1], self.dim()),
-              compute_type(out.type));
+              compute_type(out.type()));
 }
 
 /// (self, values, indices, dim)
@@ -126,7 +126,7 @@ tb_status run_extrema(const void* data, const tb_kernel_context& context, const 
     return TB_STATUS_UNSUPPORTED;
   }
   return scan(context, reduction(static_cast<const char*>(data)), outputs, self, dim_of(args[3], self.dim()),
-              compute_type(self.type));
+              compute_type(self.type()));
 }
 
 } // namespace

@@ -50,18 +50,10 @@ uint64_t dim_of(const tb_arg& argument, int64_t num_dims) {
   return num_dims == 0 ? 0 : uint64_t{1} << (argument.v.i < 0 ? argument.v.i + num_dims : argument.v.i);
 }
 
-Dims sizes_without(const View& view, uint64_t dims) {
-  Dims sizes = view.sizes;
-  for (std::size_t d = 0; d < sizes.size(); ++d) {
-    sizes[d] = (dims >> d & 1) != 0 ? 1 : sizes[d];
-  }
-  return sizes;
-}
-
 tb_status call(const Softmax& softmax, const tb_kernel_context& context, const View& out, c10::ArrayRef<View> inputs,
                uint64_t dims) {
-  const auto compute = compute_type(inputs[0].type);
-  if (!is_floating(compute) || !is_floating(out.type)) {
+  const auto compute = compute_type(inputs[0].type());
+  if (!is_floating(compute) || !is_floating(out.type())) {
     return TB_STATUS_UNSUPPORTED;
   }
   auto status = run_rows(context, softmax.rows, out, inputs, {}, dims, compute);

@@ -9,6 +9,7 @@
 #include "csrc/core/KernelHost.h"
 #include "csrc/ops/generated/Compaction.h"
 #include "csrc/ops/generated/Families.h"
+#include "csrc/ops/generated/Geometry.h"
 #include "csrc/ops/generated/Launch.h"
 #include "csrc/ops/generated/Modules.h"
 #include "csrc/ops/generated/Support.h"
@@ -20,7 +21,7 @@ constexpr int64_t kRun = 16; // as RUN in sort.c
 /// Up to so many a row's first places are found without sorting it, where rows are walked along.
 constexpr int64_t kMaxTop = 64;
 /// Places are 32-bit numbers.
-constexpr int64_t kMaxSize = (int64_t{1} << 31) - (int64_t{1} << 20);
+constexpr int64_t kMaxSize = Geometry::kLimit32;
 
 enum class Step : uint8_t { kRuns, kMerge, kTop, kFinish, kMedian, kNanMedian, kStarts, kKeys, kUnique };
 constexpr const char* kStepNames[] = {"runs", "merge", "top", "finish", "finish", "finish", "starts", "keys", "unique"};
@@ -29,7 +30,7 @@ constexpr const char* kStepNames[] = {"runs", "merge", "top", "finish", "finish"
 class Sorter {
  public:
   /// `elements` are `rows` contiguous rows.
-  Sorter(const tb_kernel_context& context, const Strided& elements, int64_t rows, int64_t size, bool descending)
+  Sorter(const tb_kernel_context& context, const View& elements, int64_t rows, int64_t size, bool descending)
       : context_(context),
         elements_(elements),
         type_(value_type(elements.dtype)),
@@ -146,7 +147,7 @@ class Sorter {
   }
 
   const tb_kernel_context& context_;
-  const Strided elements_;
+  const View elements_;
   ValueType type_;
   int64_t rows_;
   int64_t size_;
@@ -162,31 +163,16 @@ class Sorter {
 };
 
 /// Dimension d as the last one.
-Strided moved_last(const Strided& view, int d) {
-  Strided moved = view;
-  if (view.ndim == 0) {
+View moved_last(const View& view, int d) {
+  View moved = view;
+  if (view.dim() == 0) {
     moved.add_dim(1, 1);
     return moved;
   }
-  const int64_t size = view.size(d), stride = view.stride(d);
-  for (int i = d; i + 1 < view.ndim; ++i) {
-    moved.size(i) = view.size(i + 1);
-    moved.stride(i) = view.stride(i + 1);
+  for (auto* numbers : {&moved.sizes, &moved.strides}) {
+    std::rotate(numbers->begin() + d, numbers->begin() + d + 1, numbers->end());
   }
-  moved.size(view.ndim - 1) = size;
-  moved.stride(view.ndim - 1) = stride;
   return moved;
-}
-
-/// The same shape and dtype in contiguous memory: the view's own, or a workspace of undefined contents.
-Strided dense_like(const tb_kernel_context& context, const Strided& view) {
-  Strided dense(nullptr, view.dtype, view.ndim, view.sizes.data());
-  bool same = true;
-  for (int d = 0; d < view.ndim; ++d) {
-    same = same && (view.size(d) == 1 || view.stride(d) == dense.stride(d));
-  }
-  dense.data = same ? view.data : workspace(context, view.numel() * view.element_bytes());
-  return dense;
 }
 
 /// Sorts `self` along `dim`, and puts `kept` from `first` on of each row into `values` and `indices`, of which the dimension
@@ -194,25 +180,25 @@ Strided dense_like(const tb_kernel_context& context, const Strided& view) {
 tb_status sorted(const tb_kernel_context& context, const tb_tensor& self, int64_t dim, bool descending, Step step,
                  int64_t first, int64_t kept, const tb_tensor& values, const tb_tensor& indices) {
   const int d = wrap_dim(dim, self.ndim);
-  const Strided moved = moved_last(Strided(self), d);
+  const View moved = moved_last(View(self), d);
   if (value_type(self.dtype) == ValueType::none || moved.numel() >= kMaxSize) {
     return TB_STATUS_UNSUPPORTED;
   }
-  const Strided elements = dense_like(context, moved);
+  const View elements = dense_like(context, moved);
   if (elements.data != moved.data && !copy_views(context, elements, moved)) {
     return TB_STATUS_UNSUPPORTED;
   }
-  const int64_t size = moved.size(moved.ndim - 1);
+  const int64_t size = moved.sizes.back();
   Sorter sorter(context, elements, moved.numel() / size, size, descending);
   if (first == 0 && step == Step::kFinish) {
     sorter.select(kept);
   } else {
     sorter.sort();
   }
-  std::array<Strided, 2> results{Strided(values), Strided(indices)};
-  std::array<Strided, 2> dense;
+  std::array<View, 2> results{View(values), View(indices)};
+  std::array<View, 2> dense;
   for (std::size_t i = 0; i < 2; ++i) {
-    if (results[i].ndim == self.ndim) {
+    if (results[i].dim() == self.ndim) {
       results[i] = moved_last(results[i], d);
     }
     dense[i] = dense_like(context, results[i]);
@@ -260,22 +246,22 @@ tb_status median_dim(const void* entry, const tb_kernel_context& context, const 
 }
 
 tb_status median(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  Strided self(*tensor_of(args[0]));
+  View self(*tensor_of(args[0]));
   const auto* out = tensor_of(args[1]);
   if (self.numel() == 0) {
     return TB_STATUS_UNSUPPORTED;
   }
   const int64_t count = self.numel();
-  const Strided flat(self.data, self.dtype, 1, &count);
+  const View flat(self.data, self.dtype, count);
   const tb_tensor tensor = flat.tensor();
-  const Strided index(workspace(context, 8), kInt64, 0, &count);
+  const View index(workspace(context, 8), kInt64, {});
   return sorted(context, tensor, 0, false, median_step(entry), 0, 1, *out, index.tensor());
 }
 
 /// values, inverse, counts; `in_order`: values that follow each other are one, else all of them are.
 tb_status unique(const tb_kernel_context& context, const char* op, const tb_tensor& self, bool wants_inverse,
                  bool wants_counts, bool in_order) {
-  const Strided given(self);
+  const View given(self);
   const int64_t total = given.numel();
   const auto allocate = [&](int32_t i, int ndim, const int64_t* shape, tb_dtype dtype, char** data) {
     tb_tensor out{};
@@ -287,11 +273,11 @@ tb_status unique(const tb_kernel_context& context, const char* op, const tb_tens
   if (value_type(self.dtype) == ValueType::none || total >= kMaxSize || total == 0) {
     return TB_STATUS_UNSUPPORTED;
   }
-  Sorter sorter(context, Strided(given.data, given.dtype, 1, &total), 1, total, false);
+  Sorter sorter(context, View(given.data, given.dtype, total), 1, total, false);
   in_order ? sorter.number() : sorter.sort();
   char* marks = workspace(context, total);
   sorter.mark_starts(marks);
-  Compaction compaction(context, op, Strided(marks, {TB_DTYPE_UINT, 8, 1}, 1, &total));
+  Compaction compaction(context, op, View(marks, ValueType::u8, total));
   const int64_t count = compaction.count();
   char* starts = workspace(context, count * 8);
   compaction.write_places(starts, 1, 1, 1, &total, count);

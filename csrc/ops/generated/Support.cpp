@@ -7,6 +7,7 @@
 
 #include "csrc/core/Capture.h"
 #include "csrc/core/ErrorCell.h"
+#include "csrc/core/FailedWait.h"
 #include "csrc/core/KernelHost.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/ops/generated/Launch.h"
@@ -31,14 +32,18 @@ uint64_t bits_of_number(const tb_arg& number, ValueType type) {
   }
 }
 
-uint64_t scalar_of(double number, int64_t whole, ValueType compute) {
+int64_t scalar_of(const tb_arg& number, ValueType compute) {
+  return is_floating(compute) ? scalar_of(double_of(number), compute) : int_of(number);
+}
+
+int64_t scalar_of(double number, ValueType compute) {
   switch (compute) {
     case ValueType::f32:
       return std::bit_cast<uint32_t>(static_cast<float>(number));
     case ValueType::f64:
-      return std::bit_cast<uint64_t>(number);
+      return std::bit_cast<int64_t>(number);
     default:
-      return static_cast<uint64_t>(whole);
+      return static_cast<int64_t>(number);
   }
 }
 
@@ -49,6 +54,11 @@ char* workspace(const tb_kernel_context& context, int64_t size_bytes) {
     throw NoWorkspace{status};
   }
   return static_cast<char*>(memory);
+}
+
+View dense_like(const tb_kernel_context& context, const View& view) {
+  return view.is_contiguous() ? view
+                              : View(workspace(context, view.numel() * view.element_bytes()), view.dtype, view.sizes);
 }
 
 void fill_bytes(const tb_kernel_context& context, void* memory, uint8_t value, int64_t size_bytes) {
@@ -62,9 +72,7 @@ void read_back(const tb_kernel_context& context, const char* op, const void* mem
   if (api.async()) {
     graph::refuse_in_capture(context.device, context.stream, op);
   }
-  api.memory_copy(-1, numbers, context.device, memory, static_cast<uint64_t>(count) * sizeof(int64_t),
-                  TB_COPY_DEVICE_TO_HOST, context.stream);
-  api.stream_synchronize(context.device, context.stream);
+  read_memory(api, context.device, numbers, memory, static_cast<std::size_t>(count) * sizeof(int64_t), context.stream);
 }
 
 void report_unless(const tb_kernel_context& context, const void* flags, int64_t count, const char* message) {

@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "csrc/ops/generated/Arguments.h"
-#include "csrc/ops/generated/Strided.h"
 #include "csrc/ops/generated/ValueType.h"
+#include "csrc/ops/generated/View.h"
 #include "torch_backend/device.h"
 
 namespace torch_backend::generated {
@@ -16,7 +16,8 @@ constexpr tb_dtype kInt32{TB_DTYPE_INT, 32, 1};
 /// The number as the dtype's bits, in the lowest bytes.
 uint64_t bits_of_number(const tb_arg& number, ValueType type);
 /// The number as an eight-byte field of struct Args, for TB_SCALAR of a kernel that computes in `compute`.
-uint64_t scalar_of(double number, int64_t whole, ValueType compute);
+int64_t scalar_of(const tb_arg& number, ValueType compute);
+int64_t scalar_of(double number, ValueType compute);
 
 /// Thrown where a workspace cannot be had; `status` is for the kernel to return.
 struct NoWorkspace {
@@ -24,12 +25,14 @@ struct NoWorkspace {
 };
 /// Device memory until the kernel's call is over. Throws NoWorkspace.
 char* workspace(const tb_kernel_context& context, int64_t size_bytes);
+/// A contiguous view of the same shape and dtype: this one, or undefined memory of the call. Throws NoWorkspace.
+View dense_like(const tb_kernel_context& context, const View& view);
 void fill_bytes(const tb_kernel_context& context, void* memory, uint8_t value, int64_t size_bytes);
 /// `count` 64-bit numbers from the device, after waiting for the stream; fails a capture of it, naming `op`.
 void read_back(const tb_kernel_context& context, const char* op, const void* memory, int64_t* numbers, int64_t count);
 
 /// dst[...] = src[...] of one shape; dtypes may differ. False, with nothing done, where no kernel takes them.
-bool copy_views(const tb_kernel_context& context, const Strided& dst, const Strided& src);
+bool copy_views(const tb_kernel_context& context, const View& dst, const View& src);
 
 /// The device raises `message`, of static storage, unless all of `count` flags are set: bools side by side.
 void report_unless(const tb_kernel_context& context, const void* flags, int64_t count, const char* message);

@@ -25,17 +25,30 @@ constexpr std::array<uint64_t, TB_DTYPE_MASK_WORDS> mask_of_types() {
   return mask;
 }
 
+constexpr std::size_t kCodes = 8;
+constexpr std::size_t kSizes = 9; // bytes, and no bytes
+
+constexpr std::array<std::array<ValueType, kSizes>, kCodes> types_by_dtype() {
+  std::array<std::array<ValueType, kSizes>, kCodes> types{};
+  for (auto& sizes : types) {
+    sizes.fill(ValueType::none);
+  }
+  for (const auto& type : kTypes) {
+    types[type.code][type.bits / 8] = type.type;
+  }
+  return types;
+}
+constexpr auto kTypesByDtype = types_by_dtype();
+
 } // namespace
 
 const std::array<uint64_t, TB_DTYPE_MASK_WORDS> kValueTypes = mask_of_types();
 
 ValueType value_type(tb_dtype dtype) {
-  for (const auto& type : kTypes) {
-    if (type.code == dtype.code && type.bits == dtype.bits && dtype.lanes == 1) {
-      return type.type;
-    }
-  }
-  return ValueType::none;
+  const std::size_t bytes = dtype.bits / 8;
+  return dtype.code < kCodes && bytes < kSizes && dtype.bits % 8 == 0 && dtype.lanes == 1
+             ? kTypesByDtype[dtype.code][bytes]
+             : ValueType::none;
 }
 
 tb_dtype dtype_of(ValueType type) {

@@ -1,6 +1,6 @@
 #include "csrc/ops/generated/View.h"
 
-#include <utility>
+#include <algorithm>
 
 #include "csrc/core/KernelHost.h"
 #include "csrc/core/Runtime.h"
@@ -8,13 +8,16 @@
 namespace torch_backend::generated {
 
 View::View(const tb_tensor& tensor)
-    : address(static_cast<const char*>(tensor.data) + tensor.byte_offset),
-      type(value_type(tensor.dtype)),
+    : data(static_cast<char*>(tensor.data) + tensor.byte_offset),
+      dtype(tensor.dtype),
       sizes(tensor.shape, tensor.shape + tensor.ndim),
       strides(tensor.strides, tensor.strides + tensor.ndim) {}
 
-View::View(const void* memory, ValueType value_type, c10::ArrayRef<int64_t> shape)
-    : address(memory), type(value_type), sizes(shape.begin(), shape.end()), strides(shape.size()) {
+View::View(const void* memory, tb_dtype element, c10::ArrayRef<int64_t> shape)
+    : data(static_cast<char*>(const_cast<void*>(memory))),
+      dtype(element),
+      sizes(shape.begin(), shape.end()),
+      strides(shape.size()) {
   int64_t stride = 1;
   for (std::size_t d = sizes.size(); d-- > 0;) {
     strides[d] = stride;
@@ -22,7 +25,7 @@ View::View(const void* memory, ValueType value_type, c10::ArrayRef<int64_t> shap
   }
 }
 
-int64_t View::count() const {
+int64_t View::numel() const {
   int64_t count = 1;
   for (const auto size : sizes) {
     count *= size;
@@ -41,10 +44,44 @@ bool View::is_contiguous() const {
   return true;
 }
 
+void View::add_dim(int64_t size, int64_t stride) {
+  sizes.push_back(size);
+  strides.push_back(stride);
+}
+
+void View::narrow(int d, int64_t start, int64_t count) {
+  data += start * stride(d) * element_bytes();
+  size(d) = count;
+}
+
 View View::repeated(int64_t at, int64_t size) const {
   View view = *this;
   view.sizes.insert(view.sizes.begin() + at, size);
   view.strides.insert(view.strides.begin() + at, 0);
+  return view;
+}
+
+View View::without_dim(int d) const {
+  View view = *this;
+  view.sizes.erase(view.sizes.begin() + d);
+  view.strides.erase(view.strides.begin() + d);
+  return view;
+}
+
+bool View::expands_to(c10::ArrayRef<int64_t> shape) const {
+  return sizes.size() <= shape.size() &&
+         std::equal(sizes.begin(), sizes.end(), shape.end() - sizes.size(),
+                    [](int64_t own, int64_t wanted) { return own == 1 || own == wanted; });
+}
+
+View View::expanded(c10::ArrayRef<int64_t> shape) const {
+  View view = *this;
+  view.sizes.assign(shape.begin(), shape.end());
+  view.strides.assign(shape.size(), 0);
+  const std::size_t added = shape.size() - sizes.size();
+  for (std::size_t d = added; d < shape.size(); ++d) {
+    view.strides[d] = sizes[d - added] == 1 ? 0 : strides[d - added];
+  }
   return view;
 }
 
@@ -58,25 +95,8 @@ View View::along(const View& like, int64_t at) const {
   return view;
 }
 
-View View::reshaped(c10::ArrayRef<int64_t> shape) const {
-  return {address, type, shape};
-}
-
-View View::transposed(int64_t a, int64_t b) const {
-  View view = *this;
-  std::swap(view.sizes[static_cast<std::size_t>(a)], view.sizes[static_cast<std::size_t>(b)]);
-  std::swap(view.strides[static_cast<std::size_t>(a)], view.strides[static_cast<std::size_t>(b)]);
-  return view;
-}
-
 tb_tensor View::tensor() const {
-  return {const_cast<void*>(address),
-          {12, 0},
-          static_cast<int32_t>(sizes.size()),
-          dtype_of(type),
-          const_cast<int64_t*>(sizes.data()),
-          const_cast<int64_t*>(strides.data()),
-          0};
+  return {data, {12, 0}, dim(), dtype, const_cast<int64_t*>(sizes.data()), const_cast<int64_t*>(strides.data()), 0};
 }
 
 bool view_of(const tb_arg& argument, View* view) {
@@ -84,15 +104,19 @@ bool view_of(const tb_arg& argument, View* view) {
     return false;
   }
   *view = View(*static_cast<const tb_tensor*>(argument.v.p));
-  return view->type != ValueType::none;
+  return view->type() != ValueType::none;
+}
+
+bool optional_view(const tb_arg& argument, View* view) {
+  return argument.tag == TB_ARG_NONE || (view_of(argument, view) && is_floating(view->type()));
 }
 
 bool temporary(const tb_kernel_context& context, ValueType type, c10::ArrayRef<int64_t> shape, View* view,
                tb_status* status) {
   *view = View(nullptr, type, shape);
   void* memory = nullptr;
-  *status = context.host->alloc_workspace(static_cast<uint64_t>(view->count()) * size_of(type), &memory);
-  view->address = memory;
+  *status = context.host->alloc_workspace(static_cast<uint64_t>(view->numel()) * size_of(type), &memory);
+  view->data = static_cast<char*>(memory);
   return *status == TB_STATUS_OK;
 }
 

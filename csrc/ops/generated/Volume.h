@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "csrc/ops/generated/Arguments.h"
+#include "csrc/ops/generated/Geometry.h"
 #include "torch_backend/device.h"
 
 namespace torch_backend::generated {
@@ -35,7 +36,7 @@ struct Volume {
     for (std::size_t d = 0; d < 5; ++d) {
       offset += (sizes[d] - 1) * std::abs(strides[d]);
     }
-    return std::max(last, offset) < (int64_t{1} << 31) - (int64_t{1} << 20);
+    return std::max(last, offset) < Geometry::kLimit32;
   }
 
   std::array<int64_t, 5> sizes{1, 1, 1, 1, 1};

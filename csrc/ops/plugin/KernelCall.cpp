@@ -364,6 +364,15 @@ tb_status KernelCall::launch() {
   return TB_STATUS_OK;
 }
 
+namespace {
+
+/// Operators whose result lies column by column where PyTorch makes it.
+bool has_columns(const std::string& op) {
+  return op == "aten::nonzero" || op == "aten::nonzero.out";
+}
+
+} // namespace
+
 tb_status KernelCall::alloc_output(int32_t index, int32_t ndim, const int64_t* shape, tb_tensor* out_tensor) noexcept {
   try {
     if (!kernel_.allocates_output()) {
@@ -386,10 +395,11 @@ tb_status KernelCall::alloc_output(int32_t index, int32_t ndim, const int64_t* s
     if (given.defined() && (given.scalar_type() != *type || !is_plain(*given.unsafeGetTensorImpl()))) {
       return fail(TB_STATUS_UNSUPPORTED, c10::str("the out= tensor has dtype ", given.scalar_type()));
     }
-    if (given.defined()) {
-      at::native::resize_output(given, sizes);
-    }
     const at::Tensor result = given.defined() ? given : new_output(kernel_.op(), sizes, *type);
+    const bool is_ours = !given.defined() || at::native::resize_output(given, sizes);
+    if (is_ours && ndim == 2 && has_columns(kernel_.op())) {
+      result.as_strided_(sizes, {1, sizes[0]});
+    }
     const bool is_copied = kernel_.needs_contiguous() && !result.is_contiguous();
     at::Tensor output = is_copied ? new_contiguous(sizes, *type) : result;
     outputs_[static_cast<std::size_t>(index)] = result;

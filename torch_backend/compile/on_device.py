@@ -1,0 +1,73 @@
+"""Operators that a graph of the CPU's calls on the device: those that draw random numbers, or have no CPU kernel.
+
+Each gets another of the same schema, whose CPU kernel copies its arguments to the current device, calls it there and
+copies its results back.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+from torch.utils import _pytree
+
+_NAMESPACE = "torch_backend_host_graph"
+_library = torch.library.Library(_NAMESPACE, "DEF")  # type: ignore[no-untyped-call]
+_defined: dict[str, OpOverload] = {}
+
+_ONLY_REFUSED = {"aten::convolution_overrideable", "aten::convolution_backward_overrideable"}
+"""Operators whose kernel for all devices is an error."""
+
+
+def overload_name(target: OpOverload) -> str:
+    """The name by which :func:`operator` knows ``target``."""
+    return f"{target.namespace}.{target.__name__}"
+
+
+def is_needed(target: OpOverload) -> bool:
+    """Whether a graph of the CPU's cannot call ``target``."""
+    if target.namespace in ("prims", _NAMESPACE):
+        return False
+    name = target.name()  # type: ignore[no-untyped-call]
+    return (
+        torch.Tag.nondeterministic_seeded in target.tags
+        or name in _ONLY_REFUSED
+        or not torch._C._dispatch_has_computed_kernel_for_dispatch_key(name, "CPU")
+    )
+
+
+def operator(overload: str) -> OpOverload:
+    """The operator to call instead of ``overload``, "aten.multinomial.default"."""
+    if overload not in _defined:
+        namespace, packet, variant = overload.split(".")
+        _defined[overload] = _define(getattr(getattr(getattr(torch.ops, namespace), packet), variant))
+    return _defined[overload]
+
+
+def _define(target: OpOverload) -> OpOverload:
+    name = f"{target.namespace}_{target.__name__}".replace(".", "_")
+    arguments = str(target._schema).partition("(")[2]
+    written = [
+        argument.alias_info is not None and argument.alias_info.is_write for argument in target._schema.arguments
+    ]
+    module = torch.get_device_module()
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        device = torch.device(torch._C._get_privateuse1_backend_name(), module.current_device())
+
+        def to_device(value: Any) -> Any:
+            return value.to(device) if isinstance(value, Tensor) else value
+
+        there_args, there_kwargs = _pytree.tree_map(to_device, (args, kwargs))
+        results = target(*there_args, **there_kwargs)
+        for host, there, is_written in zip(args, there_args, written, strict=False):
+            if is_written:
+                host.copy_(there)
+        return _pytree.tree_map(lambda value: value.cpu() if isinstance(value, Tensor) else value, results)
+
+    tags = (*target.tags, torch.Tag.needs_fixed_stride_order)
+    _library.define(f"{name}({arguments}", tags=tags)  # type: ignore[no-untyped-call]
+    _library.impl(name, call, "CPU")  # type: ignore[no-untyped-call]
+    torch.library.register_fake(f"{_NAMESPACE}::{name}", target, lib=_library)
+    result: OpOverload = getattr(getattr(torch.ops, _NAMESPACE), name).default
+    return result

@@ -1,0 +1,278 @@
+// Compiled graphs.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/ops/empty_strided.h>
+#include <c10/core/DeviceGuard.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/Dtype.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include "csrc/core/Capture.h"
+#include "csrc/core/Runtime.h"
+#include "csrc/ops/host/GraphCall.h"
+#include "csrc/ops/host/HostLaunch.h"
+#include "csrc/ops/tensor/StorageOf.h"
+#include "torch_backend/csrc/Module.h"
+
+namespace py = pybind11;
+
+namespace torch_backend::python {
+namespace {
+
+constexpr const char* kCapsule = "torch_backend.HostGraph";
+
+constexpr const char* kName = "torch_backend::compiled_graph";
+
+/// A result that is known before the graph runs.
+struct Foreseen {
+  enum class Kind { kNone, kInput, kResult, kNew } kind = Kind::kNone;
+  std::size_t index = 0; // of that input, or that earlier result
+  std::vector<int64_t> sizes, strides;
+  c10::ScalarType dtype = c10::kFloat;
+};
+
+/// A graph that was compiled for the CPU, to be called with a list of inputs, which it empties.
+struct HostGraph {
+  py::object call;             // with a list of CPU tensors and numbers; returns a sequence
+  std::vector<bool> on_device; // by result
+  c10::DeviceIndex device;     // of graphs that take no tensor of the device; -1: the current one
+  int64_t seeds;               // as many random numbers are appended to the inputs if there are any
+  std::optional<std::vector<Foreseen>> foreseen;
+
+  py::object run(const py::list& inputs) const;
+
+ private:
+  /// The device of the graph's tensors if it may go onto the stream.
+  std::optional<c10::DeviceIndex> stream_device(const py::list& inputs) const;
+  py::object enqueue(const py::list& inputs, c10::DeviceIndex index) const;
+};
+
+py::object steal(PyObject* object) {
+  if (object == nullptr) {
+    throw py::error_already_set();
+  }
+  return py::reinterpret_steal<py::object>(object);
+}
+
+/// A run on the stream, on a thread of the plugin's.
+class StreamRun {
+ public:
+  /// Takes the references with the interpreter's lock, which the caller holds.
+  StreamRun(py::object call, py::list inputs, std::vector<std::pair<std::size_t, at::Tensor>> outputs)
+      : call_(call.release().ptr()), inputs_(inputs.release().ptr()), outputs_(std::move(outputs)) {}
+  ~StreamRun() {
+    if (Py_IsInitialized()) {
+      const py::gil_scoped_acquire lock;
+      Py_DECREF(call_);
+      Py_DECREF(inputs_);
+    }
+  }
+  StreamRun(const StreamRun&) = delete;
+  StreamRun& operator=(const StreamRun&) = delete;
+
+  void operator()() const {
+    TORCH_CHECK(Py_IsInitialized(), kName, " was to run after Python's end.");
+    const py::gil_scoped_acquire lock;
+    std::string error;
+    try {
+      const auto inputs = steal(PyList_GetSlice(inputs_, 0, PY_SSIZE_T_MAX)); // the graph empties it
+      const auto returned = steal(PyObject_CallOneArg(call_, inputs.ptr()));
+      const auto results = steal(PySequence_Fast(returned.ptr(), "A compiled graph did not return a sequence."));
+      for (const auto& [index, output] : outputs_) {
+        const auto& result = THPVariable_Unpack(PySequence_Fast_GET_ITEM(results.ptr(), index));
+        TORCH_CHECK(result.sizes() == output.sizes() && result.scalar_type() == output.scalar_type(), kName,
+                    " returned ", result.scalar_type(), " ", result.sizes(), " where ", output.scalar_type(), " ",
+                    output.sizes(), " was expected.");
+        output.copy_(result);
+      }
+    } catch (py::error_already_set& raised) { // goes with the lock held
+      error = raised.what();
+    }
+    TORCH_CHECK(error.empty(), kName, ": ", error);
+  }
+
+ private:
+  PyObject* const call_;
+  PyObject* const inputs_;
+  const std::vector<std::pair<std::size_t, at::Tensor>> outputs_; // CPU tensors on the memory of new results
+};
+
+std::optional<c10::DeviceIndex> HostGraph::stream_device(const py::list& inputs) const {
+  if (!foreseen || !graphs_run_on_stream()) {
+    return std::nullopt;
+  }
+  std::optional<c10::DeviceIndex> index;
+  for (const auto& input : inputs) {
+    if (THPVariable_Check(input.ptr())) {
+      const auto& tensor = THPVariable_Unpack(input.ptr());
+      const bool plain = tensor.is_privateuseone() && tensor.layout() == c10::kStrided && has_memory(tensor) &&
+                         index.value_or(tensor.device().index()) == tensor.device().index();
+      if (!plain) {
+        return std::nullopt;
+      }
+      index = tensor.device().index();
+    }
+  }
+  return index ? index : device < 0 ? current_device() : device;
+}
+
+py::object HostGraph::enqueue(const py::list& inputs, c10::DeviceIndex index) const {
+  device_api().check_usable(index, kName);
+  const c10::DeviceGuard guard({c10::DeviceType::PrivateUse1, index});
+  const auto stream = current_stream(index);
+  py::list stand_ins;
+  for (const auto& input : inputs) {
+    if (THPVariable_Check(input.ptr())) {
+      stand_ins.append(steal(THPVariable_Wrap(make_cpu_alias(THPVariable_Unpack(input.ptr())))));
+    } else {
+      stand_ins.append(input);
+    }
+  }
+  if (seeds > 0) {
+    graph::refuse_in_capture(stream, kName); // each launch would draw the same
+    stand_ins.append(steal(THPVariable_Wrap(draw_seeds(seeds, index))));
+  }
+  std::vector<std::pair<std::size_t, at::Tensor>> outputs;
+  py::list results;
+  for (std::size_t i = 0; i < foreseen->size(); ++i) {
+    const auto& result = (*foreseen)[i];
+    switch (result.kind) {
+      case Foreseen::Kind::kNone:
+        results.append(py::none());
+        break;
+      case Foreseen::Kind::kInput:
+        results.append(inputs[result.index]);
+        break;
+      case Foreseen::Kind::kResult:
+        results.append(results[result.index]);
+        break;
+      case Foreseen::Kind::kNew: {
+        const auto options = at::TensorOptions(guard.current_device()).dtype(result.dtype);
+        at::Tensor output = at::empty_strided(result.sizes, result.strides, options);
+        outputs.emplace_back(i, make_cpu_alias(output));
+        results.append(steal(THPVariable_Wrap(std::move(output))));
+      }
+    }
+  }
+  PyList_SetSlice(inputs.ptr(), 0, PY_SSIZE_T_MAX, nullptr);
+  const auto run = std::make_shared<const StreamRun>(call, std::move(stand_ins), std::move(outputs));
+  enqueue_host_work(stream, kName, [run] { (*run)(); });
+  return results;
+}
+
+py::object HostGraph::run(const py::list& inputs) const {
+  if (const auto index = stream_device(inputs)) {
+    return enqueue(inputs, *index);
+  }
+  const auto count = inputs.size();
+  auto index = device;
+  for (std::size_t i = 0; i < count; ++i) {
+    PyObject* input = PyList_GET_ITEM(inputs.ptr(), i);
+    if (THPVariable_Check(input) && THPVariable_Unpack(input).is_privateuseone()) {
+      index = THPVariable_Unpack(input).device().index();
+      break;
+    }
+  }
+  GraphCall run(index);
+  py::list stand_ins(count + (seeds > 0 ? 1 : 0));
+  for (std::size_t i = 0; i < count; ++i) {
+    PyObject* input = PyList_GET_ITEM(inputs.ptr(), i);
+    PyObject* stand_in = THPVariable_Check(input) && THPVariable_Unpack(input).is_privateuseone()
+                             ? THPVariable_Wrap(run.stand_in(THPVariable_Unpack(input)))
+                             : Py_NewRef(input);
+    PyList_SET_ITEM(stand_ins.ptr(), i, steal(stand_in).release().ptr());
+  }
+  if (seeds > 0) {
+    PyList_SET_ITEM(stand_ins.ptr(), count, steal(THPVariable_Wrap(draw_seeds(seeds, index))).release().ptr());
+  }
+  PyList_SetSlice(inputs.ptr(), 0, PY_SSIZE_T_MAX, nullptr); // their memory is the graph's to free
+  run.enter();
+  const py::object returned = steal(PyObject_CallOneArg(call.ptr(), stand_ins.ptr()));
+  run.leave();
+  const py::object sequence = steal(PySequence_Fast(returned.ptr(), "A compiled graph did not return a sequence."));
+  const auto results = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(sequence.ptr()));
+  TORCH_CHECK(results == on_device.size(), "A compiled graph returned ", results, " values, not ", on_device.size(),
+              ".");
+  PyObject** items = PySequence_Fast_ITEMS(sequence.ptr());
+  for (std::size_t i = 0; i < results; ++i) {
+    if (THPVariable_Check(items[i])) {
+      run.expect_result(THPVariable_Unpack(items[i]));
+    }
+  }
+  py::list out(results);
+  for (std::size_t i = 0; i < results; ++i) {
+    PyObject* result = nullptr;
+    // One tensor that is returned twice is one tensor.
+    for (std::size_t j = 0; Py_REFCNT(items[i]) > 1 && j < i && result == nullptr; ++j) {
+      result = items[j] == items[i] ? Py_NewRef(PyList_GET_ITEM(out.ptr(), j)) : nullptr;
+    }
+    if (result == nullptr) {
+      result = THPVariable_Check(items[i]) ? THPVariable_Wrap(run.result(THPVariable_Unpack(items[i]), on_device[i]))
+                                           : Py_NewRef(items[i]);
+    }
+    PyList_SET_ITEM(out.ptr(), i, steal(result).release().ptr());
+  }
+  return out;
+}
+
+PyObject* call_host_graph(PyObject* self, PyObject* inputs) noexcept {
+  HANDLE_TH_ERRORS
+  const auto* graph = static_cast<const HostGraph*>(PyCapsule_GetPointer(self, kCapsule));
+  if (graph == nullptr) {
+    throw py::error_already_set();
+  }
+  TORCH_CHECK_TYPE(PyList_Check(inputs), "A compiled graph is called with one list of its inputs.");
+  return graph->run(py::reinterpret_borrow<py::list>(inputs)).release().ptr();
+  END_HANDLE_TH_ERRORS
+}
+
+PyMethodDef call_method{"host_graph", call_host_graph, METH_O, "Runs a compiled graph with a list, which it empties."};
+
+Foreseen foreseen_of(const py::handle& value) {
+  Foreseen result;
+  if (value.is_none()) {
+    return result;
+  }
+  const auto fields = py::cast<py::tuple>(value);
+  if (fields.size() == 2) {
+    result.kind = py::cast<std::string>(fields[0]) == "input" ? Foreseen::Kind::kInput : Foreseen::Kind::kResult;
+    result.index = py::cast<std::size_t>(fields[1]);
+    return result;
+  }
+  result.kind = Foreseen::Kind::kNew;
+  result.sizes = py::cast<std::vector<int64_t>>(fields[0]);
+  result.strides = py::cast<std::vector<int64_t>>(fields[1]);
+  result.dtype = reinterpret_cast<THPDtype*>(py::object(fields[2]).ptr())->scalar_type;
+  return result;
+}
+
+py::object host_graph(py::object call, std::vector<bool> on_device, int device, int64_t seeds,
+                      const std::optional<py::list>& results) {
+  auto graph = std::make_unique<HostGraph>(
+      HostGraph{std::move(call), std::move(on_device), static_cast<c10::DeviceIndex>(device), seeds, {}});
+  if (results) {
+    graph->foreseen.emplace();
+    for (const auto& value : *results) {
+      graph->foreseen->push_back(foreseen_of(value));
+    }
+  }
+  const py::capsule self(graph.get(), kCapsule, [](PyObject* capsule) {
+    delete static_cast<HostGraph*>(PyCapsule_GetPointer(capsule, kCapsule));
+  });
+  graph.release();
+  return steal(PyCFunction_New(&call_method, self.ptr()));
+}
+
+} // namespace
+
+void init_compile(py::module_& m) {
+  m.def("host_graph", host_graph, py::arg("call"), py::arg("on_device"), py::arg("device"), py::arg("seeds"),
+        py::arg("results"));
+}
+
+} // namespace torch_backend::python
