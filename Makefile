@@ -44,7 +44,7 @@ SOURCES := CMakeLists.txt pyproject.toml $(shell find include csrc backends torc
 TEST_SOURCES := $(shell find test/cpp -type f)
 
 .DELETE_ON_ERROR:
-.PHONY: help demo check build test test-cpp test-python test-generated test-kit test-opencl test-ecosystem \
+.PHONY: help demo check build test test-cpp test-python test-generated test-opinfo test-kit test-opencl test-ecosystem \
 	test-torch test-sanitize test-sanitize-devices test-sanitize-core same-devices \
 	lint lint-ruff lint-format lint-mypy lint-imports lint-clang-format lint-cmake lint-codespell bench docs clean distclean
 
@@ -178,11 +178,15 @@ test-python: $(STAMPS)/built $(STAMPS)/for-test
 # Kernels that the device compiles: on xcpu at once, then late and on threads of their own, with what was compiled before.
 OCL_GENERATED_TESTS := $(patsubst %,test/generated/test_%.py,copies ranges training)
 
+# All samples of PyTorch's list of operators, where test-generated tries one of each. Not part of "test".
+test-opinfo: $(STAMPS)/built $(STAMPS)/for-test
+	@OPINFO=all TORCH_BACKEND=xcpu TORCH_BACKEND_XCPU_MODULES=1 $(PYTEST) test/generated/test_opinfo.py
+
 test-generated: $(STAMPS)/built $(STAMPS)/for-test
 	@failed=0; export TORCH_BACKEND=xcpu TORCH_BACKEND_XCPU_MODULES=1; \
 	echo "Generated kernels on xcpu"; $(PYTEST) test/generated || failed=1; \
 	echo "Generated kernels on asynchronous xcpu"; TORCH_BACKEND_XCPU_ASYNC=1 TORCH_BACKEND_XCPU_DELAY_US=0-100 \
-	$(PYTEST) test/generated --ignore test/generated/test_cache.py || failed=1; \
+	$(PYTEST) test/generated --ignore test/generated/test_cache.py --ignore test/generated/test_opinfo.py || failed=1; \
 	if TORCH_BACKEND=ocl $(PY) -m torch_backend info > /dev/null 2>&1; then \
 	echo "Generated kernels on ocl"; TORCH_BACKEND=ocl $(PYTEST) $(OCL_GENERATED_TESTS) || failed=1; \
 	else echo "Generated kernels on ocl: not run, there is no OpenCL driver"; fi; \

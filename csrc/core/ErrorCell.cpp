@@ -81,10 +81,10 @@ void read(int device, void* cell, tb_stream* stream) {
       name = all.names[static_cast<std::size_t>(found.op)];
     }
   }
-  const char* when = api.async()
-                         ? " It ran on the device after the call had returned; elements that the index names were "
-                           "neither read nor written."
-                         : "";
+  const std::string late = api.async() ? " It ran on the device after the call had returned" : "";
+  TORCH_CHECK(found.code != ErrorCell::kInvalidValue, name, " on device ", api.name(), ":", device, ".", late,
+              late.empty() ? "" : ".");
+  const auto when = late.empty() ? late : late + "; elements that the index names were neither read nor written.";
   TORCH_CHECK(found.code == ErrorCell::kIndexOutOfRange, name, ": element ", found.index,
               " of a source is wanted, which has ", found.size, ".", when);
   const auto text = c10::str(name, ": index ", found.index, " is out of range for a dimension of size ", found.size,

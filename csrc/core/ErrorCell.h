@@ -11,13 +11,14 @@ namespace torch_backend {
 /// that the first error stays until the host has read it; `code` is written last.
 struct ErrorCell {
   int32_t claimed;
-  int32_t code;  // kIndexOutOfRange, or 0
+  int32_t code;  // one of those below, or 0
   int64_t op;    // what fallible_operator returned
   int64_t index; // as the user passed it
   int64_t size;
 
   static constexpr int32_t kIndexOutOfRange = 1;
   static constexpr int32_t kTooFewElements = 2; // index: the element that is wanted; size: how many there are
+  static constexpr int32_t kInvalidValue = 3;   // `op` says of what, and what it must be
 };
 
 /// The device's cell, allocated and zeroed the first time; lives as long as the process. Throws if there is no memory.

@@ -105,7 +105,8 @@ def tensors_of(count: int, dtype: torch.dtype) -> list[torch.Tensor]:
 DIVIDING = ("gcd", "lcm", "fmod", "remainder", "div", "floor_divide")
 
 
-# Where the CPU's vectorized kernels answer otherwise than its plain ones: a number in place of those values.
+# Where the CPU's vectorized kernels answer otherwise than its plain ones, which tensors of 8 elements get: a number in
+# place of those values. Comparisons with NaN are false, and plain kernels ask for the other case than vectorized ones.
 LEFT_OUT: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "gelu": lambda x: x.abs() > 1e30,
     "logit_backward": torch.isnan,
@@ -270,3 +271,20 @@ def test_unusable_arguments_are_refused():
     x = torch.zeros(3, device=to_device(torch.zeros(1)).device)
     with pytest.raises(RuntimeError):  # the CPU refuses it, or is not asked
         x.masked_fill_(x.long(), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("form", "arguments"),
+    [
+        (torch.ops.aten.logit_backward, (1e-3,)),
+        (torch.ops.aten.logit_backward, (None,)),
+        (torch.ops.aten.hardswish_backward, ()),
+    ],
+)
+def test_gradients_at_nan_are_those_of_plain_kernels(check, form, arguments):
+    check(form, torch.full((8,), 3.0), torch.full((8,), float("nan")), *arguments)
+
+
+@pytest.mark.parametrize("is_result", [False, True])
+def test_gradient_of_elu_at_nan_is_that_of_plain_kernels(check, is_result):
+    check(torch.ops.aten.elu_backward, torch.full((8,), 3.0), 1.0, 1.0, 1.0, is_result, torch.full((8,), float("nan")))

@@ -85,3 +85,57 @@ def test_losses_are_those_of_the_cpu(name):
         results.append(train(model, [batch] * 20, device))
     torch.testing.assert_close(results[1], results[0], rtol=2e-2, atol=2e-3)
     assert results[1][-1] < results[1][0] / 2
+
+
+def noisy_encoder() -> nn.Module:
+    layer = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.3, batch_first=True, activation="gelu")
+    return nn.Sequential(layer, nn.Flatten(), nn.Dropout(0.2), nn.Linear(12 * 32, 5))
+
+
+def test_dropout_trains():
+    """Its numbers are not the CPU's: the loss falls, the same from the same seed, and without dropout is the CPU's."""
+    inputs, targets = torch.randn(4, 12, 32), torch.randint(5, (4,))
+    losses = []
+    for _ in range(2):
+        torch.manual_seed(5)
+        model = noisy_encoder()
+        start = [x.detach().clone() for x in model.parameters()]
+        losses.append(train(model, [(inputs, targets)] * 20, DEVICE))
+        with torch.no_grad():
+            trained = model.eval()(inputs.to(DEVICE)).cpu()
+            expected = model.cpu()(inputs)
+        torch.testing.assert_close(trained, expected, rtol=1e-4, atol=1e-4)
+        assert any(not one.equal(other) for one, other in zip(start, model.parameters(), strict=True))
+    assert losses[0] == losses[1]
+    assert losses[0][-1] < losses[0][0] / 2
+
+
+def train_with_mixed_precision(model: nn.Module, batch: tuple[torch.Tensor, torch.Tensor], device: str) -> list[float]:
+    model, (inputs, targets) = model.to(device), (x.to(device) for x in batch)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    scaler = torch.amp.GradScaler(device, init_scale=2.0**10, growth_interval=4)
+    losses = []
+    for _ in range(10):
+        optimizer.zero_grad()
+        with torch.autocast(device, torch.bfloat16):
+            loss = F.cross_entropy(model(inputs).flatten(0, -2), targets.flatten())
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        losses.append(loss.item())
+    assert scaler.get_scale() == 2.0**12
+    return losses
+
+
+@pytest.mark.parametrize("name", ["convolutions", "decoder", "encoder"])
+def test_mixed_precision_with_clipping_trains_as_on_the_cpu(name):
+    make, draw = MODELS[name]
+    results = []
+    for device in ("cpu", DEVICE):
+        torch.manual_seed(5)
+        model, batch = make(), draw()
+        results.append(train_with_mixed_precision(model, batch, device))
+    torch.testing.assert_close(results[1], results[0], rtol=5e-2, atol=2e-2)
+    assert results[1][-1] < results[1][0]

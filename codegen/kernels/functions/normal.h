@@ -15,7 +15,10 @@ TB_DEVICE T tb_erfinv(T y) {
     x = copysign(((TC(1.641345311) * z + TC(3.429567803)) * z - TC(1.624906493)) * z - TC(1.970840454), y) /
         ((TC(1.637067800) * z + TC(3.543889200)) * z + 1);
   }
-  for (int i = 0; i < 2; ++i) x -= (erf(x) - y) / (TC(1.12837916709551257390) * exp(-x * x));
+  for (int i = 0; i < 2; ++i) { // Newton's; far out erf has no digits left
+    const T off = size <= TC(0.7) ? erf(x) - y : copysign((1 - size) - erfc(fabs(x)), y);
+    x -= off / (TC(1.12837916709551257390) * exp(-x * x));
+  }
   return x;
 }
 

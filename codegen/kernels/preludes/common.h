@@ -46,11 +46,14 @@ TB_DEVICE u16 tb_round_bf16(float x) {
 #define TB_ROUND_i8(x) ((T)(i8)(x))
 #define TB_ROUND_i16(x) ((T)(i16)(x))
 #define TB_ROUND_bf16(x) tb_f32_of_bits((u32)tb_round_bf16(x) << 16)
+#define TB_ROUND_f32(x) (x)
+#define TB_ROUND_f64(x) (x)
 
 // TB_V is the dtype whose values are computed, where that matters.
 #define TB_V_BITS TB_PASTE(TB_BITS_, TB_V)
 #define TB_V_SIGNED TB_PASTE(TB_SIGNED_, TB_V)
 #define TB_V_MAX TB_PASTE(TB_MAX_, TB_V)
+#define TB_V_ROUND TB_PASTE(TB_ROUND_, TB_V)
 #define TB_BITS_b8 8
 #define TB_BITS_u8 8
 #define TB_BITS_i8 8
@@ -148,6 +151,7 @@ typedef union {
 // What the host finds at its next wait, as csrc/core/ErrorCell.h lays it out. The first error stays.
 #define TB_INDEX_OUT_OF_RANGE 1
 #define TB_TOO_FEW_ELEMENTS 2
+#define TB_INVALID_VALUE 3
 TB_DEVICE void tb_report(TB_GLOBAL char* cell, i32 code, i64 op, i64 index, i64 size) {
   if (TB_COMPARE_EXCHANGE_32(cell, 0, 1) == 0) {
     TB_STORE_i64(cell, 1, op);

@@ -151,10 +151,9 @@ template <class X>
 static inline int isfinite(X x) {
   return __builtin_isfinite(x);
 }
-template <class X>
-static inline int signbit(X x) {
-  return __builtin_signbit(x);
-}
+// Of the bits: GCC 12 fails where it vectorizes __builtin_signbit of converted halves.
+static inline int signbit(float x) { return (int)(tb_bits_f32(x) >> 31); }
+static inline int signbit(double x) { return __builtin_signbit(x); }
 static inline u32 tb_mul_hi(u32 a, u32 b) { return (u32)((u64)a * b >> 32); }
 #define INFINITY (__builtin_inff())
 #define NAN (__builtin_nanf(""))

@@ -1,10 +1,12 @@
 // The negative log likelihood of classes: `x` has a dimension of classes more than `target`. A target that is no class
-// makes its loss NaN, and has no gradient.
+// is an error, and has no gradient.
 //
 // RANK              of the target's collapsed shape
 // TARGET, X, W      loads of target, x or grad, weight (W is 1 without weights) at a place
 // STORE_0, STORE_1  stores of the loss and its weight, or of the gradient
 // BACKWARD          p0 is the gradient of x, which was zero
+//
+// p6 is the error cell.
 
 typedef struct {
   i64 count;
@@ -12,6 +14,7 @@ typedef struct {
   i64 ignored;
   i64 class_stride;
   i64 weight_stride;
+  i64 op;
   i64 sizes[RANK];
   i64 strides[4][RANK]; // of p0, p1, p2, p3
 } Args;
@@ -41,6 +44,7 @@ TB_KERNEL(nll) {
       STORE_0(base[0] + at * (Index)args.class_stride, -grad);
     }
 #else
+    if (!known && target != args.ignored) tb_report(p6, TB_INDEX_OUT_OF_RANGE, args.op, target, args.classes);
     const T loss = known ? -X(base[3] + at * (Index)args.class_stride) * weight : (T)NAN;
     STORE_0(base[0], target == args.ignored ? (T)0 : loss);
     STORE_1(base[1], target == args.ignored ? (T)0 : weight);

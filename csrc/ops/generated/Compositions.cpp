@@ -3,58 +3,23 @@
 #include "csrc/ops/generated/Compositions.h"
 
 #include <cmath>
+#include <limits>
 #include <tuple>
+#include <vector>
 
-#include <ATen/TensorOperators.h>
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/_addmm_activation_ops.h>
-#include <ATen/ops/_masked_softmax_backward_ops.h>
-#include <ATen/ops/_masked_softmax_ops.h>
+#include <ATen/ATen.h>
+#include <ATen/WrapDimUtils.h>
 #include <ATen/ops/_native_multi_head_attention_native.h>
-#include <ATen/ops/_native_multi_head_attention_ops.h>
-#include <ATen/ops/_softmax.h>
-#include <ATen/ops/_softmax_backward_data.h>
-#include <ATen/ops/_transform_bias_rescale_qkv_ops.h>
 #include <ATen/ops/_transformer_encoder_layer_fwd_native.h>
-#include <ATen/ops/_transformer_encoder_layer_fwd_ops.h>
-#include <ATen/ops/addbmm_ops.h>
-#include <ATen/ops/addmm.h>
 #include <ATen/ops/addr_native.h>
-#include <ATen/ops/addr_ops.h>
-#include <ATen/ops/channel_shuffle_ops.h>
-#include <ATen/ops/gelu.h>
-#include <ATen/ops/max_unpool2d_ops.h>
-#include <ATen/ops/max_unpool3d_ops.h>
 #include <ATen/ops/native_channel_shuffle_native.h>
-#include <ATen/ops/native_channel_shuffle_ops.h>
 #include <ATen/ops/pixel_shuffle_native.h>
-#include <ATen/ops/pixel_shuffle_ops.h>
 #include <ATen/ops/pixel_unshuffle_native.h>
-#include <ATen/ops/pixel_unshuffle_ops.h>
-#include <ATen/ops/relu.h>
-#include <ATen/ops/zeros.h>
 
-#include "csrc/core/Runtime.h"
-#include "csrc/ops/dispatch/Registrar.h"
 #include "csrc/ops/generated/Modules.h"
-#include "csrc/ops/host/AtenKernel.h"
 
 namespace torch_backend::generated {
 namespace {
-
-/// `Op`, a struct of at::_ops, as `kFormula` where the host has no access; ATen's kernel elsewhere.
-template <class Op, auto kFormula, class Schema = typename Op::schema>
-struct Composition;
-
-template <class Op, auto kFormula, class Return, class... Args>
-struct Composition<Op, kFormula, Return(Args...)> {
-  static Return call(Args... args) {
-    if (device_api().host_access()) {
-      return AtenKernel<Op>::call(std::forward<Args>(args)...);
-    }
-    return kFormula(std::forward<Args>(args)...);
-  }
-};
 
 // ---- matrix products ----
 
@@ -72,13 +37,6 @@ at::Tensor product_over_batches(const at::Tensor& self, const at::Tensor& left, 
 at::Tensor& product_over_batches_(at::Tensor& self, const at::Tensor& left, const at::Tensor& right,
                                   const at::Scalar& beta, const at::Scalar& alpha) {
   return self.copy_(product_over_batches(self, left, right, beta, alpha));
-}
-
-at::Tensor& product_over_batches_out(const at::Tensor& self, const at::Tensor& left, const at::Tensor& right,
-                                     const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& out) {
-  const auto result = product_over_batches(self, left, right, beta, alpha);
-  out.resize_(result.sizes());
-  return out.copy_(result);
 }
 
 at::Tensor addmm_activation(const at::Tensor& self, const at::Tensor& left, const at::Tensor& right,
@@ -160,39 +118,114 @@ at::Tensor max_unpool_volume(const at::Tensor& self, const at::Tensor& indices, 
   return max_unpool(self, indices, output_size);
 }
 
+// ---- normalization ----
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm_backward(
+    const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight,
+    const std::optional<at::Tensor>& running_mean, const std::optional<at::Tensor>& running_var,
+    const std::optional<at::Tensor>& save_mean, const std::optional<at::Tensor>& save_invstd, bool update, double eps,
+    std::array<bool, 3> output_mask, const at::Tensor& /*reserve*/) {
+  return at::native_batch_norm_backward(grad, input, weight, running_mean, running_var, save_mean, save_invstd, update,
+                                        eps, output_mask);
+}
+
+// ---- activations ----
+
+std::tuple<at::Tensor, at::Tensor> halves(const at::Tensor& self, int64_t dim) {
+  TORCH_CHECK(self.dim() > 0, "glu does not support 0-dimensional tensors");
+  dim = at::maybe_wrap_dim(dim, self.dim());
+  TORCH_CHECK(self.size(dim) % 2 == 0, "Halving dimension must be even, but dimension ", dim, " is size ",
+              self.size(dim));
+  const int64_t half = self.size(dim) / 2;
+  return {self.narrow(dim, 0, half), self.narrow(dim, half, half)};
+}
+
+at::Tensor glu(const at::Tensor& self, int64_t dim) {
+  const auto [value, gate] = halves(self, dim);
+  return value * gate.sigmoid();
+}
+
+at::Tensor glu_backward(const at::Tensor& grad, const at::Tensor& self, int64_t dim) {
+  const auto [value, gate] = halves(self, dim);
+  const auto open = gate.sigmoid();
+  return at::cat({grad * open, (1 - open) * open * grad * value}, dim);
+}
+
+at::Tensor rrelu(const at::Tensor& self, at::Tensor& noise, const at::Scalar& lower, const at::Scalar& upper,
+                 bool training, std::optional<at::Generator> generator) {
+  const double low = lower.toDouble(), high = upper.toDouble();
+  if (!training) {
+    return at::leaky_relu(self, (low + high) / 2);
+  }
+  TORCH_CHECK(noise.sizes() == self.sizes(), "rrelu_with_noise: noise tensor shape must match self tensor shape, got ",
+              noise.sizes(), " and ", self.sizes());
+  noise.uniform_(low, high, generator).masked_fill_(self.gt(0), 1);
+  return self * noise;
+}
+
+at::Tensor& rrelu_(at::Tensor& self, at::Tensor& noise, const at::Scalar& lower, const at::Scalar& upper, bool training,
+                   std::optional<at::Generator> generator) {
+  return self.copy_(rrelu(self, noise, lower, upper, training, std::move(generator)));
+}
+
+// ---- places ----
+
+at::Tensor nonzero_static(const at::Tensor& self, c10::SymInt wanted, int64_t fill_value) {
+  const auto size = wanted.guard_int(__FILE__, __LINE__);
+  TORCH_CHECK(size >= 0, "nonzero_static: 'size' must be an non-negative integer");
+  const auto options = self.options().dtype(at::kLong);
+  if (self.dim() == 0 || size == 0 || self.numel() == 0) {
+    return at::full({size, self.dim()}, fill_value, options);
+  }
+  const auto found = self.ne(0).flatten();
+  // Each goes to its place, and what is too many to the one after the last.
+  const auto place = found.cumsum(0).sub_(1).clamp_max_(size).masked_fill_(found.logical_not(), size);
+  auto elements = at::full({size + 1}, -1, options).scatter_(0, place, at::arange(self.numel(), options));
+  elements = elements.narrow(0, 0, size);
+  std::vector<at::Tensor> columns;
+  int64_t step = self.numel();
+  for (const int64_t each : self.sizes()) {
+    step /= each;
+    columns.push_back(elements.div(step, "floor").remainder_(each));
+  }
+  return at::stack(columns, 1).masked_fill_(elements.lt(0).unsqueeze(1), fill_value);
+}
+
 } // namespace
 
 void register_compositions(Registrar& m) {
   if (!has_modules()) {
     return;
   }
-  namespace ops = at::_ops;
-  constexpr auto kSource = Source::kGenerated;
-  m.impl("addbmm", TORCH_FN((Composition<ops::addbmm, product_over_batches>::call)), kSource);
-  m.impl("addbmm_", TORCH_FN((Composition<ops::addbmm_, product_over_batches_>::call)), kSource);
-  m.impl("addbmm.out", TORCH_FN((Composition<ops::addbmm_out, product_over_batches_out>::call)), kSource);
-  m.impl("addr", TORCH_FN((Composition<ops::addr, at::native::math_addr>::call)), kSource);
-  m.impl("addr.out", TORCH_FN((Composition<ops::addr_out, at::native::math_addr_out>::call)), kSource);
-  m.impl("_addmm_activation", TORCH_FN((Composition<ops::_addmm_activation, addmm_activation>::call)), kSource);
-  m.impl("_transform_bias_rescale_qkv", TORCH_FN((Composition<ops::_transform_bias_rescale_qkv, split_heads>::call)),
-         kSource);
-  m.impl("_masked_softmax", TORCH_FN((Composition<ops::_masked_softmax, masked_softmax>::call)), kSource);
-  m.impl("_masked_softmax_backward",
-         TORCH_FN((Composition<ops::_masked_softmax_backward, masked_softmax_backward>::call)), kSource);
-  m.impl("_native_multi_head_attention",
-         TORCH_FN((Composition<ops::_native_multi_head_attention, at::native::native_multi_head_attention_cpu>::call)),
-         kSource);
-  m.impl(
-      "_transformer_encoder_layer_fwd",
-      TORCH_FN((Composition<ops::_transformer_encoder_layer_fwd, at::native::transformer_encoder_layer_forward>::call)),
-      kSource);
-  m.impl("pixel_shuffle", TORCH_FN((Composition<ops::pixel_shuffle, pixel_shuffle>::call)), kSource);
-  m.impl("pixel_unshuffle", TORCH_FN((Composition<ops::pixel_unshuffle, pixel_unshuffle>::call)), kSource);
-  m.impl("channel_shuffle", TORCH_FN((Composition<ops::channel_shuffle, channel_shuffle>::call)), kSource);
-  m.impl("native_channel_shuffle", TORCH_FN((Composition<ops::native_channel_shuffle, channel_shuffle>::call)),
-         kSource);
-  m.impl("max_unpool2d", TORCH_FN((Composition<ops::max_unpool2d, max_unpool>::call)), kSource);
-  m.impl("max_unpool3d", TORCH_FN((Composition<ops::max_unpool3d, max_unpool_volume>::call)), kSource);
+  TB_COMPOSITION(m, "addbmm", addbmm, product_over_batches);
+  TB_COMPOSITION(m, "addbmm_", addbmm_, product_over_batches_);
+  TB_COMPOSITION(m, "addbmm.out", addbmm_out, Into<product_over_batches>::call);
+  TB_COMPOSITION(m, "addr", addr, at::native::math_addr);
+  TB_COMPOSITION(m, "addr.out", addr_out, at::native::math_addr_out);
+  TB_COMPOSITION(m, "_addmm_activation", _addmm_activation, addmm_activation);
+  TB_COMPOSITION(m, "_transform_bias_rescale_qkv", _transform_bias_rescale_qkv, split_heads);
+  TB_COMPOSITION(m, "_masked_softmax", _masked_softmax, masked_softmax);
+  TB_COMPOSITION(m, "_masked_softmax_backward", _masked_softmax_backward, masked_softmax_backward);
+  TB_COMPOSITION(m, "_native_multi_head_attention", _native_multi_head_attention,
+                 at::native::native_multi_head_attention_cpu);
+  TB_COMPOSITION(m, "_transformer_encoder_layer_fwd", _transformer_encoder_layer_fwd,
+                 at::native::transformer_encoder_layer_forward);
+  TB_COMPOSITION(m, "pixel_shuffle", pixel_shuffle, pixel_shuffle);
+  TB_COMPOSITION(m, "pixel_unshuffle", pixel_unshuffle, pixel_unshuffle);
+  TB_COMPOSITION(m, "channel_shuffle", channel_shuffle, channel_shuffle);
+  TB_COMPOSITION(m, "native_channel_shuffle", native_channel_shuffle, channel_shuffle);
+  TB_COMPOSITION(m, "max_unpool2d", max_unpool2d, max_unpool);
+  TB_COMPOSITION(m, "max_unpool3d", max_unpool3d, max_unpool_volume);
+  TB_COMPOSITION(m, "batch_norm_backward", batch_norm_backward, batch_norm_backward);
+  TB_COMPOSITION(m, "glu", glu, glu);
+  TB_COMPOSITION(m, "glu.out", glu_out, Into<glu>::call);
+  TB_COMPOSITION(m, "glu_backward", glu_backward, glu_backward);
+  TB_COMPOSITION(m, "rrelu_with_noise", rrelu_with_noise, rrelu);
+  TB_COMPOSITION(m, "rrelu_with_noise_", rrelu_with_noise_, rrelu_);
+  TB_COMPOSITION(m, "nonzero_static", nonzero_static, nonzero_static);
+  register_counting(m);
+  register_distances(m);
+  register_grid(m);
 }
 
 } // namespace torch_backend::generated

@@ -16,6 +16,7 @@
 #include "csrc/ops/generated/Launch.h"
 #include "csrc/ops/generated/Modules.h"
 #include "csrc/ops/generated/Part.h"
+#include "csrc/ops/generated/Pointwise.h"
 #include "csrc/ops/generated/Support.h"
 
 namespace torch_backend::generated {
@@ -324,7 +325,7 @@ tb_status write_along(const tb_kernel_context& context, const char* op, Mode mod
 
 bool mode_of(const tb_arg& reduce, Mode* mode) {
   const std::string_view name(static_cast<const char*>(reduce.v.p), reduce.length);
-  if (name == "add" || name == "sum") {
+  if (name == "add" || name == "sum" || name == "mean") { // a mean is divided afterwards
     *mode = Mode::kAdd;
   } else if (name == "multiply" || name == "prod") {
     *mode = Mode::kMultiply;
@@ -381,6 +382,44 @@ tb_arg identity_of(Mode mode, ValueType type) {
   return number;
 }
 
+// ---- means ----
+
+constexpr PointwiseEntry kMean{"scattered_mean",
+                               nullptr,
+                               "T sum, T added, T own, TB_PRIVATE T* out",
+                               "const T n = added + own; *out = n > 1 ? sum / n : sum;",
+                               "const T n = added + own; *out = n > 1 ? tb_floor_quotient(sum, n) : sum;",
+                               nullptr,
+                               "",
+                               "integral",
+                               1,
+                               "ttn"};
+
+bool is_mean(const tb_arg& reduce) {
+  return std::string_view(static_cast<const char*>(reduce.v.p), reduce.length) == "mean";
+}
+
+/// Divides each element of `out`, a sum, by the number of its terms: `count` adds a number to places of a tensor of its shape.
+template <class Count>
+tb_status divide_by_counts(const tb_kernel_context& context, const tb_tensor& out, bool include_self, Count count) {
+  const int64_t bytes = elements_of(out) * 4;
+  const View counts(workspace(context, bytes), kInt32, {out.shape, static_cast<std::size_t>(out.ndim)});
+  fill_bytes(context, counts.data, 0, bytes);
+  tb_arg one{};
+  one.tag = TB_ARG_INT;
+  one.v.i = 1;
+  const tb_tensor described = counts.tensor();
+  const auto status = count(described, one);
+  if (status != TB_STATUS_OK) {
+    return status;
+  }
+  const View sums(out);
+  const View operands[] = {sums, counts};
+  const double own = include_self ? 1 : 0;
+  return compute_elements(context, kMean, sums, operands, own, compute_type(sums.type())) ? TB_STATUS_OK
+                                                                                          : TB_STATUS_UNSUPPORTED;
+}
+
 tb_status scatter_reduce(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
   const auto* op = static_cast<const char*>(entry);
   const auto* index = tensor_of(args[2]);
@@ -393,7 +432,12 @@ tb_status scatter_reduce(const void* entry, const tb_kernel_context& context, co
     const auto identity = identity_of(mode, value_type(out->dtype));
     write_along(context, op, Mode::kSet, *out, args[1].v.i, *index, identity);
   }
-  return write_along(context, op, mode, *out, args[1].v.i, *index, args[3]);
+  const auto status = write_along(context, op, mode, *out, args[1].v.i, *index, args[3]);
+  return status != TB_STATUS_OK || !is_mean(args[4])
+             ? status
+             : divide_by_counts(context, *out, args[5].v.i != 0, [&](const tb_tensor& counts, const tb_arg& one) {
+                 return write_along(context, op, Mode::kAdd, counts, args[1].v.i, *index, one);
+               });
 }
 
 /// Writes along `dim` where a one-dimensional index says; `source` a tensor or a number, times `factor`.
@@ -418,6 +462,7 @@ tb_status write_slices(const tb_kernel_context& context, const char* op, Mode mo
   } else if (is_real(source)) {
     access.has_value = true;
     access.word = bits_of_number(source, type);
+    access.scalar = scalar_of(source, compute_type(type));
   }
   access.there = without_dim(out, d, shape);
   if (factor) {
@@ -458,7 +503,12 @@ tb_status index_reduce(const void* entry, const tb_kernel_context& context, cons
     const auto identity = identity_of(mode, value_type(out->dtype));
     write_slices(context, op, Mode::kSet, *out, args[1].v.i, *index, identity, nullptr, false);
   }
-  return write_slices(context, op, mode, *out, args[1].v.i, *index, args[3], nullptr, false);
+  const auto status = write_slices(context, op, mode, *out, args[1].v.i, *index, args[3], nullptr, false);
+  return status != TB_STATUS_OK || !is_mean(args[4])
+             ? status
+             : divide_by_counts(context, *out, args[5].v.i != 0, [&](const tb_tensor& counts, const tb_arg& one) {
+                 return write_slices(context, op, Mode::kAdd, counts, args[1].v.i, *index, one, nullptr, false);
+               });
 }
 
 tb_status index_fill(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {

@@ -4,11 +4,13 @@
 
 #include <c10/util/StringUtil.h>
 
+#include "csrc/core/ErrorCell.h"
 #include "csrc/ops/generated/Families.h"
 #include "csrc/ops/generated/Modules.h"
 #include "csrc/ops/generated/Part.h"
 #include "csrc/ops/generated/Pointwise.h"
 #include "csrc/ops/generated/Reduce.h"
+#include "csrc/ops/generated/Support.h"
 
 namespace torch_backend::generated {
 namespace {
@@ -88,6 +90,19 @@ bool spread_over(const View& like, View* view) {
   return true;
 }
 
+tb_status expect_probabilities(const tb_kernel_context& context, const View& x) {
+  View flag;
+  tb_status status = TB_STATUS_OK;
+  if (!temporary(context, ValueType::b8, Dims(x.sizes.size(), 1), &flag, &status)) {
+    return status;
+  }
+  status = reduce(context, reduction("are_probabilities"), flag, x, all_dims(x.dim()), compute_type(x.type()));
+  if (status == TB_STATUS_OK) {
+    report_unless(context, flag.data, 1, "aten::binary_cross_entropy: all elements of input should be between 0 and 1");
+  }
+  return status;
+}
+
 /// (self, target, weight or not, reduction, number or not, out)
 tb_status loss(const void* data, const tb_kernel_context& context, const tb_arg* args, int32_t num_args) {
   const auto& which = *static_cast<const Loss*>(data);
@@ -100,6 +115,12 @@ tb_status loss(const void* data, const tb_kernel_context& context, const tb_arg*
     return TB_STATUS_UNSUPPORTED;
   }
   const auto compute = compute_type(out.type());
+  if (&which == &kBinaryCrossEntropy) {
+    const auto status = expect_probabilities(context, operands[0]);
+    if (status != TB_STATUS_OK) {
+      return status;
+    }
+  }
   const int64_t how = args[at].v.i;
   const double numbers[2] = {how == kMean ? 1.0 : 0.0, which.has_number ? args[at + 1].v.f : 0};
   const std::size_t num_numbers = which.has_number ? 1 : 0;
@@ -204,7 +225,7 @@ tb_status run_classes(const tb_kernel_context& context, const Classes& classes, 
     if (backward) {
       text.define("BACKWARD", 1);
     }
-    text.parameters(6);
+    text.parameters(7);
   });
   ArgsStruct args;
   args.add(part.geometry.count);
@@ -212,6 +233,7 @@ tb_status run_classes(const tb_kernel_context& context, const Classes& classes, 
   args.add(classes.ignored);
   args.add(class_stride);
   args.add(classes.weight.data ? classes.weight.strides[0] : 0);
+  args.add(fallible_operator("aten::nll_loss"));
   args.add_dims(part.geometry);
   Launch launch(context);
   for (const auto& operand : operands) {
@@ -219,8 +241,12 @@ tb_status run_classes(const tb_kernel_context& context, const Classes& classes, 
   }
   launch.pointer(classes.weight.data ? classes.weight.data : operands[0].data);
   launch.pointer(classes.total_weight.data ? classes.total_weight.data : operands[0].data);
+  launch.pointer(error_cell(context.device));
   args.pass(launch);
   launch.run(function, part.geometry.count, 4);
+  if (!backward) {
+    fallible_launch(context.device, context.stream);
+  }
   return TB_STATUS_OK;
 }
 

@@ -103,6 +103,9 @@ Tile tile_of(int device, int64_t rows, int64_t size_bytes) {
 tb_status run(Product product, const tb_kernel_context& context) {
   auto &out = product.out, &left = product.left, &right = product.right, &self = product.self;
   const ValueType compute = compute_type(out.type);
+  if (out.sizes[0] * out.sizes[1] * out.sizes[2] == 0) {
+    return TB_STATUS_OK;
+  }
   if (left.type != out.type || right.type != out.type || (self.tensor && self.type != out.type) ||
       out.type == ValueType::none || out.type == ValueType::b8 || !computes(context.device, compute)) {
     return TB_STATUS_UNSUPPORTED;
@@ -179,8 +182,9 @@ tb_status run(Product product, const tb_kernel_context& context) {
   };
   Launch launch(context);
   launch.pointer(*out.tensor);
-  launch.pointer(*left.tensor);
-  launch.pointer(*right.tensor);
+  const bool is_deep = left.sizes[2] > 0; // else there is nothing to multiply
+  launch.pointer(is_deep ? *left.tensor : *out.tensor);
+  launch.pointer(is_deep ? *right.tensor : *out.tensor);
   if (self.tensor) {
     launch.pointer(*self.tensor);
   }
@@ -251,13 +255,13 @@ tb_status dot(const void* /*entry*/, const tb_kernel_context& context, const tb_
 } // namespace
 
 void add_matmul(Kernels& kernels) {
-  kernels.add("aten::mm.out", product);
-  kernels.add("aten::bmm.out", product);
-  kernels.add("aten::addmm.out", sum_with_product);
-  kernels.add("aten::baddbmm.out", sum_with_product);
-  kernels.add("aten::addmv.out", sum_with_vector);
-  kernels.add("aten::dot", dot);
-  kernels.add("aten::vdot", dot);
+  kernels.add("aten::mm.out", product, kTakesEmpty);
+  kernels.add("aten::bmm.out", product, kTakesEmpty);
+  kernels.add("aten::addmm.out", sum_with_product, kTakesEmpty);
+  kernels.add("aten::baddbmm.out", sum_with_product, kTakesEmpty);
+  kernels.add("aten::addmv.out", sum_with_vector, kTakesEmpty);
+  kernels.add("aten::dot", dot, kTakesEmpty);
+  kernels.add("aten::vdot", dot, kTakesEmpty);
 }
 
 } // namespace torch_backend::generated

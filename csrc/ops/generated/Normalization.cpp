@@ -252,7 +252,7 @@ tb_status layer_norm_backward(const void*, const tb_kernel_context& context, con
   const uint64_t others = all_dims(of.x.dim()) & ~of.dims;
   mean = repeated_over(mean, of.x, of.dims);
   rstd = repeated_over(rstd, of.x, of.dims);
-  if (grad_input.data) {
+  if (grad_input.data && of.x.numel() > 0) {
     TB_TRY(normalize_backward(context, of, grad, mean, rstd, grad_input));
   }
   const auto of_parameter = [&](const View& view) { return view.data ? with_reduced(view, of.x.dim(), others) : view; };
@@ -328,7 +328,7 @@ tb_status group_norm_backward(const void*, const tb_kernel_context& context, con
   of.compute = compute_type(of.x.type());
   mean = repeated_over(groups_of(mean, of.x.dim()), of.x, of.dims);
   rstd = repeated_over(groups_of(rstd, of.x.dim()), of.x, of.dims);
-  if (grad_input.data) {
+  if (grad_input.data && of.x.numel() > 0) {
     TB_TRY(normalize_backward(context, of, grad, mean, rstd, by_group(grad_input, groups)));
   }
   return parameter_gradients(context, grad, of.x, mean, rstd, channels_by_group(grad_weight, of.x),
@@ -464,9 +464,9 @@ tb_status batch_norm_backward(const void*, const tb_kernel_context& context, con
 
 void add_normalization(Kernels& kernels) {
   kernels.add("aten::native_layer_norm", layer_norm);
-  kernels.add("aten::native_layer_norm_backward", layer_norm_backward);
+  kernels.add("aten::native_layer_norm_backward", layer_norm_backward, kTakesEmpty);
   kernels.add("aten::native_group_norm", group_norm);
-  kernels.add("aten::native_group_norm_backward", group_norm_backward);
+  kernels.add("aten::native_group_norm_backward", group_norm_backward, kTakesEmpty);
   kernels.add("aten::native_batch_norm.out", batch_norm, 0, &kBatchNorm);
   kernels.add("aten::_native_batch_norm_legit.out", batch_norm, 0, &kBatchNorm);
   kernels.add("aten::_native_batch_norm_legit.no_stats_out", batch_norm, 0, &kWithoutRunning);

@@ -258,7 +258,7 @@ bool can_write_in_place(const tb_arg* args, int32_t num_args) {
     }
   }
   return std::none_of(args + 1, args + num_args, [&](const tb_arg& argument) {
-    return argument.tag == TB_ARG_TENSOR && static_cast<const tb_tensor*>(argument.v.p)->data == self.data;
+    return argument.tag == TB_ARG_TENSOR && self.data && static_cast<const tb_tensor*>(argument.v.p)->data == self.data;
   });
 }
 

@@ -115,8 +115,8 @@ struct Plan {
       parts = std::clamp<int64_t>(enough / std::max<int64_t>(units, 1), 1,
                                   std::clamp<int64_t>(count / worth, 1, kMaxParts));
     }
-    part_size = (count + parts - 1) / parts;
-    parts = (count + part_size - 1) / part_size;
+    part_size = std::max<int64_t>((count + parts - 1) / parts, 1);
+    parts = std::max<int64_t>((count + part_size - 1) / part_size, 1);
     units *= parts;
   }
 
@@ -226,6 +226,9 @@ tb_status reduce(const tb_kernel_context& context, const ReductionEntry& entry, 
   if (compute == ValueType::none || !computes(context.device, compute) || inputs[0].dim() > 64 || !plan.lay_out(dims)) {
     return TB_STATUS_UNSUPPORTED;
   }
+  if (plan.kept.geometry.count == 0) {
+    return TB_STATUS_OK;
+  }
   plan.divide(context.device);
 
   void* workspace = nullptr;
@@ -258,7 +261,8 @@ tb_status reduce(const tb_kernel_context& context, const ReductionEntry& entry, 
                       [&](SourceText& text) { plan.write(text, second_stage); });
     Launch launch(context);
     for (int n = 0; n < plan.num_operands; ++n) {
-      launch.pointer(plan.operands[static_cast<std::size_t>(n)].data);
+      const void* address = plan.operands[static_cast<std::size_t>(n)].data;
+      launch.pointer(address ? address : plan.operands[0].data); // none of an empty tensor
     }
     if (plan.parts > 1) {
       launch.pointer(workspace);

@@ -40,6 +40,12 @@ bool outputs_of(const tb_arg* args, int32_t num_args, int32_t num_outputs, int64
   return true;
 }
 
+/// Whether PyTorch reduces no elements; it refuses to take the greatest of none.
+bool has_value_of_nothing(const ReductionEntry& entry) {
+  const std::string_view name(entry.name);
+  return entry.of_output || name == "any" || name == "all";
+}
+
 tb_status run_entry(const void* data, const tb_kernel_context& context, const tb_arg* args, int32_t num_args) {
   const auto& entry = *static_cast<const ReductionEntry*>(data);
   c10::SmallVector<View, 4> inputs, outputs;
@@ -157,18 +163,18 @@ void add_reductions(Kernels& kernels) {
     const auto& entry = table.entries[i];
     for (const auto& overload : c10::split(entry.operators, ' ')) {
       if (!overload.empty()) {
-        kernels.add(std::string(overload).c_str(), run_entry, 0, &entry);
+        kernels.add(std::string(overload).c_str(), run_entry, has_value_of_nothing(entry) ? kTakesEmpty : 0, &entry);
       }
     }
   }
   for (const char* overload : {"aten::linalg_vector_norm.out", "aten::norm.out", "aten::norm.dtype_out"}) {
-    kernels.add(overload, norm);
+    kernels.add(overload, norm, kTakesEmpty);
   }
-  kernels.add("aten::var.correction_out", spread, 0, &kVar);
-  kernels.add("aten::std.correction_out", spread, 0, &kStd);
-  kernels.add("aten::var_mean.correction", spread, 0, &kVarMean);
-  kernels.add("aten::std_mean.correction", spread, 0, &kStdMean);
-  kernels.add("aten::trace", trace);
+  kernels.add("aten::var.correction_out", spread, kTakesEmpty, &kVar);
+  kernels.add("aten::std.correction_out", spread, kTakesEmpty, &kStd);
+  kernels.add("aten::var_mean.correction", spread, kTakesEmpty, &kVarMean);
+  kernels.add("aten::std_mean.correction", spread, kTakesEmpty, &kStdMean);
+  kernels.add("aten::trace", trace, kTakesEmpty);
 }
 
 } // namespace torch_backend::generated

@@ -6,9 +6,12 @@
 #include <c10/util/Half.h>
 
 #include "csrc/core/Capture.h"
+#include "csrc/core/ErrorCell.h"
 #include "csrc/core/FailedWait.h"
 #include "csrc/core/KernelHost.h"
 #include "csrc/core/Runtime.h"
+#include "csrc/ops/generated/Launch.h"
+#include "csrc/ops/generated/Modules.h"
 
 namespace torch_backend::generated {
 
@@ -70,6 +73,21 @@ void read_back(const tb_kernel_context& context, const char* op, const void* mem
     graph::refuse_in_capture(context.device, context.stream, op);
   }
   read_memory(api, context.device, numbers, memory, static_cast<std::size_t>(count) * sizeof(int64_t), context.stream);
+}
+
+void report_unless(const tb_kernel_context& context, const void* flags, int64_t count, const char* message) {
+  static const char kKind = 0;
+  const auto& function = find_function(context.device, {&kKind}, "verify", "verify", [&](SourceText& text) {
+    text.index_of(false);
+    text.parameters(2);
+  });
+  const int64_t args[] = {count, fallible_operator(message)};
+  Launch launch(context);
+  launch.pointer(flags);
+  launch.pointer(error_cell(context.device));
+  launch.value(args, sizeof args);
+  launch.run(function, count);
+  fallible_launch(context.device, context.stream);
 }
 
 } // namespace torch_backend::generated

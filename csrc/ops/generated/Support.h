@@ -34,6 +34,9 @@ void read_back(const tb_kernel_context& context, const char* op, const void* mem
 /// dst[...] = src[...] of one shape; dtypes may differ. False, with nothing done, where no kernel takes them.
 bool copy_views(const tb_kernel_context& context, const View& dst, const View& src);
 
+/// The device raises `message`, of static storage, unless all of `count` flags are set: bools side by side.
+void report_unless(const tb_kernel_context& context, const void* flags, int64_t count, const char* message);
+
 using KernelBody = tb_status (*)(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t n);
 /// A kernel that may throw NoWorkspace.
 template <KernelBody kBody>

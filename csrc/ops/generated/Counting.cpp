@@ -1,0 +1,408 @@
+// Operators that search, count and choose, made of others: where the host cannot reach the memory.
+
+#include <cmath>
+#include <limits>
+#include <tuple>
+#include <vector>
+
+#include <ATen/ATen.h>
+#include <ATen/WrapDimUtils.h>
+#include <ATen/native/BucketizationUtils.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/util/StringUtil.h>
+
+#include "csrc/core/DType.h"
+#include "csrc/core/Stream.h"
+#include "csrc/ops/generated/Compositions.h"
+#include "csrc/ops/generated/Launch.h"
+#include "csrc/ops/generated/Modules.h"
+#include "csrc/ops/generated/Support.h"
+#include "csrc/profiler/Recording.h"
+
+namespace torch_backend::generated {
+namespace {
+
+constexpr int64_t kLimit32 = (int64_t{1} << 31) - (int64_t{1} << 20);
+
+const void* address_of(const at::Tensor& tensor) {
+  return tensor.const_data_ptr();
+}
+
+/// Enqueues what `fill` adds to the launch: one item of work for each of `count`.
+template <class Fill>
+void enqueue(const at::Tensor& like, const char* name, const Function& function, int64_t count, int64_t cost,
+             Fill fill) {
+  tb_kernel_context context{};
+  context.device = like.device().index();
+  context.stream = current_stream(like.device().index()).handle();
+  CallSpan span("kernel_launch", context.device);
+  span.kernel(context.stream, name);
+  Launch launch(context);
+  fill(launch);
+  launch.run(function, count, cost);
+  span.enqueued();
+}
+
+/// The device raises `message`, of static storage, unless all of `flags` are set.
+void expect_on_device(const at::Tensor& flags, const char* message) {
+  const auto contiguous = flags.contiguous();
+  const c10::DeviceGuard guard(flags.device());
+  tb_kernel_context context{};
+  context.device = flags.device().index();
+  context.stream = current_stream(flags.device().index()).handle();
+  report_unless(context, address_of(contiguous), contiguous.numel(), message);
+}
+
+// ---- places in sorted rows ----
+
+void write_places(const at::Tensor& out, const at::Tensor& rows, const at::Tensor& values, const at::Tensor& sorter,
+                  bool right) {
+  const c10::DeviceGuard guard(values.device());
+  const int device = values.device().index();
+  const auto type = value_type(tb_dtype_or_none(rows.scalar_type()));
+  const auto compute = compute_type(type);
+  TORCH_CHECK_NOT_IMPLEMENTED(type != ValueType::none && computes(device, compute), "searchsorted of ",
+                              rows.scalar_type(), " is not implemented for device ", device_api().name());
+  const bool fits = std::max(values.numel(), rows.numel()) < kLimit32;
+  const bool wide = out.scalar_type() == at::kLong;
+  static const char kKind = 0;
+  KernelKey key{&kKind};
+  key.words[0] = static_cast<uint64_t>(type) << 4 | static_cast<uint64_t>(fits) << 3 |
+                 static_cast<uint64_t>(wide) << 2 | static_cast<uint64_t>(right) << 1 |
+                 static_cast<uint64_t>(sorter.defined());
+  const auto& function = find_function(device, key, "search", "search", [&](SourceText& text) {
+    text.compute_in(compute);
+    text.index_of(fits);
+    text.define("LOAD(p, i)", c10::str("TB_LOAD_", name_of(type), "(p, i)"));
+    text.define("STORE(i, x)", c10::str("TB_STORE_", wide ? "i64" : "i32", "(p0, i, x)"));
+    if (right) {
+      text.define("RIGHT", 1);
+    }
+    if (sorter.defined()) {
+      text.define("SORTER", 1);
+    }
+    text.parameters(4);
+  });
+  const int64_t size = rows.size(-1);
+  const int64_t num_rows = rows.dim() == 1 ? 1 : rows.numel() / std::max<int64_t>(size, 1);
+  const int64_t args[] = {values.numel(), values.dim() > 0 ? values.size(-1) : 1, size, num_rows};
+  const int64_t cost = 2 * static_cast<int64_t>(std::log2(static_cast<double>(size + 2)));
+  enqueue(values, "aten::searchsorted", function, values.numel(), cost, [&](Launch& launch) {
+    launch.pointer(address_of(out));
+    launch.pointer(address_of(values));
+    launch.pointer(address_of(size > 0 ? rows : values));
+    launch.pointer(address_of(sorter.defined() && size > 0 ? sorter : values));
+    launch.value(args, sizeof args);
+  });
+}
+
+at::Tensor places_in(const at::Tensor& rows, const at::Tensor& values, bool out_int32, bool right,
+                     std::optional<c10::string_view> side, const std::optional<at::Tensor>& sorter) {
+  const auto order = sorter.value_or(at::Tensor());
+  auto out = at::empty(values.sizes(), values.options().dtype(out_int32 ? at::kInt : at::kLong).device(rows.device()));
+  at::native::searchsorted_pre_check(rows, values, out, out_int32, right, side, order);
+  if (out.numel() == 0) {
+    return out;
+  }
+  const auto common = at::result_type(rows, values);
+  write_places(out, rows.to(common).contiguous(), values.to(common).contiguous(),
+               order.defined() ? order.contiguous() : order, right || side == "right");
+  return out;
+}
+
+at::Tensor searchsorted_number(const at::Tensor& rows, const at::Scalar& value, bool out_int32, bool right,
+                               std::optional<c10::string_view> side, const std::optional<at::Tensor>& sorter) {
+  return places_in(rows, at::native::searchsorted_scalar_tensor(value, rows.device()), out_int32, right, side, sorter);
+}
+
+at::Tensor buckets_of(const at::Tensor& values, const at::Tensor& boundaries, bool out_int32, bool right) {
+  TORCH_CHECK(boundaries.dim() == 1, "bucketize: boundaries tensor must be 1 dimension, but got dim(", boundaries.dim(),
+              ")");
+  return places_in(boundaries, values, out_int32, right, std::nullopt, std::nullopt);
+}
+
+at::Tensor bucketize_number(const at::Scalar& value, const at::Tensor& boundaries, bool out_int32, bool right) {
+  return buckets_of(at::native::searchsorted_scalar_tensor(value, boundaries.device()), boundaries, out_int32, right);
+}
+
+at::Tensor isin(const at::Tensor& elements, const at::Tensor& test_elements, bool /*assume_unique*/, bool invert) {
+  if (test_elements.numel() == 0 || elements.numel() == 0) {
+    return at::full(elements.sizes(), invert, elements.options().dtype(at::kBool));
+  }
+  const auto common = at::result_type(elements, test_elements);
+  const auto values = elements.to(common);
+  const auto sorted = std::get<0>(test_elements.to(common).flatten().sort());
+  const auto nearest = sorted.take(places_in(sorted, values, false, false, {}, {}).clamp_max_(sorted.numel() - 1));
+  return invert ? nearest.ne(values) : nearest.eq(values);
+}
+
+at::Tensor isin_number(const at::Tensor& elements, const at::Scalar& test_element, bool /*assume_unique*/,
+                       bool invert) {
+  return invert ? elements.ne(test_element) : elements.eq(test_element);
+}
+
+at::Tensor is_number_in(const at::Scalar& element, const at::Tensor& test_elements, bool /*assume_unique*/,
+                        bool invert) {
+  const auto found = test_elements.eq(element).any();
+  return invert ? found.logical_not() : found;
+}
+
+// ---- counts ----
+
+at::Tensor bincount(const at::Tensor& self, const std::optional<at::Tensor>& weights, c10::SymInt minlength) {
+  const auto least = minlength.guard_int(__FILE__, __LINE__);
+  TORCH_CHECK(least >= 0, "minlength should be >= 0");
+  TORCH_CHECK(at::isIntegralType(self.scalar_type(), /*includeBool=*/false) && self.dim() <= 1,
+              "bincount only supports 1-d non-negative integral inputs.");
+  const bool weighs = weights.has_value() && weights->defined();
+  TORCH_CHECK(!weighs || (weights->dim() == 1 && weights->size(0) == self.numel()),
+              "weights should be 1-d and have the same length as input");
+  const auto type = !weighs ? at::kLong : weights->scalar_type() == at::kFloat ? at::kFloat : at::kDouble;
+  if (self.numel() == 0) {
+    return at::zeros({least}, self.options().dtype(at::kLong));
+  }
+  const auto [low, high] = self.aminmax();
+  const auto ends = at::stack({low, high}).to(at::kLong).cpu();
+  TORCH_CHECK(ends[0].item<int64_t>() >= 0, "bincount only supports 1-d non-negative integral inputs.");
+  const auto result = at::zeros({std::max(ends[1].item<int64_t>() + 1, least)}, self.options().dtype(type));
+  const auto added = weighs ? weights->to(type) : at::ones({}, result.options()).expand(self.sizes());
+  return result.index_add(0, self.to(at::kLong), added);
+}
+
+at::Tensor histc(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max) {
+  TORCH_CHECK(bins > 0, "torch.histc(): bins must be > 0");
+  TORCH_CHECK(at::isFloatingType(self.scalar_type()), "\"histogram_cpu\" not implemented for '", self.scalar_type(),
+              "'");
+  double low = min.toDouble(), high = max.toDouble();
+  if (low == high && self.numel() > 0) {
+    const auto [least, most] = self.aminmax();
+    low = least.item().toDouble();
+    high = most.item().toDouble();
+  }
+  if (low == high) {
+    low -= 1;
+    high += 1;
+  }
+  TORCH_CHECK(std::isfinite(low) && std::isfinite(high), "torch.histc: range of [", low, ", ", high, "] is not finite");
+  TORCH_CHECK(low < high, "torch.histc: max must be larger than min");
+  const auto x = self.flatten();
+  const auto inside = x.ge(low).logical_and_(x.le(high));
+  const auto place = x.sub(low).mul_(bins).div_(high - low).masked_fill_(inside.logical_not(), 0);
+  return at::zeros({bins}, self.options())
+      .index_add(0, place.to(at::kLong).clamp_max_(bins - 1), inside.to(self.scalar_type()));
+}
+
+at::Tensor repeat_interleave(const at::Tensor& repeats, std::optional<c10::SymInt> output_size) {
+  TORCH_CHECK(repeats.dim() == 1, "repeat_interleave only accept 1D vector as repeat");
+  TORCH_CHECK(repeats.scalar_type() == at::kLong || repeats.scalar_type() == at::kInt,
+              "repeats has to be Long or Int tensor");
+  if (repeats.size(0) == 0) {
+    return at::empty_like(repeats);
+  }
+  const auto ends = repeats.cumsum(0);
+  expect_on_device(repeats.ge(0), "aten::repeat_interleave: repeats can not be negative");
+  const int64_t total = output_size ? output_size->guard_int(__FILE__, __LINE__) : ends[-1].item<int64_t>();
+  const auto places = at::arange(total, ends.options());
+  return places_in(ends, places, false, /*right=*/true, {}, {}).to(repeats.scalar_type());
+}
+
+bool equal(const at::Tensor& self, const at::Tensor& other) {
+  TORCH_CHECK(self.device() == other.device(), "Cannot compare two tensors on different devices. Got: ", self.device(),
+              " and ", other.device());
+  TORCH_CHECK(self.scalar_type() == other.scalar_type(), "Expected all tensors to have the same dtype, but got ",
+              self.scalar_type(), " and ", other.scalar_type());
+  if (self.sizes() != other.sizes()) {
+    return false;
+  }
+  const bool is_same = self.is_alias_of(other) && self.storage_offset() == other.storage_offset() &&
+                       self.strides() == other.strides() && self.is_neg() == other.is_neg() &&
+                       self.is_conj() == other.is_conj();
+  return self.numel() == 0 || is_same || self.eq(other).all().item<bool>();
+}
+
+at::Tensor unfold_backward(const at::Tensor& grad, c10::SymIntArrayRef input_sizes, int64_t dim, int64_t size,
+                           int64_t step) {
+  const auto sizes = C10_AS_INTARRAYREF_SLOW(input_sizes);
+  auto result = at::zeros(sizes, grad.options());
+  if (sizes.empty()) {
+    return result.copy_(grad.squeeze(0));
+  }
+  dim = at::maybe_wrap_dim(dim, static_cast<int64_t>(sizes.size()));
+  const auto places = at::arange(sizes[static_cast<std::size_t>(dim)], grad.options().dtype(at::kLong));
+  return result.index_add_(dim, places.unfold(0, size, step).flatten(),
+                           grad.movedim(-1, dim + 1).flatten(dim, dim + 1));
+}
+
+at::Tensor indices_of(const at::Tensor& mask, std::optional<at::ScalarType> dtype) {
+  return mask.nonzero().t().to(dtype.value_or(at::kLong)).contiguous();
+}
+
+at::Tensor tril_indices(int64_t row, int64_t col, int64_t offset, std::optional<at::ScalarType> dtype,
+                        std::optional<at::Layout> /*layout*/, std::optional<at::Device> device,
+                        std::optional<bool> /*pin_memory*/) {
+  TORCH_CHECK(row >= 0 && col >= 0, "row and col must be non-negative, got ", row, " and ", col);
+  return indices_of(at::ones({row, col}, at::TensorOptions().device(device).dtype(at::kBool)).tril(offset), dtype);
+}
+
+at::Tensor triu_indices(int64_t row, int64_t col, int64_t offset, std::optional<at::ScalarType> dtype,
+                        std::optional<at::Layout> /*layout*/, std::optional<at::Device> device,
+                        std::optional<bool> /*pin_memory*/) {
+  TORCH_CHECK(row >= 0 && col >= 0, "row and col must be non-negative, got ", row, " and ", col);
+  return indices_of(at::ones({row, col}, at::TensorOptions().device(device).dtype(at::kBool)).triu(offset), dtype);
+}
+
+at::Tensor& logspace_out(const at::Scalar& start, const at::Scalar& end, int64_t steps, double base, at::Tensor& out) {
+  TORCH_CHECK(steps >= 0, "number of steps must be non-negative");
+  if (out.numel() != steps) {
+    at::native::resize_output(out, {steps});
+  }
+  const bool is_whole = !at::isFloatingType(out.scalar_type());
+  const auto number = [&](const at::Scalar& x) { return is_whole ? at::Scalar(x.toLong()) : x; };
+  const auto wide = computes(out.device().index(), ValueType::f64) ? at::kDouble : at::kFloat;
+  const auto exponents = at::linspace(number(start), number(end), steps, out.options().dtype(wide));
+  return out.copy_(at::pow(base, exponents).view(out.sizes()));
+}
+
+// ---- random choices ----
+
+at::Tensor multinomial(const at::Tensor& self, c10::SymInt num_samples, bool replacement,
+                       std::optional<at::Generator> generator) {
+  const auto samples = num_samples.guard_int(__FILE__, __LINE__);
+  TORCH_CHECK(self.dim() > 0 && self.dim() <= 2, "prob_dist must be 1 or 2 dim");
+  TORCH_CHECK(at::isFloatingType(self.scalar_type()),
+              "multinomial only supports floating-point dtypes for input, got: ", self.scalar_type());
+  TORCH_CHECK(samples > 0, "cannot sample n_sample <= 0 samples");
+  TORCH_CHECK(replacement || samples <= self.size(-1),
+              "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
+  TORCH_CHECK(self.size(-1) < (int64_t{1} << 24), "number of categories cannot exceed 2^24");
+  if (self.numel() == 0) {
+    auto sizes = self.sizes().vec();
+    sizes.back() = samples;
+    return at::empty(sizes, self.options().dtype(at::kLong));
+  }
+  const auto is_number = self.ge(0).logical_and_(self.lt(std::numeric_limits<double>::infinity())).all(-1);
+  expect_on_device(is_number, "aten::multinomial: probability tensor contains either `inf`, `nan` or element < 0");
+  const auto wide = self.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const auto total = self.sum(-1, /*keepdim=*/true, wide);
+  expect_on_device(total.gt(0), "aten::multinomial: invalid multinomial distribution (sum of probabilities <= 0)");
+  if (!replacement || samples == 1) {
+    // The greatest of p / q, q exponentially distributed, is drawn with probability p; so are those after it.
+    const auto keys = at::div(self, at::empty_like(self).exponential_(1, generator));
+    return samples == 1 ? keys.argmax(-1, /*keepdim=*/true) : std::get<1>(keys.topk(samples));
+  }
+  const auto ends = self.cumsum(-1, wide);
+  auto sizes = self.sizes().vec();
+  sizes.back() = samples;
+  const auto drawn = at::empty(sizes, self.options().dtype(wide)).uniform_(0, 1, generator);
+  return places_in(ends, drawn.mul_(ends.narrow(-1, -1, 1)), false, /*right=*/true, {}, {})
+      .clamp_max_(self.size(-1) - 1);
+}
+
+// ---- distinct ones ----
+
+std::tuple<at::Tensor, at::Tensor> unique(const at::Tensor& self, bool sorted, bool return_inverse) {
+  auto found = at::_unique2(self, sorted, return_inverse, /*return_counts=*/false);
+  return {std::get<0>(found), std::get<1>(found)};
+}
+
+at::Tensor as_matrix(const at::Tensor& rows) {
+  return rows.reshape({rows.size(0), rows.numel() / rows.size(0)});
+}
+
+/// Of neighbours along `rows`'s first dimension; `order` names the place of each row.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> distinct_rows(const at::Tensor& rows, const at::Tensor& order) {
+  const auto long_options = rows.options().dtype(at::kLong);
+  const int64_t count = rows.size(0);
+  const auto flat = as_matrix(rows);
+  auto begins = at::ones({count}, rows.options().dtype(at::kBool));
+  if (count > 1) {
+    begins.narrow(0, 1, count - 1).copy_(flat.narrow(0, 1, count - 1).ne(flat.narrow(0, 0, count - 1)).any(1));
+  }
+  const auto group = begins.cumsum(0).sub_(1);
+  const auto first = begins.nonzero().flatten();
+  const auto inverse = order.defined() ? at::empty({count}, long_options).index_copy_(0, order, group) : group;
+  const auto counts = at::zeros({first.size(0)}, long_options).index_add_(0, group, at::ones({count}, long_options));
+  return {rows.index_select(0, first), inverse, counts};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> along(int64_t dim,
+                                                     const std::tuple<at::Tensor, at::Tensor, at::Tensor>& found,
+                                                     bool return_inverse, bool return_counts) {
+  const auto nothing = at::empty({0}, std::get<1>(found).options());
+  return {std::get<0>(found).movedim(0, dim).contiguous(), return_inverse ? std::get<1>(found) : nothing,
+          return_counts ? std::get<2>(found) : nothing};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> unique_dim(const at::Tensor& self, int64_t dim, bool /*sorted*/,
+                                                          bool return_inverse, bool return_counts) {
+  dim = at::maybe_wrap_dim(dim, self.dim());
+  if (self.size(dim) == 0) {
+    const auto nothing = at::empty({0}, self.options().dtype(at::kLong));
+    TORCH_CHECK(std::count(self.sizes().begin(), self.sizes().end(), 0) == 1,
+                "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied");
+    return {at::empty(self.sizes(), self.options()), nothing, nothing};
+  }
+  const auto rows = self.movedim(dim, 0).contiguous();
+  const auto flat = as_matrix(rows);
+  auto order = at::arange(rows.size(0), self.options().dtype(at::kLong));
+  for (int64_t column = flat.size(1) - 1; column >= 0; --column) {
+    order = order.index_select(
+        0, std::get<1>(flat.select(1, column).index_select(0, order).sort(/*stable=*/true, 0, false)));
+  }
+  return along(dim, distinct_rows(rows.index_select(0, order), order), return_inverse, return_counts);
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> consecutive_rows(const at::Tensor& self, int64_t dim,
+                                                                bool return_inverse, bool return_counts) {
+  dim = at::maybe_wrap_dim(dim, self.dim());
+  return along(dim, distinct_rows(self.movedim(dim, 0).contiguous(), {}), return_inverse, return_counts);
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> unique_consecutive(const at::Tensor& self, bool return_inverse,
+                                                                  bool return_counts, std::optional<int64_t> dim) {
+  if (dim) {
+    return consecutive_rows(self, *dim, return_inverse, return_counts);
+  }
+  const auto nothing = at::empty({0}, self.options().dtype(at::kLong));
+  if (self.numel() == 0) {
+    return {at::empty({0}, self.options()), return_inverse ? at::empty(self.sizes(), nothing.options()) : nothing,
+            nothing};
+  }
+  auto found = distinct_rows(self.flatten(), {});
+  std::get<1>(found) = std::get<1>(found).view(self.sizes());
+  return along(0, found, return_inverse, return_counts);
+}
+
+} // namespace
+
+void register_counting(Registrar& m) {
+  TB_COMPOSITION(m, "searchsorted.Tensor", searchsorted_Tensor, places_in);
+  TB_COMPOSITION(m, "searchsorted.Tensor_out", searchsorted_Tensor_out, Into<places_in>::call);
+  TB_COMPOSITION(m, "searchsorted.Scalar", searchsorted_Scalar, searchsorted_number);
+  TB_COMPOSITION(m, "bucketize.Tensor", bucketize_Tensor, buckets_of);
+  TB_COMPOSITION(m, "bucketize.Tensor_out", bucketize_Tensor_out, Into<buckets_of>::call);
+  TB_COMPOSITION(m, "bucketize.Scalar", bucketize_Scalar, bucketize_number);
+  TB_COMPOSITION(m, "isin.Tensor_Tensor", isin_Tensor_Tensor, isin);
+  TB_COMPOSITION(m, "isin.Tensor_Tensor_out", isin_Tensor_Tensor_out, Into<isin>::call);
+  TB_COMPOSITION(m, "isin.Tensor_Scalar", isin_Tensor_Scalar, isin_number);
+  TB_COMPOSITION(m, "isin.Tensor_Scalar_out", isin_Tensor_Scalar_out, Into<isin_number>::call);
+  TB_COMPOSITION(m, "isin.Scalar_Tensor", isin_Scalar_Tensor, is_number_in);
+  TB_COMPOSITION(m, "isin.Scalar_Tensor_out", isin_Scalar_Tensor_out, Into<is_number_in>::call);
+  TB_COMPOSITION(m, "bincount", bincount, bincount);
+  TB_COMPOSITION(m, "histc", histc, histc);
+  TB_COMPOSITION(m, "histc.out", histc_out, Into<histc>::call);
+  TB_COMPOSITION(m, "repeat_interleave.Tensor", repeat_interleave_Tensor, repeat_interleave);
+  TB_COMPOSITION(m, "equal", equal, equal);
+  TB_COMPOSITION(m, "unfold_backward", unfold_backward, unfold_backward);
+  TB_COMPOSITION(m, "tril_indices", tril_indices, tril_indices);
+  TB_COMPOSITION(m, "triu_indices", triu_indices, triu_indices);
+  TB_COMPOSITION(m, "logspace.out", logspace_out, logspace_out);
+  TB_COMPOSITION(m, "multinomial", multinomial, multinomial);
+  TB_COMPOSITION(m, "multinomial.out", multinomial_out, Into<multinomial>::call);
+  TB_COMPOSITION(m, "_unique", _unique, unique);
+  TB_COMPOSITION(m, "unique_dim", unique_dim, unique_dim);
+  TB_COMPOSITION(m, "unique_dim_consecutive", unique_dim_consecutive, consecutive_rows);
+  TB_COMPOSITION(m, "unique_consecutive", unique_consecutive, unique_consecutive);
+}
+
+} // namespace torch_backend::generated

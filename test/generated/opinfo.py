@@ -1,0 +1,190 @@
+"""PyTorch's list of operators with samples (OpInfo) on a device with modules: what falls back, and what differs.
+
+``python test/generated/opinfo.py`` tries all samples, prints what differs from the CPU, and writes
+``opinfo_fallbacks.txt``. Patterns of entries' names as arguments: only those, and nothing is written.
+"""
+
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+os.environ.setdefault("TORCH_BACKEND", "xcpu")
+os.environ.setdefault("TORCH_BACKEND_XCPU_MODULES", "1")
+
+import torch  # after what it reads at import
+from torch.testing._internal.common_methods_invocations import op_db
+
+import torch_backend
+from torch_backend.testing import facts
+from torch_backend.testing.needs import NotOffered
+from torch_backend.testing.suite.ops._directions import seed_of, try_backward, try_forward
+from torch_backend.testing.suite.ops._entries import dtype_name, full_name
+from torch_backend.testing.suite.ops._left_out import reason_to_leave_out
+from torch_backend.testing.suite.ops._samples import arguments, most_samples, tensors
+from torch_backend.testing.suite.ops._trial import Trial
+
+DEVICE = f"{os.environ['TORCH_BACKEND']}:0"
+DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool)
+LIST = Path(__file__).with_name("opinfo_fallbacks.txt")
+ENTRIES = {full_name(op): op for op in op_db}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Samples of an entry: forward or backward, with a dtype."""
+
+    direction: str
+    dtype: torch.dtype
+
+    def __str__(self) -> str:
+        return f"{self.direction} {dtype_name(self.dtype)}"
+
+
+KINDS = {str(kind): kind for kind in (Kind(way, dtype) for way in ("forward", "backward") for dtype in DTYPES)}
+
+
+@dataclass
+class Outcome:
+    """What became of the samples of one kind: the operators that fell back, and how results differ, if they do."""
+
+    fallbacks: list[str]
+    difference: str
+
+
+class NearTrial(Trial):
+    """Takes results that differ from the CPU's if they are at most four times as far from double precision as those."""
+
+    def compare(self, case, actual, answer):
+        """Fail unless the result is the CPU's, or as near."""
+        try:
+            super().compare(case, actual, answer)
+        except AssertionError:
+            exact = self._exact(case)
+            if not _as_near(tensors(actual), tensors(answer.result), tensors(exact)):
+                raise
+
+    def compare_gradient(self, case, actual, expected, what):
+        """Fail unless the gradient is the CPU's, or as near."""
+        try:
+            super().compare_gradient(case, actual, expected, what)
+        except AssertionError:
+            sample = _in_double(case.host)
+            ends = [x for x in tensors(_call(self.op, sample)) if x.requires_grad]
+            seeds = [seed_of(x if x.is_complex() else x.to(self.dtype)).to(x.dtype) for x in ends]
+            leaves = [x for x in tensors(arguments(sample)) if x.requires_grad]
+            exact = torch.autograd.grad(ends, leaves, seeds, allow_unused=True)
+            if not _as_near([actual], [expected], [exact[int(what.split()[-1])]]):
+                raise
+
+    def _exact(self, case):
+        with torch.no_grad():
+            return _call(self.op, _in_double(case.host))
+
+
+def _call(op, sample):
+    return op(sample.input, *sample.args, **sample.kwargs)
+
+
+def _in_double(sample):
+    def wide(x):
+        is_float = isinstance(x, torch.Tensor) and x.is_floating_point()
+        return x.detach().double().requires_grad_(x.requires_grad) if is_float else x
+
+    return sample.transform(wide)
+
+
+def _as_near(ours, theirs, exact):
+    pairs = list(zip(ours, theirs, exact, strict=True))
+    if any(not one.is_floating_point() or one.shape != wanted.shape for one, _, wanted in pairs):
+        return False
+    far = [[(x.detach().cpu().double() - wanted).abs().max().item() for x in (a, b)] for a, b, wanted in pairs]
+    return all(ours <= 4 * theirs for ours, theirs in far)
+
+
+def kinds_of(op) -> Iterator[Kind]:
+    """What PyTorch says that the entry supports."""
+    for kind in KINDS.values():
+        supported = op.supported_dtypes if kind.direction == "forward" else op.supported_backward_dtypes
+        if kind.dtype in supported("cpu") and not reason_to_leave_out(
+            full_name(op), dtype_name(kind.dtype), kind.direction
+        ):
+            yield kind
+
+
+def attempt(op, kind: Kind, most: int | None = None) -> Outcome | None:
+    """Try at most so many samples; None if the CPU, which says what is right, computes none of them."""
+    seen: dict = {}
+    facts.record_to(seen.update)
+    difference = ""
+    most = most or most_samples(kind.dtype, quick=False)
+    with torch_backend.fallback.policy(None, "allow"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the samples provoke them
+        try:
+            trial = NearTrial(op, kind.dtype, kind.direction, DEVICE, most=most)
+            with trial.recorded():
+                (try_forward if kind.direction == "forward" else try_backward)(trial)
+        except NotOffered:
+            return None
+        except Exception as error:
+            difference = f"{type(error).__name__}: {error}"
+        finally:
+            facts.record_to(None)
+    return Outcome(sorted(seen.get("fallbacks", {})), difference)
+
+
+def known() -> dict[str, dict[str, list[str]]]:
+    """By entry and kind what falls back, as the list has it."""
+    found: dict = {}
+    for line in LIST.read_text().splitlines():
+        if line and not line.startswith("#"):
+            name, kind, operators = line.split(" | ")
+            found.setdefault(name, {})[kind] = operators.split()
+    return found
+
+
+def _sweep(part: int, names: list[str]) -> dict[str, dict[str, Outcome]]:
+    torch.set_num_threads(1)
+    found: dict = {}
+    for name in names[part::2]:
+        for kind in kinds_of(ENTRIES[name]):
+            if outcome := attempt(ENTRIES[name], kind):
+                found.setdefault(name, {})[str(kind)] = outcome
+                if outcome.difference:
+                    print(f"{name}, {kind}: {outcome.difference[:2000]}\n", flush=True)
+                if outcome.fallbacks and len(names) < len(ENTRIES):
+                    print(f"{name}, {kind} falls back: {' '.join(outcome.fallbacks)}\n", flush=True)
+    return found
+
+
+def main(patterns: list[str]) -> None:
+    """Try entries and write the list."""
+    names = [name for name in ENTRIES if not patterns or any(fnmatchcase(name, each) for each in patterns)]
+    with ProcessPoolExecutor(2) as pool:
+        found = {name: of for part in pool.map(_sweep, range(2), [names] * 2) for name, of in part.items()}
+    total = {kind: [of[kind] for of in found.values() if kind in of] for kind in KINDS}
+    shares = [
+        f"{kind}: {sum(not each.fallbacks for each in all_)} of {len(all_)}" for kind, all_ in total.items() if all_
+    ]
+    print("\n".join(shares))
+    if not patterns:
+        header = [
+            f"# What falls back with modules, torch {torch.__version__.split('+')[0]}: entry | samples | operators",
+            "# Entries in all, and of them without a line here:",
+            *(f"#   {share}" for share in shares),
+        ]
+        lines = [
+            f"{name} | {kind} | {' '.join(outcome.fallbacks)}"
+            for name in sorted(found)
+            for kind, outcome in found[name].items()
+            if outcome.fallbacks
+        ]
+        LIST.write_text("\n".join(header + lines) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

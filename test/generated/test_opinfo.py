@@ -1,0 +1,55 @@
+"""What of PyTorch's operators falls back is what ``opinfo_fallbacks.txt`` lists, and nothing differs from the CPU.
+
+By default one sample of each entry with float32. ``make test-opinfo`` sets OPINFO=all: all dtypes and all samples.
+"""
+
+import os
+
+import opinfo
+import pytest
+import torch
+
+ALL = os.environ.get("OPINFO") == "all"
+MOST = None if ALL else 1
+DTYPES = opinfo.DTYPES if ALL else (torch.float32,)
+KNOWN = opinfo.known()
+pytestmark = pytest.mark.skipif(
+    torch.__version__.split("+")[0] not in opinfo.LIST.read_text().splitlines()[0],
+    reason=f"{opinfo.LIST.name} is of another version of torch, whose entries and samples are others",
+)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("name", opinfo.ENTRIES)
+def test_entry(name):
+    op = opinfo.ENTRIES[name]
+    for kind in opinfo.kinds_of(op):
+        outcome = opinfo.attempt(op, kind, MOST) if kind.dtype in DTYPES else None
+        if outcome is not None:
+            assert not outcome.difference, f"{kind}: {outcome.difference}"
+            known = KNOWN.get(name, {}).get(str(kind), [])
+            if ALL:
+                assert outcome.fallbacks == known, f"{kind}; run test/generated/opinfo.py if that is meant"
+            else:
+                assert set(outcome.fallbacks) <= set(known), f"{kind}; run test/generated/opinfo.py if that is meant"
+
+
+@pytest.mark.parametrize("kind", opinfo.KINDS)
+def test_share(kind):
+    """At least 75 % of the forward and 80 % of the backward entries need no CPU, by the list."""
+    shares = dict(
+        line.removeprefix("#   ").split(": ") for line in opinfo.LIST.read_text().splitlines() if ": " in line
+    )
+    if kind not in shares:
+        assert kind in ("backward int64", "backward bool")
+        return
+    served, total = map(int, shares[kind].split(" of "))
+    assert total - served == sum(kind in kinds for kinds in KNOWN.values())
+    assert served / total >= (0.75 if kind.startswith("forward") else 0.8)
