@@ -142,6 +142,37 @@ def reset_autocast_policy(overload: str) -> None: ...
 def autocast_defaults() -> dict[str, str]:
     """PyTorch's own lists: overload -> policy."""
 
+# ---- GraphKernels.cpp: kernels of compiled graphs ----
+
+class GraphKernel:
+    """A kernel whose text torch.compile wrote; see csrc/ops/generated/GraphKernel.h."""
+
+    def __init__(
+        self,
+        name: str,
+        texts: str,
+        body: str,
+        *,
+        is_double: bool,
+        is_32_bit: bool,
+        num_pointers: int,
+        num_numbers: int,
+        may_fail: bool,
+        in_groups: bool,
+    ) -> None: ...
+    def compile(self, device: int) -> None:
+        """Blocks until it is compiled for the device."""
+
+    def __call__(self, units: int, cost: int, *args: torch.Tensor | float) -> None:
+        """Launch on the device of the tensors, which come before the numbers. No units: nothing happens."""
+
+def runs_in_stretches(device: int) -> bool:
+    """Whether the items of a block run one after the other, as on a processor. Starts the driver."""
+
+def computes_double(device: int) -> bool: ...
+def most_pointers() -> int:
+    """How many tensors a kernel may take."""
+
 # ---- Memory.cpp ----
 
 def memory_stats(device: int = -1) -> dict[str, Any]:

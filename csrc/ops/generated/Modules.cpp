@@ -345,4 +345,11 @@ const Function& find_function(int device, const KernelKey& key, const char* skel
   return compiled->function;
 }
 
+Function compile_text(int device, const char* texts, const std::string& body, const char* name,
+                      c10::function_ref<void(SourceText&)> write) {
+  SourceText text(language()->name);
+  write(text);
+  return compile(device, text.complete(texts, runs_in_stretches(device)) + body, name);
+}
+
 } // namespace torch_backend::generated

@@ -71,4 +71,9 @@ bool runs_in_stretches(int device);
 const Function& find_function(int device, const KernelKey& key, const char* skeletons, const char* name,
                               c10::function_ref<void(SourceText&)> write);
 
+/// The same of a text that was written at run time: `body` goes after what `write` writes and the `texts`. The caller keeps
+/// what it returns, which is compiled anew each time but for what is on disk.
+Function compile_text(int device, const char* texts, const std::string& body, const char* name,
+                      c10::function_ref<void(SourceText&)> write);
+
 } // namespace torch_backend::generated

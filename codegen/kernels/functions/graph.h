@@ -1,0 +1,108 @@
+// What graphs of torch.compile call. One kernel of theirs has values of many dtypes: whole numbers are i64 here, whatever T is.
+// Goes after "philox". Nothing is divided by zero, nor the smallest number by -1: processors end the program.
+
+TB_DEVICE i64 tb_int_quotient(i64 x, i64 y) { return y == 0 ? 0 : y == -1 ? (i64)(0 - (u64)x) : x / y; }
+TB_DEVICE i64 tb_int_fmod(i64 x, i64 y) { return y == 0 || y == -1 ? 0 : x % y; }
+TB_DEVICE i64 tb_int_floor_quotient(i64 x, i64 y) {
+  return tb_int_quotient(x, y) - (i64)(tb_int_fmod(x, y) != 0 && (x < 0) != (y < 0));
+}
+TB_DEVICE i64 tb_int_modulo(i64 x, i64 y) {
+  const i64 rest = tb_int_fmod(x, y);
+  return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
+}
+TB_DEVICE i64 tb_int_power(i64 x, i64 exponent) {
+  if (exponent < 0) return x == 1 ? 1 : x == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0;
+  u64 result = 1, base = (u64)x;
+  for (; exponent > 0; exponent /= 2) {
+    if (exponent % 2 != 0) result *= base;
+    base *= base;
+  }
+  return (i64)result;
+}
+
+// Element `offset` of what inductor's `seed` gives: uniform in [0, 1), normal, or of [low, high).
+TB_DEVICE f32 tb_graph_rand(i64 seed, i64 offset) {
+  u32 w[4];
+  tb_philox((u64)seed, 0, (u64)offset, w);
+  return (f32)(w[0] >> 8) * 5.9604644775390625e-08f;
+}
+TB_DEVICE f32 tb_graph_randn(i64 seed, i64 offset) {
+  u32 w[4];
+  tb_philox((u64)seed, 0, (u64)offset, w);
+  const f32 open = (f32)w[0] * 2.3283064365386963e-10f + 1.1641532182693481e-10f;
+  return sqrt(-2.0f * log(open)) * cos(6.283185307179586477f * ((f32)(w[1] >> 8) * 5.9604644775390625e-08f));
+}
+TB_DEVICE i64 tb_graph_randint(i64 seed, i64 offset, i64 low, i64 high) {
+  u32 w[4];
+  tb_philox((u64)seed, 0, (u64)offset, w);
+  return (i64)((u64)low + tb_mul_hi_64((u64)w[0] << 32 | w[1], (u64)high - (u64)low));
+}
+
+#if defined(__OPENCL_VERSION__) && defined(TB_CHUNKED)
+// Drivers for processors compute erf one by one. Quotients of polynomials, as Eigen has them.
+#define TB_IN_LINE __attribute__((always_inline)) TB_DEVICE
+TB_IN_LINE f32 tb_graph_tanh(f32 value) {
+  const f32 x = value > 9.0f ? 9.0f : value < -9.0f ? -9.0f : value, y = x * x;
+  f32 p = -2.76076847742355e-16f;
+  p = p * y + 2.00018790482477e-13f;
+  p = p * y - 8.60467152213735e-11f;
+  p = p * y + 5.12229709037114e-08f;
+  p = p * y + 1.48572235717979e-05f;
+  p = p * y + 6.37261928875436e-04f;
+  p = p * y + 4.89352455891786e-03f;
+  f32 q = 1.19825839466702e-06f;
+  q = q * y + 1.18534705686654e-04f;
+  q = q * y + 2.26843463243900e-03f;
+  q = q * y + 4.89352518554385e-03f;
+  return x * p / q;
+}
+TB_IN_LINE f32 tb_graph_erf(f32 value) {
+  const f32 x = value > 4.0f ? 4.0f : value < -4.0f ? -4.0f : value, y = x * x;
+  f32 p = -2.72614225801306e-10f;
+  p = p * y + 2.77068142495902e-08f;
+  p = p * y - 2.10102402082508e-06f;
+  p = p * y - 5.69250639462346e-05f;
+  p = p * y - 7.34990630326855e-04f;
+  p = p * y - 2.95459980854025e-03f;
+  p = p * y - 1.60960333262415e-02f;
+  f32 q = -1.45660718464996e-05f;
+  q = q * y - 2.13374055278905e-04f;
+  q = q * y - 1.68282697438203e-03f;
+  q = q * y - 7.37332916720468e-03f;
+  q = q * y - 1.42647390514189e-02f;
+  return x * p / q;
+}
+#else
+#define tb_graph_tanh(x) tanh(x)
+#define tb_graph_erf(x) erf(x)
+#endif
+
+// The containing word is exchanged until nobody has changed it in between.
+#define TB_ADD_BY_EXCHANGE(name, bits, part)                                                             \
+  TB_DEVICE void tb_atomic_add_##name(TB_GLOBAL char* p, i64 place, part x) {                            \
+    TB_GLOBAL u##bits* const at = (TB_GLOBAL u##bits*)p + place;                                         \
+    u##bits old = *(volatile TB_GLOBAL u##bits*)at;                                                      \
+    for (;;) {                                                                                           \
+      union { u##bits word; part value; } now;                                                           \
+      now.word = old;                                                                                    \
+      now.value = now.value + x;                                                                         \
+      const u##bits was = TB_COMPARE_EXCHANGE_##bits(at, old, now.word);                                 \
+      if (was == old) return;                                                                            \
+      old = was;                                                                                         \
+    }                                                                                                    \
+  }
+#define TB_ADD_TO_HALF(name, TO, FROM)                                                                    \
+  TB_DEVICE void tb_atomic_add_##name(TB_GLOBAL char* p, i64 place, f32 x) {                             \
+    TB_GLOBAL char* const address = p + place * 2;                                                       \
+    const u32 inside = ((u32)(size_t)address & 3u) * 8u;                                                 \
+    TB_GLOBAL u32* const at = (TB_GLOBAL u32*)(address - inside / 8u);                                   \
+    u32 old = *(volatile TB_GLOBAL u32*)at;                                                              \
+    for (;;) {                                                                                           \
+      const f32 sum = TO((u16)(old >> inside)) + x;                                                      \
+      const u32 now = (old & ~(0xffffu << inside)) | ((u32)FROM(sum) << inside);                         \
+      const u32 was = TB_COMPARE_EXCHANGE_32(at, old, now);                                              \
+      if (was == old) return;                                                                            \
+      old = was;                                                                                         \
+    }                                                                                                    \
+  }
+#define TB_F32_OF_BF16(x) tb_f32_of_bits((u32)(x) << 16)

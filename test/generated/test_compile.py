@@ -1,0 +1,298 @@
+"""torch.compile with its default backend, where graphs become kernels that the device compiles."""
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import compiled_operators
+import pytest
+import torch
+from conftest import DEVICE, Check, to_device, to_host
+from torch import nn
+from torch._dynamo.utils import counters
+from torch._inductor import config
+from torch._inductor.utils import get_current_backend
+from torch.nn import functional as F
+from torch.testing._internal.common_methods_invocations import op_db
+
+import torch_backend
+from torch_backend.compile.modules import kernel as kernels
+
+x, y = torch.randn(333, 64), torch.randn(333, 64)
+
+
+@pytest.fixture(autouse=True)
+def few_graphs() -> Iterator[None]:
+    """Compiled functions of one test do not stay for the next."""
+    yield
+    torch._dynamo.reset()
+
+
+def norms(a: torch.Tensor) -> Any:
+    return F.layer_norm(a, a.shape[1:]), F.softmax(a, -1), F.log_softmax(a, 0), a.var(0), a.std()
+
+
+def reductions(a: torch.Tensor) -> Any:
+    return a.sum(0), a.mean(1), a.max(), a.argmax(1), a.argmin(0), (a * 0.1 + 1).prod(1), a.amin(0), (a > 3).any(0)
+
+
+def dtypes(a: torch.Tensor) -> Any:
+    whole = (a * 10).round()
+    return whole.to(torch.int8) * 2, whole.abs().to(torch.uint8) + 200, whole.long() % 3, whole.int() // 3, a.bool()
+
+
+def wholes(a: torch.Tensor) -> Any:
+    return a // 3, a % -3, a >> 1, a << 2, a**2, a.float() / 3, a.clamp(-2, 2), ~a, -a, a & 3, a.sum(), a.max(1)
+
+
+def functions(a: torch.Tensor) -> Any:
+    return (a.erf(), a.lgamma(), torch.special.i0(a), a.frac(), torch.remainder(a, 0.3), torch.sinc(a), a.sigmoid())
+
+
+def moved(a: torch.Tensor) -> Any:
+    return F.pad(a, (1, 2, 3, 4)), a.t().contiguous(), torch.cat([a, a * 2], 1).sum(1), a.flip(0), a.roll(3, 1)
+
+
+def indexed(a: torch.Tensor, i: torch.Tensor) -> Any:
+    added = a.index_put((i,), a[: i.numel()], accumulate=True)
+    return a[i] + 1, added, F.embedding(i.abs(), a), a.gather(1, i.abs()[None])
+
+
+CALLS: list[tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = [
+    (lambda a, b: (a * 2 + b).relu().sin() * torch.where(a > 0, a, b), (x, y[0])),
+    (norms, (x,)),
+    (norms, (torch.randn(40, 300),)),
+    (reductions, (x,)),
+    (reductions, (torch.randn(7, 3000).half(),)),
+    (lambda a: (a.sum(), a.double().mean((0, 2)), a.sum(1)), (torch.randn(50, 16, 400),)),
+    (lambda a: a.sum() / a.numel(), (torch.randn(300_000),)),
+    (dtypes, (x,)),
+    (wholes, (torch.randint(-50, 50, (33, 20)),)),
+    (wholes, (torch.randint(-50, 50, (33, 20), dtype=torch.int32),)),
+    (functions, (x * 3,)),
+    (functions, (x.double(),)),
+    (moved, (x,)),
+    (lambda a: (a.cumsum(0), a.cumsum(1), a.cummax(1)[0]), (x,)),
+    (indexed, (x, torch.tensor([1, -1, 5, 1]))),
+    (lambda a, b: F.dropout(F.gelu(a @ b.t()), 0.0) + b.sum(), (x, y)),
+    (lambda a, b: (a.bfloat16() * b).exp().float() + torch.arange(64, device=a.device), (x, y)),
+    (lambda a, b: a.mul_(2).add_(b).t(), (x.clone(), y)),
+    (lambda a: (a[:, 1:] - a[:, :-1]).abs().mean(), (x.t(),)),
+    (lambda a: a + a.sum() * 0, (torch.randn(0, 4),)),
+]
+
+
+@pytest.mark.parametrize("call", range(len(CALLS)))
+def test_same_as_eager(check: Check, call: int) -> None:
+    function, arguments = CALLS[call]
+    limits = (2e-2, 2e-2) if any(a.dtype == torch.half for a in arguments) or call == 16 else (1e-4, 1e-3)
+    before = counters["inductor"]["extern_calls"], len(counters["graph_break"])
+    check(torch.compile(function) if call == 18 else _on_device(function), *arguments, rtol=limits[0], atol=limits[1])
+    assert len(counters["graph_break"]) == before[1]
+
+
+def _on_device(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compiled there, as it is on the CPU."""
+    compiled = torch.compile(function, fullgraph=True)
+
+    def run(*arguments: torch.Tensor) -> Any:
+        return (compiled if arguments[0].device.type == DEVICE else function)(*arguments)
+
+    return run
+
+
+def test_blocks_whose_items_run_side_by_side(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The texts for GPUs, in blocks of one item."""
+
+    class Native:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(torch_backend._C, name)
+
+        def runs_in_stretches(self, device: int) -> bool:
+            return False
+
+    monkeypatch.setattr(kernels, "_C", Native())
+    with config.patch(fx_graph_cache=False):
+        for function, arguments in (CALLS[0], CALLS[1], CALLS[3], CALLS[5], CALLS[14]):
+            check(_on_device(function), *arguments, rtol=1e-4, atol=1e-3)
+
+
+class Block(nn.Module):
+    def __init__(self, dropout: float) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList([nn.LayerNorm(32), nn.LayerNorm(32)])
+        self.qkv, self.out = nn.Linear(32, 96), nn.Linear(32, 32)
+        self.mlp = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 32), nn.Dropout(dropout))
+
+    def forward(self, a: torch.Tensor) -> torch.Tensor:
+        q, k, v = (t.unflatten(-1, (2, 16)).transpose(1, 2) for t in self.qkv(self.norms[0](a)).split(32, -1))
+        a = a + self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
+        return a + self.mlp(self.norms[1](a))
+
+
+class GPT(nn.Module):
+    def __init__(self, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(50, 32), nn.Embedding(16, 32)
+        self.blocks, self.head = nn.Sequential(Block(dropout), Block(dropout)), nn.Linear(32, 50)
+
+    def forward(self, i: torch.Tensor) -> torch.Tensor:
+        places = self.places(torch.arange(i.shape[1], device=i.device))
+        return self.head(self.blocks(self.words(i) + places))
+
+
+def cnn() -> nn.Module:
+    return nn.Sequential(
+        *(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(8, 16, 3), nn.BatchNorm2d(16), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10)),
+    )
+
+
+def losses(make: Callable[[], nn.Module], inputs: torch.Tensor, targets: torch.Tensor, compiled: bool) -> list[float]:
+    torch.manual_seed(0)
+    model = make().to(DEVICE)
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    forward = torch.compile(model) if compiled else model
+    result = []
+    for _ in range(20):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(forward(inputs).flatten(0, -2), targets.flatten())
+        loss.backward()
+        optimizer.step()
+        result.append(loss.item())
+    return result
+
+
+WORDS = torch.randint(0, 50, (2, 4, 16), generator=torch.Generator().manual_seed(0))
+IMAGES = torch.randn(8, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize(("make", "inputs", "targets"), [(cnn, IMAGES, torch.arange(8)), (GPT, WORDS[0], WORDS[1])])
+def test_training_as_in_eager_mode(make: Callable[[], nn.Module], inputs: torch.Tensor, targets: torch.Tensor) -> None:
+    there, targets = inputs.to(DEVICE), targets.to(DEVICE)
+    assert losses(make, there, targets, True) == pytest.approx(losses(make, there, targets, False), abs=1e-4)
+
+
+def test_dropout_follows_the_seed() -> None:
+    inputs, targets = to_device(list(WORDS))
+    first, again = (losses(lambda: GPT(0.2), inputs, targets, True) for _ in range(2))
+    assert first == again
+    assert first != losses(GPT, inputs, targets, True)
+    keep = torch.compile(lambda a: F.dropout(a, 0.25))(torch.ones(100_000, device=DEVICE))
+    assert keep.gt(0).float().mean().item() == pytest.approx(0.75, abs=0.01)
+    normal = torch.compile(lambda: torch.randn(100_000, device=DEVICE))()
+    assert (normal.mean().item(), normal.std().item()) == pytest.approx((0, 1), abs=0.02)
+
+
+def test_sizes_that_change_are_compiled_once(check: Check) -> None:
+    function = torch.compile(norms, dynamic=True)
+    for sizes in ((20, 70), (33, 64), (7, 300)):
+        a = torch.randn(sizes)
+        torch.testing.assert_close(to_host(function(a.to(DEVICE))), list(norms(a)), rtol=1e-4, atol=1e-4)
+    assert counters["stats"]["unique_graphs"] >= 1
+    assert not counters["recompiles"]
+
+
+def test_indices_out_of_range_raise() -> None:
+    take = torch.compile(lambda a, i: a[i] * 2)
+    a, i = x.to(DEVICE), torch.tensor([0, 333], device=DEVICE)
+    with pytest.raises((IndexError, RuntimeError), match="333 is out of range for a dimension of size 333"):
+        take(a, i).cpu()
+    torch.testing.assert_close(take(a, i % 333).cpu(), x[[0, 0]] * 2)
+
+
+def test_threads_compile_and_run() -> None:
+    failed: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            a = torch.randn(50 + number, 64)
+            fast = torch.compile(lambda t: F.softmax(t * number, 1).cumsum(0) + t.sum(0))
+            for _ in range(5):
+                got = fast(a.to(DEVICE)).cpu()
+                torch.testing.assert_close(got, F.softmax(a * number, 1).cumsum(0) + a.sum(0), rtol=1e-4, atol=1e-4)
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed, failed
+
+
+def test_a_graph_is_in_the_cache_the_next_time() -> None:
+    def run() -> int:
+        torch._dynamo.reset()
+        counters.clear()
+        torch.compile(lambda a: (a * 3 - 1).cos().sum(1))(x.to(DEVICE))
+        return counters["inductor"]["fxgraph_cache_hit"] + counters["aot_autograd"]["autograd_cache_hit"]
+
+    run()
+    assert run() > 0
+
+
+def test_half_types_round_as_asked() -> None:
+    def chain(a: torch.Tensor) -> torch.Tensor:
+        return (a * 1.001 + 1000) - 1000
+
+    a = torch.randn(1000).half()
+    with config.patch(emulate_precision_casts=True):
+        assert torch.equal(torch.compile(chain)(a.to(DEVICE)).cpu(), chain(a))
+
+
+def test_cpp_wrapper_is_refused() -> None:
+    with config.patch(cpp_wrapper=True), pytest.raises(Exception, match=f"kernels of {DEVICE} are called from Python"):
+        torch.compile(lambda a: a + 1)(x.to(DEVICE))
+
+
+def test_pytorch_takes_the_device_for_one_of_triton() -> None:
+    """Dtypes of values are found only for backends that PyTorch knows: modules/kernel.py relies on this one's."""
+    assert get_current_backend(DEVICE) == "triton"
+
+
+OPERATORS = [
+    "addcmul",
+    "argsort",
+    "batch_norm",
+    "clamp",
+    "cross",
+    "cumprod",
+    "diag_embed",
+    "einsum",
+    "fmod",
+    "gather",
+    "heaviside",
+    "histc",
+    "index_add",
+    "kthvalue",
+    "lerp",
+    "linalg.inv",
+    "logcumsumexp",
+    "masked_scatter",
+    "nn.functional.conv2d",
+    "nn.functional.grid_sample",
+    "nn.functional.interpolate",
+    "nn.functional.max_pool2d",
+    "nn.functional.unfold",
+    "norm",
+    "scatter_add",
+    "searchsorted",
+    "tril",
+    "var_mean",
+]
+
+
+def test_operators_of_the_database() -> None:
+    torch_backend.fallback.set_policy(None, "allow")
+    try:
+        chosen = {op.name: op for op in op_db if op.name in OPERATORS}
+        found = {
+            name: difference
+            for name, op in chosen.items()
+            if (difference := compiled_operators.difference(op, torch.float32, DEVICE))
+        }
+    finally:
+        torch_backend.fallback.set_policy(None, "error")
+    assert not found
