@@ -290,7 +290,7 @@ class Operations(OpOverrides):
     isnan = staticmethod(lambda x: f"({x} != {x})")
     isinf = staticmethod(lambda x: f"(fabs({x}) == INFINITY)" if _is_float(x) else "0")
     relu = staticmethod(lambda x: f"({x} > 0 || {x} != {x} ? {x} : 0)")
-    sigmoid = staticmethod(lambda x: f"(1 / (1 + {Operations.exp(x).replace('(', '(-', 1)}))")
+    sigmoid = staticmethod(lambda x: f"(1 / (1 + exp(-{x})))")
     reciprocal = staticmethod(lambda x: f"(1 / {x})")
     rsqrt = staticmethod(lambda x: f"(1 / sqrt({x}))")
     ldexp = staticmethod(lambda x, n: f"ldexp({x}, (int){n})")
