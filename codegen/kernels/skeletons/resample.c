@@ -115,9 +115,9 @@ TB_KERNEL(resample) {
 // Of the result's elements, those that may be made of element `x` of the image.
 #if MODE >= 4
 #define IS_AT_BORDER(d, x) ((x) <= extent##d || (x) >= (Index)args.image[d] - 1 - extent##d)
-#define FIRST(d, x) (IS_AT_BORDER(d, x) ? (Index)0 : MOST((x) + (Index)args.padding[d], (Index)0))
+#define FIRST(d, x) (IS_AT_BORDER(d, x) ? (Index)0 : TB_MOST((x) + (Index)args.padding[d], (Index)0))
 #define LAST(d, x) \
-  (IS_AT_BORDER(d, x) ? (Index)args.result[d] - 1 : LEAST((x) + (Index)args.padding[d], (Index)args.result[d] - 1))
+  (IS_AT_BORDER(d, x) ? (Index)args.result[d] - 1 : TB_LEAST((x) + (Index)args.padding[d], (Index)args.result[d] - 1))
 #define EXTENT(d) \
   TB_MOST((Index)args.padding[d], (Index)args.result[d] - (Index)args.image[d] - (Index)args.padding[d])
 #else
