@@ -22,7 +22,7 @@ FAULT(unknown_functions_are_internal, module_function) {
 FAULT(names_are_prefixes, module_function) {
   char longer[64];
   if (GOOD(module_function) == TB_STATUS_OK) return TB_STATUS_OK;
-  snprintf(longer, sizeof longer, "%.50sant", name);
+  snprintf(longer, sizeof longer, "%.50s_value", name);
   return good.kernels.module_function(device, module, longer, out_function);
 }
 

@@ -194,7 +194,7 @@ def test_recorded_launches_keep_their_parameters(library: DeviceLibrary) -> None
             def enqueue(modules: Modules = modules, stream: int = stream, number: int = number) -> None:
                 for add in (1, 2):
                     what = Launch([Pointer(number), ctypes.c_int32(add)])
-                    modules.launch("step", what, stream)
+                    modules.launch("advance", what, stream)
                     what.spoil()
 
             with _graph(device, stream, enqueue) as graph:
