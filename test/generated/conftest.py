@@ -20,6 +20,10 @@ import torch_backend
 DEVICE = os.environ["TORCH_BACKEND"]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--large", action="store_true", help="tests that take minutes and gigabytes")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def nothing_falls_back() -> None:
     """A call that the device cannot serve raises."""
