@@ -21,7 +21,7 @@ from torch.fx import GraphModule
 
 import torch_backend
 from torch_backend import _C, device_module
-from torch_backend.compile import inductor, on_device, seams, to_host
+from torch_backend.compile import on_device, registered, seams, to_host
 
 
 class HostGraph(CompiledFxGraph):
@@ -87,7 +87,7 @@ def register(name: str) -> None:
     """Let Inductor compile for the device ``name``."""
     generate = seams.GENERATE.get()
     common.register_backend_for_device(
-        name, inductor.host_scheduling, PythonWrapperCodegen, device_custom_pass=_CacheKey()
+        name, registered.host_scheduling, PythonWrapperCodegen, device_custom_pass=_CacheKey()
     )
     warned = False
 
@@ -95,7 +95,7 @@ def register(name: str) -> None:
         gm: GraphModule, example_inputs: Sequence[Any], inputs_to_check: Sequence[int], *args: Any, **kwargs: Any
     ) -> Any:
         nonlocal warned
-        version = None if inductor.has_own_code_generation(name) else to_host.to_host(name, gm, example_inputs)
+        version = None if registered.has_own_code_generation(name) else to_host.to_host(name, gm, example_inputs)
         if version is None:
             return generate(gm, example_inputs, inputs_to_check, *args, **kwargs)
         if V.aot_compilation:

@@ -1,12 +1,9 @@
 """The default backend of torch.compile: which way the device takes."""
 
 import importlib
-from typing import Any
 
-from torch._inductor.codegen import common
-
-from torch_backend import _C, device_module
-from torch_backend.compile import captured, seams
+from torch_backend import _C
+from torch_backend.compile import captured, registered, seams
 
 
 def prepare(name: str) -> None:
@@ -15,7 +12,7 @@ def prepare(name: str) -> None:
     A vendor who has code generation registers it as PyTorch documents: ``register_backend_for_device``, or the classes
     ``Scheduling``, ``PythonWrapperCodegen`` and ``CppWrapperCodegen`` in ``torch.<name>``. It comes before all others.
     """
-    if has_own_code_generation(name):
+    if registered.has_own_code_generation(name):
         return
     try:
         reason = _generate(name)
@@ -23,19 +20,6 @@ def prepare(name: str) -> None:
         reason = f"what would generate code cannot be imported, {error}."
     if reason is not None and seams.problem_of(seams.CAPTURED_ONLY) is None:
         captured.register(name, reason)
-
-
-def has_own_code_generation(name: str) -> bool:
-    """Whether the vendor of the device ``name`` has registered code generation of his own."""
-    scheduling = common.get_scheduling_for_device(name)
-    return hasattr(device_module, "Scheduling") or scheduling not in (None, host_scheduling)
-
-
-def host_scheduling(scheduler: Any) -> Any:
-    """What Inductor asks about code for the device before the graph becomes one of the CPU's: the CPU's answers."""
-    scheduling = common.get_scheduling_for_device("cpu")
-    assert scheduling is not None
-    return scheduling(scheduler)
 
 
 def _generate(name: str) -> str | None:
