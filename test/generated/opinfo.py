@@ -116,7 +116,7 @@ def kinds_of(op) -> Iterator[Kind]:
             yield kind
 
 
-def attempt(op, kind: Kind, most: int | None = None) -> Outcome | None:
+def attempt(op, kind: Kind, most: int | None = None, trial_of: type[Trial] = NearTrial) -> Outcome | None:
     """Try at most so many samples; None if the CPU, which says what is right, computes none of them."""
     seen: dict = {}
     facts.record_to(seen.update)
@@ -125,7 +125,7 @@ def attempt(op, kind: Kind, most: int | None = None) -> Outcome | None:
     with torch_backend.fallback.policy(None, "allow"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the samples provoke them
         try:
-            trial = NearTrial(op, kind.dtype, kind.direction, DEVICE, most=most)
+            trial = trial_of(op, kind.dtype, kind.direction, DEVICE, most=most)
             with trial.recorded():
                 (try_forward if kind.direction == "forward" else try_backward)(trial)
         except NotOffered:

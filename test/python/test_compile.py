@@ -46,16 +46,21 @@ def test_the_compiler_knows_the_device(run_python: RunPython, compiler_first: bo
 
 
 @pytest.mark.parametrize(
-    "seam", ["compile_fx.fx_codegen_and_compile", "output_code.CompiledFxGraph.after_deserialization"]
+    ("seam", "options"),
+    [
+        ("compile_fx.fx_codegen_and_compile", {}),
+        ("output_code.CompiledFxGraph.after_deserialization", {}),
+        ("codegen.simd.SIMDKernel.codegen_body", {"modules": "1"}),
+    ],
 )
-def test_a_seam_that_is_gone_is_named(run_python: RunPython, seam: str) -> None:
+def test_a_seam_that_is_gone_is_named(run_python: RunPython, seam: str, options: dict[str, str]) -> None:
     """Graphs then run as captured, and those of the CPU are compiled."""
     process = run_python(
         f"""
         import torch, torch_backend
-        import torch._inductor.compile_fx, torch._inductor
+        import torch._inductor.compile_fx, torch._inductor.codegen.simd
         del torch._inductor.{seam}
-        torch_backend.activate("xcpu")
+        torch_backend.activate("xcpu", options={options})
         run = torch.compile(lambda x: x.sin() + 1)
         print(run(torch.zeros(3, device="xcpu")).tolist(), run(torch.zeros(2, device="xcpu")).tolist())
         """,
@@ -65,28 +70,49 @@ def test_a_seam_that_is_gone_is_named(run_python: RunPython, seam: str) -> None:
     assert f"torch._inductor.{seam} is not there" in process.stderr
 
 
+def test_modules_say_which_parameter_is_gone(run_python: RunPython) -> None:
+    """Of the function that takes their pass over graphs."""
+    process = run_python(
+        """
+        import torch, torch_backend
+        import torch._inductor.compile_fx
+        from torch._inductor.codegen import common
+        common.register_backend_for_device = lambda device, device_scheduling, device_wrapper_codegen: None
+        torch_backend.activate("xcpu", options={"modules": "1"})
+        print(torch.compile(lambda x: x + 1)(torch.zeros(2, device="xcpu")).tolist())
+        """,
+    )
+    assert process.stdout == "[1.0, 1.0]\n"
+    assert process.stderr.count("device_fx_wrapper_codegen, device_custom_pass, as it was in torch") == 1
+
+
 def test_what_there_is_not_is_said(run_python: RunPython) -> None:
-    """Graphs of the device around compiled graphs, and packages."""
+    """Once, also of graphs from the cache: graphs of the device around compiled graphs, streams, and packages."""
     process = run_python(
         """
         import torch
-        import torch._inductor.config
-        torch._inductor.config.force_disable_caches = True  # a graph from the cache is not compiled, and says nothing
         x = torch.ones(3, device="xcpu")
-        for number in (1, 2):
-            print(torch.compile(lambda x: x * number, mode="reduce-overhead", dynamic=False)(x).tolist())
+        def by_two(x):
+            return x * 2
+        def waits(x):
+            torch.xcpu.synchronize()
+            return x * 3
+        for _ in range(2):
+            torch.compiler.reset()
+            print(torch.compile(by_two, mode="reduce-overhead")(x).tolist(), torch.compile(waits)(x).tolist())
         class Model(torch.nn.Module):
             def forward(self, x):
                 return x + 1
         try:
             torch._inductor.aoti_compile_and_package(torch.export.export(Model(), (x,)))
-        except Exception as error:
+        except NotImplementedError as error:
             print("AOTInductor makes no packages for xcpu" in str(error))
         """,
         env=XCPU,
     )
-    assert process.stdout == "[1.0, 1.0, 1.0]\n[2.0, 2.0, 2.0]\nTrue\n"
+    assert process.stdout == "[2.0, 2.0, 2.0] [3.0, 3.0, 3.0]\n" * 2 + "True\n"
     assert process.stderr.count("puts no graphs of xcpu into graphs of the device") == 1
+    assert process.stderr.count("graphs of xcpu as captured") == 1
 
 
 def test_a_graph_is_one_item_on_the_stream(run_python: RunPython) -> None:
@@ -108,8 +134,52 @@ def test_a_graph_is_one_item_on_the_stream(run_python: RunPython) -> None:
         assert y.unique().tolist() == [2047.0]
         assert time.perf_counter() - begin > 1 > enqueued, enqueued
         assert torch.xcpu.memory_allocated() == before + 2 * x.nbytes
+        y = torch.compile(lambda x: (x * 2).view(32, 32).unbind(0)[:2])(x)
+        assert y[0].untyped_storage().data_ptr() == y[1].untyped_storage().data_ptr()
         """,
         env=XCPU | {"TORCH_BACKEND_XCPU_ASYNC": "1", "TORCH_BACKEND_XCPU_DELAY_US": "100000"},
+    )
+
+
+def test_inputs_of_every_kind(run_python: RunPython) -> None:
+    """One compiled function, called with what it was not called with before; its stand-ins may outlive the call."""
+    run_python(
+        """
+        import torch
+        kept = []
+        @torch.library.custom_op("torch_backend_test::keep", mutates_args=())
+        def keep(x: torch.Tensor) -> torch.Tensor:
+            kept.append(x)
+            return x.clone()
+        keep.register_fake(torch.empty_like)
+        run = torch.compile(keep)
+        for number in range(3):
+            assert run(torch.full((1000,), float(number), device="xcpu")).unique().tolist() == [number]
+        rest = [torch.full((1000,), 9.0, device="xcpu") for _ in range(3)]
+        assert [x[0].item() for x in kept] == [0, 1, 2]
+        rest = kept = None
+
+        triple = torch.compile(lambda x: (x * 3, x.view_as(x)), dynamic=False)
+        x = torch.arange(64.0, device="xcpu").view(8, 8)
+        before = torch.xcpu.memory_allocated()
+        for each in (x, x.t(), x[2:6, 1:], x[3:7, :7].clone(), x[2:6, 1:], x[4:, :7], x.double(), x[:0, 1:2]):
+            for _ in range(2):
+                result, view = triple(each)
+                assert torch.equal(result.cpu(), each.cpu() * 3)
+                assert view.data_ptr() == each.data_ptr()
+        with torch.inference_mode():
+            assert torch.equal(triple(x.clone())[0].cpu(), x.cpu() * 3)
+        del each, result, view
+        assert torch.xcpu.memory_allocated() == before
+
+        parts = torch.compile(lambda x: (x * 2).unbind(0))(x)
+        assert len({part.untyped_storage().data_ptr() for part in parts}) == 1
+
+        x.requires_grad_()
+        torch.compile(torch.sgn)(x).sum().backward()  # the graph returns zeros that are in no memory
+        assert x.grad.device == x.device and not x.grad.any()
+        """,
+        env=XCPU,
     )
 
 

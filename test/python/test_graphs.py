@@ -464,8 +464,8 @@ x = torch.ones(4, device="xcpu")
 torch.xcpu.synchronize()
 g = torch.xcpu.Graph()
 with torch.xcpu.graph(g):
-    x.add_(1)
-with pytest.raises(RuntimeError, match="xcpu has run aten::add_.Tensor.* without a launch"):
+    x.mul_(2)
+with pytest.raises(RuntimeError, match="xcpu has run aten::mul_.Tensor.* without a launch"):
     torch.xcpu.synchronize()
 g.replay()
 assert x.tolist() == [2] * 4

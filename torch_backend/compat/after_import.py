@@ -10,25 +10,61 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import CodeType, ModuleType
 
 _lock = threading.Lock()
 _waiting: dict[str, list[Callable[[], None]]] = {}
+_changes: dict[str, Callable[[CodeType], CodeType]] = {}
 
 
-def after_import(module: str, action: Callable[[], None]) -> None:
+def after_import(
+    module: str, action: Callable[[], None], as_main: Callable[[CodeType], CodeType] | None = None
+) -> None:
     """Call ``action`` now if ``module`` was imported, otherwise right after its code has run, if that ever happens.
 
-    Imports nothing itself. ``action`` is called by the thread that imports, which sees its exceptions. A module that is
-    being imported now counts as imported.
+    Imports nothing itself. ``action`` is called by the thread that imports, which sees its exceptions.
+
+    Args:
+        module: its full name.
+        action: what to do. Often the module is being imported now: libraries import torch, which brings us here.
+        as_main: what ``python -m module`` runs instead of the module's code. Nothing is called after that.
     """
     with _lock:
-        if module not in sys.modules:
-            if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-                sys.meta_path.insert(0, _Finder())
+        imported = sys.modules.get(module)
+        spec = getattr(imported, "__spec__", None)
+        if imported is None or (type(spec) is ModuleSpec and getattr(spec, "_initializing", False)):
             _waiting.setdefault(module, []).append(action)
+            if as_main is not None:
+                _changes[module] = as_main
+            if spec is not None:
+                spec.__class__ = _SpecInUse
+            elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+                sys.meta_path.insert(0, _Finder())
             return
     action()
+
+
+def _call_waiting(module: str) -> None:
+    with _lock:
+        actions = _waiting.pop(module, [])
+    for action in actions:
+        action()
+
+
+class _SpecInUse(ModuleSpec):
+    """The spec of a module whose import goes on: the import system says in an attribute when that ends."""
+
+    @property
+    def _initializing(self) -> bool:
+        return bool(self.__dict__["_initializing"])
+
+    @_initializing.setter
+    def _initializing(self, value: bool) -> None:
+        self.__dict__["_initializing"] = value
+        if not value:
+            self.__class__ = ModuleSpec  # type: ignore[assignment]
+            if self.name in sys.modules:  # else it has failed
+                _call_waiting(self.name)
 
 
 class _Finder(importlib.abc.MetaPathFinder):
@@ -66,7 +102,12 @@ class _Loader(importlib.abc.Loader):
         if module.__spec__ is not None:
             module.__spec__.loader = self.original
         self.original.exec_module(module)
-        with _lock:
-            actions = _waiting.pop(self.module, [])
-        for action in actions:
-            action()
+        _call_waiting(self.module)
+
+    def get_code(self, fullname: str) -> CodeType:
+        """What ``python -m`` runs."""
+        code: CodeType = self.original.get_code(fullname)  # type: ignore[attr-defined]
+        return _changes[fullname](code) if fullname in _changes else code
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.original, name)

@@ -37,16 +37,28 @@ def register(name: str) -> None:
 
         rng_prims.register(name)
 
+    def list_backend() -> None:
+        from torch_backend.compile import named_backend
+
+        named_backend.register(name)
+
     def prepare_inductor() -> None:
         from torch_backend.compile import inductor
 
         inductor.prepare(name)
 
+    def allow_flex_attention() -> None:
+        from torch_backend.compat import flex_attention_device
+
+        flex_attention_device.register(name)
+
     after_import("torch._dynamo.device_interface", _warn_if_it_fails(name, register_interface))
     after_import("torch._dynamo", _warn_if_it_fails(name, mark_functions))
     after_import("torch._functorch._aot_autograd.utils", _warn_if_it_fails(name, register_graphsafe_rng))
     after_import("torch._dynamo", _warn_if_it_fails(name, extend_rng_prims))
+    after_import("torch._dynamo.backends.registry", _warn_if_it_fails(name, list_backend))
     after_import("torch._inductor.compile_fx", _warn_if_it_fails(name, prepare_inductor))
+    after_import("torch.nn.attention.flex_attention", _warn_if_it_fails(name, allow_flex_attention))
 
 
 def _warn_if_it_fails(name: str, action: Callable[[], None]) -> Callable[[], None]:

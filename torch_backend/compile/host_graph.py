@@ -7,7 +7,6 @@ cache has looked for it. What is compiled is a copy: the same operators on CPU t
 
 import atexit
 import sys
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +15,6 @@ from torch._inductor.codegen import common
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 from torch._inductor.custom_graph_pass import CustomGraphModulePass, get_hash_for_files
 from torch._inductor.output_code import CompiledFxGraph, CompiledFxGraphConstants
-from torch._inductor.virtualized import V
 from torch.fx import GraphModule
 
 import torch_backend
@@ -89,28 +87,13 @@ def register(name: str) -> None:
     common.register_backend_for_device(
         name, registered.host_scheduling, PythonWrapperCodegen, device_custom_pass=_CacheKey()
     )
-    warned = False
 
     def generate_on_host(
         gm: GraphModule, example_inputs: Sequence[Any], inputs_to_check: Sequence[int], *args: Any, **kwargs: Any
     ) -> Any:
-        nonlocal warned
         version = None if registered.has_own_code_generation(name) else to_host.to_host(name, gm, example_inputs)
         if version is None:
             return generate(gm, example_inputs, inputs_to_check, *args, **kwargs)
-        if V.aot_compilation:
-            raise NotImplementedError(
-                f"AOTInductor makes no packages for {name}. Export the program, move it to the CPU with "
-                "torch.export.passes.move_to_device_pass, and package that. The cache of torch.compile keeps code."
-            )
-        if kwargs.get("cudagraphs") and not warned:
-            warned = True
-            warnings.warn(
-                f"torch.compile puts no graphs of {name} into graphs of the device, which mode='reduce-overhead' and "
-                "'max-autotune' ask for: a compiled graph of the host is one call already.",
-                RuntimeWarning,
-                stacklevel=2,
-            )
         return HostGraph.wrap(generate(version.graph, version.inputs, [], *args, **kwargs), version)
 
     seams.GENERATE.replace(generate_on_host)

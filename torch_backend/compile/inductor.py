@@ -3,7 +3,7 @@
 import importlib
 
 from torch_backend import _C
-from torch_backend.compile import captured, registered, seams
+from torch_backend.compile import default_backend, registered, seams
 
 
 def prepare(name: str) -> None:
@@ -18,8 +18,8 @@ def prepare(name: str) -> None:
         reason = _generate(name)
     except ImportError as error:
         reason = f"what would generate code cannot be imported, {error}."
-    if reason is not None and seams.problem_of(seams.CAPTURED_ONLY) is None:
-        captured.register(name, reason)
+    if seams.problem_of(seams.CAPTURED_ONLY) is None:
+        default_backend.register(name, reason)
 
 
 def _generate(name: str) -> str | None:
@@ -33,6 +33,8 @@ def _generate(name: str) -> str | None:
             host_graph.register(name)
         return problem
     if _C.has_modules():
-        importlib.import_module("torch_backend.compile.modules").register(name)
-        return None
+        problem = seams.problem_of(seams.MODULES)
+        if problem is None:
+            importlib.import_module("torch_backend.compile.modules").register(name)
+        return problem
     return f"the host cannot access the memory of {name}, and it compiles no kernels."

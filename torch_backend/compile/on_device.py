@@ -1,5 +1,7 @@
 """Operators that a graph of the CPU's calls on the device: those that draw random numbers, or have no CPU kernel.
 
+Collectives too, which the device's process group does.
+
 Each gets another of the same schema, whose CPU kernel copies its arguments to the current device, calls it there and
 copies its results back.
 """
@@ -31,9 +33,14 @@ def is_needed(target: OpOverload) -> bool:
     name = target.name()  # type: ignore[no-untyped-call]
     return (
         torch.Tag.nondeterministic_seeded in target.tags
+        or _is_collective(target)
         or name in _ONLY_REFUSED
         or not torch._C._dispatch_has_computed_kernel_for_dispatch_key(name, "CPU")
     )
+
+
+def _is_collective(target: OpOverload) -> bool:
+    return target.namespace in ("_c10d_functional", "_dtensor") and target.__name__ != "wait_tensor.default"
 
 
 def operator(overload: str) -> OpOverload:
@@ -60,6 +67,8 @@ def _define(target: OpOverload) -> OpOverload:
 
         there_args, there_kwargs = _pytree.tree_map(to_device, (args, kwargs))
         results = target(*there_args, **there_kwargs)
+        if _is_collective(target):
+            _pytree.tree_map_(torch.ops._c10d_functional.wait_tensor, results)
         for host, there, is_written in zip(args, there_args, written, strict=False):
             if is_written:
                 host.copy_(there)

@@ -9,8 +9,14 @@ from torch_backend import device_module
 
 def has_own_code_generation(name: str) -> bool:
     """Whether the vendor of the device ``name`` has registered code generation of his own."""
-    scheduling = common.get_scheduling_for_device(name)
-    return hasattr(device_module, "Scheduling") or scheduling not in (None, host_scheduling)
+    module = getattr(common.get_scheduling_for_device(name), "__module__", None)
+    ours = module is None or module.startswith(f"{__package__}.")
+    return hasattr(device_module, "Scheduling") or not ours
+
+
+def generates_for_host(name: str) -> bool:
+    """Whether graphs of the device ``name`` become graphs of the CPU."""
+    return common.get_scheduling_for_device(name) is host_scheduling
 
 
 def host_scheduling(scheduler: Any) -> Any:

@@ -58,6 +58,14 @@ class Seam:
 COMPILE_FX = Seam("torch._inductor.compile_fx", "compile_fx", "2.11 to 2.15", ("model_", "example_inputs_"))
 """The default backend, called with a graph as Dynamo captured it."""
 
+BACKENDS = Seam("torch._dynamo.backends.registry", "_BACKENDS", "2.11 to 2.15")
+"""Backends by name: entry points that are loaded when asked for, or None if they are."""
+
+DENSE_ATTENTION = Seam(
+    "torch._higher_order_ops.flex_attention", "sdpa_dense", "2.11 to 2.15", ("query", "key", "value")
+)
+"""flex_attention as operators on the whole matrix of scores."""
+
 GENERATE = Seam(
     "torch._inductor.compile_fx",
     "fx_codegen_and_compile",
@@ -77,8 +85,70 @@ AFTER_LOADING = Seam(
 )
 """Gives a graph that was in the cache its ``current_callable`` again."""
 
-CAPTURED_ONLY = (COMPILE_FX,)
+
+def _inductor(module: str, name: str, *parameters: str) -> Seam:
+    return Seam(f"torch._inductor.{module}", name, "2.11 to 2.15", parameters)
+
+
+REGISTER = _inductor(
+    "codegen.common",
+    "register_backend_for_device",
+    "device",
+    "device_scheduling",
+    "device_wrapper_codegen",
+    "device_cpp_wrapper_codegen",
+    "device_fx_wrapper_codegen",
+    "device_custom_pass",
+)
+"""Takes what generates code for a device, and a pass that chooses which operators of its graphs are called."""
+
+_KERNELS = (
+    _inductor("codegen.common", "CSE.generate", "self", "buffer", "expr"),
+    _inductor("codegen.common", "CSE.newvar", "self", "bounds", "dtype", "shape"),
+    _inductor("codegen.common", "DeferredLine", "name", "line"),
+    _inductor("codegen.common", "KernelArgs.python_argdefs", "self"),
+    _inductor("codegen.common", "OpOverrides._initialize_pointwise_overrides", "target"),
+    _inductor("codegen.common", "OpOverrides._is_unimplemented", "name"),
+    _inductor("codegen.common", "pointwise_overrides_data"),
+    _inductor("codegen.common", "register_device_op_overrides", "device", "device_op_overrides"),
+    _inductor("codegen.simd", "IterationRangesEntry", "name", "divisor", "length", "expr", "parent"),
+    _inductor("codegen.simd", "SIMDKernel.call_kernel", "self", "name", "node"),
+    _inductor("codegen.simd", "SIMDKernel.check_bounds", "self", "expr", "size", "lower", "upper"),
+    _inductor("codegen.simd", "SIMDKernel.codegen_body", "self"),
+    _inductor("codegen.simd", "SIMDKernel.codegen_iteration_ranges_entry", "self", "entry"),
+    _inductor("codegen.simd", "SIMDKernel.codegen_kernel", "self"),
+    _inductor("codegen.simd", "SIMDKernel.get_index_dtype_as_torch_dtype", "self"),
+    _inductor("codegen.simd", "SIMDKernel.get_strides_of_load", "self", "index"),
+    _inductor("codegen.simd", "SIMDKernel.index_to_str", "self", "index"),
+    _inductor("codegen.simd", "SIMDKernel.is_indirect_indexing", "self", "index"),
+    _inductor("codegen.simd", "SIMDKernel.mask_loads", "self", "mask", "value"),
+    _inductor("codegen.simd", "SIMDKernel.prepare_indexing", "self", "index"),
+    _inductor("codegen.simd", "SIMDKernel.reduction", "self", "dtype", "src_dtype", "reduction_type", "value"),
+    _inductor("codegen.simd", "SIMDKernel.scan", "self", "dtypes", "combine_fn", "values"),
+    _inductor("codegen.simd", "SIMDKernel.store", "self", "name", "index", "value", "mode"),
+    _inductor("codegen.simd", "SIMDKernel.store_reduction", "self", "name", "index", "value"),
+    _inductor("codegen.simd", "SIMDScheduling.create_tiling", "pw_tiling", "reduction_tiling"),
+    _inductor("codegen.simd", "SIMDScheduling.define_kernel", "self", "src_code", "node_schedule", "kernel"),
+    _inductor("codegen.simd", "SIMDScheduling.get_tiling_and_scores", "node_schedule", "numel", "reduction_numel"),
+    _inductor("codegen.wrapper", "PythonWrapperCodegen.create", "is_subgraph", "subgraph_name", "parent_wrapper"),
+    _inductor("codegen.wrapper", "PythonWrapperCodegen.define_kernel", "self", "kernel_name", "kernel_body"),
+    _inductor("codegen.wrapper", "PythonWrapperCodegen.ensure_size_computed", "self", "sym"),
+    _inductor("codegen.wrapper", "PythonWrapperCodegen.generate_numel_expr", "self", "kernel_name", "tree"),
+    _inductor("codegen.wrapper", "PythonWrapperCodegen.make_allocation", "self", "name", "device"),
+    _inductor("codegen.wrapper", "PythonWrapperCodegen.write_triton_header_once", "self"),
+    _inductor("codegen.wrapper", "SubgraphPythonWrapperCodegen", "subgraph_name", "parent_wrapper"),
+    _inductor("custom_graph_pass", "get_hash_for_files", "paths"),
+    _inductor("runtime.hints", "DeviceProperties.create", "device"),
+    _inductor("utils", "get_bounds_index_expr", "index"),
+    _inductor("utils", "get_fused_kernel_name", "node_schedule", "descriptive_names"),
+    _inductor("utils", "get_kernel_metadata", "node_schedule", "wrapper"),
+    _inductor("utils", "upcast_compute_type", "dtype"),
+)
+"""What torch_backend/compile/modules extends or calls."""
+
+CAPTURED_ONLY = (COMPILE_FX, DENSE_ATTENTION)
 HOST_GRAPHS = (COMPILE_FX, GENERATE, COMPILED_GRAPH, AFTER_LOADING)
+MODULES = (COMPILE_FX, REGISTER, *_KERNELS)
 
 
 def problem_of(seams: tuple[Seam, ...]) -> str | None:

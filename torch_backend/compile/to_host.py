@@ -105,6 +105,7 @@ def _foresee(graph: Graph, nodes: Sequence[Any], is_there: Sequence[bool]) -> li
     """The results ``nodes``, each as in :attr:`HostVersion.results`, inputs followed by what they are."""
     inputs = graph.find_nodes(op="placeholder")
     first: dict[Node, int] = {}
+    memory: dict[int, Node] = {}
     results: list[Any] = []
     for index, (node, there) in enumerate(zip(nodes, is_there, strict=True)):
         if node is None:
@@ -116,6 +117,8 @@ def _foresee(graph: Graph, nodes: Sequence[Any], is_there: Sequence[bool]) -> li
         tensor = tuple(value.shape), tuple(value.stride()), value.dtype
         if not all(isinstance(number, int) for number in (*tensor[0], *tensor[1])):
             return None
+        if memory.setdefault(value.untyped_storage()._cdata, node) is not node:
+            return None  # two results on one memory
         if first.setdefault(node, index) != index:
             results.append(("result", first[node]))
         elif node in inputs:
@@ -178,8 +181,9 @@ def _empty_on_cpu(like: Tensor) -> Tensor:
     offset = like.storage_offset()
     if isinstance(offset, int) and offset == 0:
         return torch.empty_strided(like.size(), like.stride(), dtype=like.dtype, device="cpu")
-    sizes = zip(like.size(), like.stride(), strict=True)
-    elements = offset + 1 + sum((size - 1) * stride for size, stride in sizes)
+    ends = [(size - 1) * stride for size, stride in zip(like.size(), like.stride(), strict=True)]
+    is_empty = any(isinstance(size, int) and size == 0 for size in like.size())
+    elements = offset if is_empty else offset + 1 + sum(ends)
     host = torch.empty(elements, dtype=like.dtype, device="cpu")
     return host.as_strided(like.size(), like.stride(), offset)
 
@@ -190,8 +194,9 @@ def _rewrite(name: str, module: GraphModule) -> set[str]:
     for node in list(module.graph.nodes):
         if _copies_across(name, node):
             node.target, node.args, node.kwargs = aten.clone.default, node.args[:1], {}
-        if "val" in node.meta:
-            node.meta["val"] = _on_cpu(name, node.meta["val"])
+        for key in ("val", "eager_input_vals"):  # the second has the inputs of subgraphs
+            if key in node.meta:
+                node.meta[key] = _on_cpu(name, node.meta[key])
         node.args = _on_cpu(name, node.args)
         node.kwargs = _on_cpu(name, node.kwargs)
         if node.op != "call_function":

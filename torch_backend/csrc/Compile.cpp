@@ -1,5 +1,6 @@
 // Compiled graphs.
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,15 +37,25 @@ struct Foreseen {
   c10::ScalarType dtype = c10::kFloat;
 };
 
+/// A stand-in for an input that the caller keeps, see Note [Compiled graphs on aliased memory].
+struct Loan {
+  GraphCall::Kept kept; // at this address from the first run on
+  py::object stand_in;
+  py::object original; // while it is lent
+};
+
 /// A graph that was compiled for the CPU, to be called with a list of inputs, which it empties.
+///
+/// Threads: any, with the interpreter's lock.
 struct HostGraph {
   py::object call;             // with a list of CPU tensors and numbers; returns a sequence
   std::vector<bool> on_device; // by result
   c10::DeviceIndex device;     // of graphs that take no tensor of the device; -1: the current one
   int64_t seeds;               // as many random numbers are appended to the inputs if there are any
   std::optional<std::vector<Foreseen>> foreseen;
+  mutable std::vector<std::unique_ptr<Loan>> loans; // by input, those that no run has
 
-  py::object run(const py::list& inputs) const;
+  py::object run(py::list inputs) const;
 
  private:
   /// The device of the graph's tensors if it may go onto the stream.
@@ -165,7 +176,46 @@ py::object HostGraph::enqueue(const py::list& inputs, c10::DeviceIndex index) co
   return results;
 }
 
-py::object HostGraph::run(const py::list& inputs) const {
+/// The stand-ins of one run that are lent. Goes with the interpreter's lock held.
+class Lent {
+ public:
+  explicit Lent(std::vector<std::unique_ptr<Loan>>& idle) : idle_(idle) {}
+  ~Lent() {
+    for (auto& [index, loan] : lent_) {
+      const bool free = GraphCall::settle(THPVariable_Unpack(loan->stand_in.ptr()), loan->kept,
+                                          /*own=*/Py_REFCNT(loan->stand_in.ptr()) == 1);
+      loan->kept.original = c10::MaybeOwned<at::Tensor>();
+      loan->original = {};
+      if (free) {
+        idle_[index] = std::move(loan);
+      }
+    }
+  }
+  Lent(const Lent&) = delete;
+  Lent& operator=(const Lent&) = delete;
+
+  /// A new reference to the stand-in for the input `original` with this index.
+  PyObject* lend(GraphCall& run, std::size_t index, PyObject* original) {
+    auto loan = std::move(idle_[index]);
+    const auto& tensor = THPVariable_Unpack(original);
+    if (loan) {
+      loan->kept.original = c10::MaybeOwned<at::Tensor>::borrowed(tensor);
+    }
+    if (!loan || !run.lend_again(THPVariable_Unpack(loan->stand_in.ptr()), loan->kept)) {
+      loan = std::make_unique<Loan>();
+      loan->kept.original = c10::MaybeOwned<at::Tensor>::borrowed(tensor);
+      loan->stand_in = steal(THPVariable_Wrap(run.lend(loan->kept)));
+    }
+    loan->original = py::reinterpret_borrow<py::object>(original);
+    return Py_NewRef(lent_.emplace_back(index, std::move(loan)).second->stand_in.ptr());
+  }
+
+ private:
+  std::vector<std::unique_ptr<Loan>>& idle_;
+  c10::SmallVector<std::pair<std::size_t, std::unique_ptr<Loan>>, 8> lent_;
+};
+
+py::object HostGraph::run(py::list inputs) const {
   if (const auto index = stream_device(inputs)) {
     return enqueue(inputs, *index);
   }
@@ -179,45 +229,59 @@ py::object HostGraph::run(const py::list& inputs) const {
     }
   }
   GraphCall run(index);
-  py::list stand_ins(count + (seeds > 0 ? 1 : 0));
+  loans.resize(count);
+  Lent lent(loans);
+  // The list is the caller's, and is handed on with stand-ins: the graph empties it, and frees what nobody else has.
   for (std::size_t i = 0; i < count; ++i) {
     PyObject* input = PyList_GET_ITEM(inputs.ptr(), i);
-    PyObject* stand_in = THPVariable_Check(input) && THPVariable_Unpack(input).is_privateuseone()
-                             ? THPVariable_Wrap(run.stand_in(THPVariable_Unpack(input)))
-                             : Py_NewRef(input);
-    PyList_SET_ITEM(stand_ins.ptr(), i, steal(stand_in).release().ptr());
+    if (THPVariable_Check(input) && THPVariable_Unpack(input).is_privateuseone()) {
+      PyObject* stand_in =
+          Py_REFCNT(input) > 1 ? lent.lend(run, i, input) : THPVariable_Wrap(run.stand_in(THPVariable_Unpack(input)));
+      PyList_SetItem(inputs.ptr(), i, steal(stand_in).release().ptr());
+    }
   }
   if (seeds > 0) {
-    PyList_SET_ITEM(stand_ins.ptr(), count, steal(THPVariable_Wrap(draw_seeds(seeds, index))).release().ptr());
+    inputs.append(steal(THPVariable_Wrap(draw_seeds(seeds, index))));
   }
-  PyList_SetSlice(inputs.ptr(), 0, PY_SSIZE_T_MAX, nullptr); // their memory is the graph's to free
   run.enter();
-  const py::object returned = steal(PyObject_CallOneArg(call.ptr(), stand_ins.ptr()));
+  py::object returned = steal(PyObject_CallOneArg(call.ptr(), inputs.ptr()));
   run.leave();
-  const py::object sequence = steal(PySequence_Fast(returned.ptr(), "A compiled graph did not return a sequence."));
-  const auto results = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(sequence.ptr()));
+  if (!PyTuple_CheckExact(returned.ptr()) || Py_REFCNT(returned.ptr()) > 1) {
+    returned = steal(PySequence_List(returned.ptr()));
+  }
+  const auto results = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(returned.ptr()));
   TORCH_CHECK(results == on_device.size(), "A compiled graph returned ", results, " values, not ", on_device.size(),
               ".");
-  PyObject** items = PySequence_Fast_ITEMS(sequence.ptr());
+  PyObject** items = PySequence_Fast_ITEMS(returned.ptr());
   for (std::size_t i = 0; i < results; ++i) {
     if (THPVariable_Check(items[i])) {
       run.expect_result(THPVariable_Unpack(items[i]));
     }
   }
-  py::list out(results);
+  c10::SmallVector<std::pair<std::size_t, py::object>, 4> others; // in place of what was returned
   for (std::size_t i = 0; i < results; ++i) {
-    PyObject* result = nullptr;
+    if (!THPVariable_Check(items[i])) {
+      continue;
+    }
+    const bool own = Py_REFCNT(items[i]) == 1;
     // One tensor that is returned twice is one tensor.
-    for (std::size_t j = 0; Py_REFCNT(items[i]) > 1 && j < i && result == nullptr; ++j) {
-      result = items[j] == items[i] ? Py_NewRef(PyList_GET_ITEM(out.ptr(), j)) : nullptr;
+    const auto* known = own ? others.end() : std::find_if(others.begin(), others.end(), [&](const auto& other) {
+      return items[other.first] == items[i];
+    });
+    if (known != others.end()) {
+      others.emplace_back(i, py::object(known->second));
+      continue;
     }
-    if (result == nullptr) {
-      result = THPVariable_Check(items[i]) ? THPVariable_Wrap(run.result(THPVariable_Unpack(items[i]), on_device[i]))
-                                           : Py_NewRef(items[i]);
+    const auto& cpu = THPVariable_Unpack(items[i]);
+    auto result = run.result(cpu, on_device[i], own);
+    if (!result.is_same(cpu)) {
+      others.emplace_back(i, steal(THPVariable_Wrap(std::move(result))));
     }
-    PyList_SET_ITEM(out.ptr(), i, steal(result).release().ptr());
   }
-  return out;
+  for (auto& [i, result] : others) {
+    Py_SETREF(items[i], result.release().ptr());
+  }
+  return returned;
 }
 
 PyObject* call_host_graph(PyObject* self, PyObject* inputs) noexcept {
@@ -254,7 +318,7 @@ Foreseen foreseen_of(const py::handle& value) {
 py::object host_graph(py::object call, std::vector<bool> on_device, int device, int64_t seeds,
                       const std::optional<py::list>& results) {
   auto graph = std::make_unique<HostGraph>(
-      HostGraph{std::move(call), std::move(on_device), static_cast<c10::DeviceIndex>(device), seeds, {}});
+      HostGraph{std::move(call), std::move(on_device), static_cast<c10::DeviceIndex>(device), seeds, {}, {}});
   if (results) {
     graph->foreseen.emplace();
     for (const auto& value : *results) {

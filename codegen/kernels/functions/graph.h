@@ -39,8 +39,40 @@ TB_DEVICE i64 tb_graph_randint(i64 seed, i64 offset, i64 low, i64 high) {
 }
 
 #if defined(__OPENCL_VERSION__) && defined(TB_CHUNKED)
-// Drivers for processors compute erf one by one. Quotients of polynomials, as Eigen has them.
+// Drivers for processors compute erf and logarithms one by one; of these, compilers make vectors.
 #define TB_IN_LINE __attribute__((always_inline)) TB_DEVICE
+// 2^n times a polynomial of what is left of x, as Cephes has it: 1 ulp. n is rounded by what is added to it.
+TB_IN_LINE f32 tb_graph_exp(f32 value) {
+  const f32 x = value > 89.0f ? 89.0f : value < -104.0f ? -104.0f : value;
+  const f32 turns = x * 1.44269504088896341f + 12582912.0f, n = turns - 12582912.0f;
+  const f32 r = x - n * 0.693359375f - n * -2.12194440e-4f;
+  f32 p = 1.9875691500e-4f;
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * (r * r) + r + 1.0f;
+  const i32 power = (i32)tb_bits_f32(turns) - 0x4b400000, first = power >> 1;
+  return p * tb_f32_of_bits((u32)(first + 127) << 23) * tb_f32_of_bits((u32)(power - first + 127) << 23);
+}
+// As musl has it: 1 ulp.
+TB_IN_LINE f32 tb_graph_log(f32 value) {
+  const i32 is_small = value < 1.17549435e-38f;
+  const u32 bits = tb_bits_f32(is_small ? value * 8388608.0f : value) + (0x3f800000u - 0x3f3504f3u);
+  const f32 n = (f32)((i32)(bits >> 23) - (is_small ? 150 : 127));
+  const f32 f = tb_f32_of_bits((bits & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
+  const f32 s = f / (2.0f + f), z = s * s, w = z * z, square = 0.5f * f * f;
+  const f32 rest = z * (0.66666662693f + w * 0.28498786688f) + w * (0.40000972152f + w * 0.24279078841f);
+  const f32 log_of = s * (square + rest) + n * 9.0580006145e-06f - square + f + n * 6.9313812256e-01f;
+  return value > 0.0f ? (value == INFINITY ? value : log_of) : value == 0.0f ? -INFINITY : NAN;
+}
+// The error of 1 + x is that of the quotient too.
+TB_IN_LINE f32 tb_graph_log1p(f32 x) {
+  const f32 y = 1.0f + x, quotient = x / (y - 1.0f), log_of = tb_graph_log(y);
+  return y == 1.0f ? x : y == INFINITY ? y : log_of * quotient;
+}
+// Quotients of polynomials, as Eigen has them.
 TB_IN_LINE f32 tb_graph_tanh(f32 value) {
   const f32 x = value > 9.0f ? 9.0f : value < -9.0f ? -9.0f : value, y = x * x;
   f32 p = -2.76076847742355e-16f;
@@ -73,6 +105,9 @@ TB_IN_LINE f32 tb_graph_erf(f32 value) {
   return x * p / q;
 }
 #else
+#define tb_graph_exp(x) exp(x)
+#define tb_graph_log(x) log(x)
+#define tb_graph_log1p(x) log1p(x)
 #define tb_graph_tanh(x) tanh(x)
 #define tb_graph_erf(x) erf(x)
 #endif

@@ -3,61 +3,67 @@
 #include <memory>
 #include <utility>
 
-#include <ATen/EmptyTensor.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/util/Exception.h>
 
-#include "csrc/core/Capture.h"
 #include "csrc/core/Runtime.h"
-#include "csrc/core/Stream.h"
 #include "csrc/core/generator/PhiloxGenerator.h"
 #include "csrc/memory/DeviceAllocator.h"
-#include "csrc/ops/host/HostCall.h"
 #include "csrc/ops/host/HostGenerator.h"
-#include "csrc/ops/tensor/Empty.h"
 #include "csrc/ops/tensor/StorageOf.h"
-#include "csrc/ops/tensor/Transfer.h"
-#include "csrc/profiler/Recording.h"
 
 namespace torch_backend {
 namespace {
 
 constexpr const char* kName = "torch_backend::compiled_graph";
 
-/// What the storage of a stand-in owns.
-struct Kept {
-  at::Tensor original;
-  const c10::TensorImpl* stand_in;
-};
+using Kept = GraphCall::Kept;
 
 void drop(void* kept) {
   delete static_cast<Kept*>(kept);
 }
 
+void keep(void*) {}
+
+/// What `storage` stands for, nullptr if it is not a stand-in's.
 Kept* kept_by(const c10::Storage& storage) {
   const auto& data = storage.data_ptr();
-  return data.get_deleter() == &drop ? static_cast<Kept*>(data.get_context()) : nullptr;
+  const auto deleter = data.get_deleter();
+  return deleter == &drop || deleter == &keep ? static_cast<Kept*>(data.get_context()) : nullptr;
 }
 
 bool same_geometry(const at::Tensor& a, const at::Tensor& b) {
   return a.sizes() == b.sizes() && a.strides() == b.strides() && a.storage_offset() == b.storage_offset() &&
-         a.scalar_type() == b.scalar_type();
+         a.dtype() == b.dtype();
+}
+
+c10::StorageImpl* memory_of(const at::Tensor& tensor) {
+  return storage_of(tensor, kName).unsafeGetStorageImpl();
+}
+
+c10::DataPtr data_of(const at::Tensor& original, Kept* context, c10::DeleterFnPtr deleter) {
+  return {memory_of(original)->_mutable_data_ptr_no_checks().get(), context, deleter,
+          c10::Device(c10::DeviceType::CPU)};
+}
+
+at::Tensor new_alias(const at::Tensor& tensor, c10::DataPtr data) {
+  return make_cpu_alias(tensor, c10::Storage(c10::make_intrusive<c10::StorageImpl>(
+                                    c10::StorageImpl::use_byte_size_t(), memory_of(tensor)->nbytes(), std::move(data),
+                                    /*allocator=*/nullptr, /*resizable=*/false)));
 }
 
 } // namespace
 
 GraphCall::GraphCall(c10::DeviceIndex device)
-    : device_(c10::DeviceType::PrivateUse1, device < 0 ? current_device() : device) {
+    : device_(c10::DeviceType::PrivateUse1, device < 0 ? current_device() : device), call_(kName) {
   TORCH_CHECK(runs_on_aliased_memory(), "Graphs compiled for the CPU need memory that the host can access, which ",
               device_api().name(), " does not have.");
 }
 
 GraphCall::~GraphCall() {
-  running_.reset();
-  if (profiler::recording()) {
-    profiler::end_host_kernel(this);
-  }
   if (mapped_) {
     try {
       map(false);
@@ -65,52 +71,73 @@ GraphCall::~GraphCall() {
       TORCH_WARN(kName, ": ", error.what());
     }
   }
-  if (device_before_) {
-    exchange_device(*device_before_);
-  }
 }
 
-at::Tensor GraphCall::stand_in(at::Tensor tensor) {
-  if (!tensor.defined() || tensor.device().type() != c10::DeviceType::PrivateUse1) {
-    return tensor;
-  }
+void GraphCall::check_taken(const at::Tensor& tensor) {
   TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() == c10::kStrided, "A compiled graph takes no ", tensor.layout(),
                               " tensors on ", device_api().name(), ".");
   const auto& storage = storage_of(tensor, kName);
   if (!device_api().host_coherent()) {
     inputs_.push_back(storage);
   }
-  auto* memory = storage.unsafeGetStorageImpl();
-  const auto size = memory->nbytes();
-  void* const ptr = memory->_mutable_data_ptr_no_checks().get();
-  auto kept = std::make_unique<Kept>(Kept{tensor, nullptr});
+}
+
+at::Tensor GraphCall::stand_in(const at::Tensor& tensor) {
+  check_taken(tensor);
+  auto kept = std::make_unique<Kept>(Kept{c10::MaybeOwned<at::Tensor>::owned(at::Tensor(tensor)), nullptr});
   auto* const kept_ptr = kept.get();
-  auto stand_in = make_cpu_alias(
-      tensor, c10::Storage(c10::make_intrusive<c10::StorageImpl>(
-                  c10::StorageImpl::use_byte_size_t(), size,
-                  c10::DataPtr(ptr, kept.release(), &drop, c10::Device(c10::DeviceType::CPU)), /*allocator=*/nullptr,
-                  /*resizable=*/false)));
-  kept_ptr->stand_in = stand_in.unsafeGetTensorImpl();
-  return stand_in;
+  auto result = new_alias(tensor, data_of(tensor, kept.release(), &drop));
+  kept_ptr->stand_in = result.unsafeGetTensorImpl();
+  return result;
+}
+
+at::Tensor GraphCall::lend(Kept& loan) {
+  check_taken(*loan.original);
+  auto result = new_alias(*loan.original, data_of(*loan.original, &loan, &keep));
+  loan.stand_in = result.unsafeGetTensorImpl();
+  return result;
+}
+
+bool GraphCall::lend_again(const at::Tensor& stand_in, Kept& loan) {
+  const auto& original = *loan.original;
+  const auto* impl = original.unsafeGetTensorImpl();
+  const bool same = original.layout() == c10::kStrided && same_geometry(stand_in, original) &&
+                    stand_in.is_inference() == c10::InferenceMode::is_enabled() && !impl->is_conj() &&
+                    !impl->is_neg() && !impl->is_wrapped_number() && !stand_in.is_conj() && !stand_in.is_neg();
+  if (!same) {
+    return false;
+  }
+  check_taken(original);
+  auto* memory = stand_in.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  memory->set_data_ptr_noswap(data_of(original, &loan, &keep));
+  memory->set_nbytes(memory_of(original)->nbytes());
+  return true;
+}
+
+bool GraphCall::settle(const at::Tensor& stand_in, const Kept& loan, bool own) {
+  const auto& storage = stand_in.unsafeGetTensorImpl()->unsafe_storage();
+  if (own && stand_in.use_count() == 1 && storage.use_count() == 1 && kept_by(storage) == &loan) {
+    return true;
+  }
+  if (kept_by(storage) == &loan) {
+    auto* const owner = new Kept{c10::MaybeOwned<at::Tensor>::owned(at::Tensor(*loan.original)), loan.stand_in};
+    storage.unsafeGetStorageImpl()->set_data_ptr_noswap(data_of(*loan.original, owner, &drop));
+  }
+  return false;
 }
 
 void GraphCall::enter() {
-  // Memory that is used in place would outlive a lost device, and a fork.
-  device_api().check_usable(device_.index(), kName);
-  if (device_.index() != current_device()) {
-    device_before_ = exchange_device(device_.index());
-  }
-  if (C10_UNLIKELY(graph::any_capture())) {
-    graph::refuse_in_capture(current_stream(), kName);
-  }
-  if (!runs_inline()) {
-    current_stream().synchronize();
+  call_.set_device(device_);
+  call_.enter();
+  if (!inputs_.empty()) {
     map(true);
   }
-  running_.emplace(/*redirect=*/device_api().host_coherent());
-  if (profiler::recording()) {
-    const auto stream = current_stream();
-    profiler::begin_host_kernel(this, kName, stream.device_index(), stream.handle(), /*on_device=*/true);
+}
+
+void GraphCall::leave() {
+  call_.leave();
+  if (mapped_) {
+    map(false);
   }
 }
 
@@ -130,75 +157,33 @@ void GraphCall::map(bool on) {
   mapped_ = on;
 }
 
-void GraphCall::leave() {
-  running_.reset();
-  if (profiler::recording()) {
-    profiler::end_host_kernel(this);
-  }
-  if (mapped_) {
-    map(false);
-  }
-}
-
-GraphCall::Shared& GraphCall::shared(const c10::Storage& host) {
-  for (auto& known : shared_) {
-    if (known.host == host.unsafeGetStorageImpl()) {
-      return known;
-    }
-  }
-  return shared_.emplace_back(Shared{host.unsafeGetStorageImpl(), 0, {}});
-}
-
-void GraphCall::expect_result(const at::Tensor& cpu) {
-  const auto& storage = cpu.unsafeGetTensorImpl()->unsafe_storage();
-  if (C10_UNLIKELY(storage && storage.use_count() > 1 && !kept_by(storage))) {
-    ++shared(storage).results;
-  }
-}
-
-at::Tensor GraphCall::result(const at::Tensor& cpu, bool on_device) {
+at::Tensor GraphCall::result(const at::Tensor& cpu, bool on_device, bool own) {
   if (!cpu.device().is_cpu()) {
     return cpu;
   }
-  TORCH_CHECK_NOT_IMPLEMENTED(cpu.layout() == c10::kStrided, "A compiled graph returns no ", cpu.layout(),
-                              " tensors on ", device_api().name(), ".");
   const auto& storage = cpu.unsafeGetTensorImpl()->unsafe_storage();
-  const auto* kept = kept_by(storage);
-  if (kept != nullptr && on_device) {
-    if (kept->stand_in == cpu.unsafeGetTensorImpl() && same_geometry(cpu, kept->original)) {
-      return kept->original;
-    }
-    return make_device_tensor(cpu, kept->original.storage());
+  const auto* kept = storage ? kept_by(storage) : nullptr;
+  if (!on_device) {
+    const bool is_devices = kept != nullptr || (storage && is_device_memory(cpu));
+    return is_devices ? at::empty_strided(cpu.sizes(), cpu.strides(), cpu.options()).copy_(cpu) : cpu;
   }
-  if (storage.device().type() == c10::DeviceType::PrivateUse1) {
+  if (kept != nullptr) {
+    if (kept->stand_in == cpu.unsafeGetTensorImpl() && same_geometry(cpu, *kept->original)) {
+      return *kept->original;
+    }
+    return make_device_tensor(cpu, kept->original->storage());
+  }
+  if (storage && storage.device() == device_) {
     return make_device_tensor(cpu, storage); // of which another result was relabelled
   }
-  const bool is_devices = is_device_memory(cpu);
-  if (on_device && is_devices && (storage.use_count() == 1 || storage.use_count() <= shared(storage).results)) {
-    return relabel_as_device(at::Tensor(cpu), device_);
+  if (own && cpu.use_count() == 1 && storage && storage.use_count() == 1 && is_device_memory(cpu)) {
+    using Borrowed = c10::MaybeOwnedTraits<at::Tensor>;
+    at::Tensor borrowed = Borrowed::createBorrow(cpu);
+    borrowed = relabel_as_device(std::move(borrowed), device_);
+    Borrowed::destroyBorrow(borrowed);
+    return cpu;
   }
-  return on_device || is_devices || kept != nullptr ? copied(cpu, on_device) : cpu;
-}
-
-at::Tensor GraphCall::copied(const at::Tensor& cpu, bool on_device) {
-  const auto& host = cpu.unsafeGetTensorImpl()->unsafe_storage();
-  auto& known = shared(host);
-  if (!known.copy) {
-    const auto size = static_cast<int64_t>(host.nbytes());
-    const auto bytes = at::TensorOptions(c10::kCPU).dtype(c10::kByte);
-    const at::Tensor from = at::empty({0}, bytes).set_(host, 0, {size}, {1});
-    const at::Tensor to = on_device ? empty_like_layout(from, device_) : at::empty({size}, bytes);
-    if (on_device) {
-      copy_from_host(from, to);
-    } else {
-      to.copy_(from);
-    }
-    known.copy = to.storage();
-  }
-  if (on_device) {
-    return make_device_tensor(cpu, known.copy);
-  }
-  return make_cpu_alias(cpu, known.copy);
+  return call_.result(at::Tensor(cpu));
 }
 
 bool graphs_run_on_stream() {

@@ -1,13 +1,11 @@
 // Running a compiled graph of the CPU's on the device's memory: what HostCall is to one kernel.
 #pragma once
 
-#include <optional>
-
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
+#include <c10/util/MaybeOwned.h>
 #include <c10/util/SmallVector.h>
 
-#include "csrc/ops/tensor/Alias.h"
+#include "csrc/ops/host/HostCall.h"
 
 namespace torch_backend {
 
@@ -18,52 +16,55 @@ namespace torch_backend {
 /// A graph frees its inputs while it runs, and may reuse their memory for what it returns. So a stand-in owns the tensor
 /// that it stands for, and its storage tells which that is; nothing else here keeps an input. What the graph allocates is
 /// the device's (Note [Redirected CPU allocations]).
+/// Most inputs are kept by the caller, such as parameters. For these a graph takes the same stand-in with every call, a
+/// Loan, which costs a tenth.
 /// As with HostCall, the graph runs on the calling thread, and on an asynchronous device enter() waits for the stream.
 /// A graph whose results are known before may go onto the stream instead, see graphs_run_on_stream().
 ///
 /// Threads: one thread per object.
 class GraphCall {
  public:
+  /// What a stand-in stands for.
+  struct Kept {
+    c10::MaybeOwned<at::Tensor> original;
+    const c10::TensorImpl* stand_in = nullptr;
+  };
+
   /// `device` is the graph's: -1 the current one.
   explicit GraphCall(c10::DeviceIndex device);
   ~GraphCall();
   GraphCall(const GraphCall&) = delete;
   GraphCall& operator=(const GraphCall&) = delete;
 
-  /// The CPU tensor to run with; a tensor of the CPU stands for itself.
-  at::Tensor stand_in(at::Tensor tensor);
+  /// The CPU tensor to run with in place of `tensor`, which is the device's.
+  at::Tensor stand_in(const at::Tensor& tensor);
+  /// The same without owning `tensor`, which is in `loan`: both have to stay until the stand-in is settled.
+  at::Tensor lend(Kept& loan);
+  /// ... with a stand-in that settle() has let go. False if it is of another form; `loan` is then as before.
+  bool lend_again(const at::Tensor& stand_in, Kept& loan);
+  /// After the run: whether nobody else has the stand-in that was lent, so that it can be lent again. If somebody has, or
+  /// if not `own`, it owns its tensor from now on.
+  static bool settle(const at::Tensor& stand_in, const Kept& loan, bool own);
+
   void enter();
   void leave();
 
-  void expect_result(const at::Tensor& cpu);
+  void expect_result(const at::Tensor& cpu) {
+    call_.expect_result(cpu);
+  }
   /// The tensor that the graph would have returned on the device if `on_device`, otherwise on the CPU: the input that `cpu`
   /// stands for, a view of one, a tensor on memory that the graph has allocated, which tensors that share it will share, or
-  /// a copy.
-  at::Tensor result(const at::Tensor& cpu, bool on_device);
+  /// a copy. With `own`, nobody has `cpu` but the caller, and it is relabelled itself where that will do.
+  at::Tensor result(const at::Tensor& cpu, bool on_device, bool own);
 
  private:
-  struct Running {
-    explicit Running(bool redirect) : allocator(redirect) {}
-    CpuAllocatorRedirect allocator;
-    at::AutoDispatchBelowADInplaceOrView below_autograd;
-  };
-  /// A storage of the graph's results.
-  struct Shared {
-    const c10::StorageImpl* host;
-    std::size_t results;
-    c10::Storage copy; // of the other side
-  };
-
+  void check_taken(const at::Tensor& tensor);
   void map(bool on);
-  Shared& shared(const c10::Storage& host);
-  at::Tensor copied(const at::Tensor& cpu, bool on_device);
 
   const c10::Device device_;
-  std::optional<c10::DeviceIndex> device_before_;
-  bool mapped_ = false;
+  HostCall call_;
   c10::SmallVector<c10::Storage, 0> inputs_; // where memory has to be mapped
-  c10::SmallVector<Shared, 2> shared_;
-  std::optional<Running> running_;
+  bool mapped_ = false;
 };
 
 /// Whether a graph may run as host work (HostLaunch.h), which sees aliases of its inputs and leaves its results in tensors

@@ -268,7 +268,10 @@ void HostCall::expect_result(const at::Tensor& cpu) {
 
 c10::Storage HostCall::bring(const c10::Storage& host, c10::Device device) {
   auto& known = shared(host);
-  if (!known.on_device) {
+  if (!known.on_device && host.data() == nullptr) { // zeros that need no memory
+    known.on_device = c10::Storage(c10::Storage::use_byte_size_t(), host.nbytes(), c10::DataPtr(nullptr, device),
+                                   &device_allocator(), /*resizable=*/true);
+  } else if (!known.on_device) {
     const auto bytes = at::TensorOptions(c10::kCPU).dtype(c10::kByte);
     const auto size = static_cast<int64_t>(host.nbytes());
     const at::Tensor from = at::empty({0}, bytes).set_(host, 0, {size}, {1});

@@ -33,7 +33,8 @@ _FOLD = 4096
 _IN_TURNS = (
     "#ifdef __OPENCL_VERSION__",
     "#undef TB_INDEPENDENT",
-    '#define TB_INDEPENDENT _Pragma("clang loop interleave_count(4)")',
+    '#define TB_INDEPENDENT _Pragma("clang loop vectorize_width(16) interleave_count(4)")',
+    '#pragma clang diagnostic ignored "-Wpass-failed"',  # where functions are called that have no vectors
     "#endif",
 )
 """Drivers for processors do not take steps of several iterations in turns where a loop is long, and wait for each."""

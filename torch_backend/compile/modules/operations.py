@@ -175,9 +175,12 @@ def _in_t(name: str, text: str, casts: tuple[str, ...] = ()) -> Callable[..., st
     return staticmethod(write)
 
 
-def _in_graph(name: str) -> Callable[..., str]:
+def _in_graph(name: str, sign: str = "") -> Callable[..., str]:
     """What functions/graph.h has for values of float32."""
-    return staticmethod(lambda x: f"{'tb_graph_' if x.dtype == torch.float32 else ''}{name}({x})")
+    return staticmethod(lambda x: f"{'' if x.dtype == torch.float64 else 'tb_graph_'}{name}({sign}{x})")
+
+
+_exp_of_negative = _in_graph("exp", "-")
 
 
 def _either(floating: str, integral: str) -> Callable[..., str]:
@@ -290,18 +293,18 @@ class Operations(OpOverrides):
     isnan = staticmethod(lambda x: f"({x} != {x})")
     isinf = staticmethod(lambda x: f"(fabs({x}) == INFINITY)" if _is_float(x) else "0")
     relu = staticmethod(lambda x: f"({x} > 0 || {x} != {x} ? {x} : 0)")
-    sigmoid = staticmethod(lambda x: f"(1 / (1 + exp(-{x})))")
+    sigmoid = staticmethod(lambda x: f"(1 / (1 + {_exp_of_negative(x)}))")
     reciprocal = staticmethod(lambda x: f"(1 / {x})")
     rsqrt = staticmethod(lambda x: f"(1 / sqrt({x}))")
     ldexp = staticmethod(lambda x, n: f"ldexp({x}, (int){n})")
     floor, ceil, trunc, round = _of_float("floor"), _of_float("ceil"), _of_float("trunc"), _of_float("rint")
     exp2, expm1 = _call("exp2"), _call("expm1")
-    log, log2, log10, log1p = _call("log"), _call("log2"), _call("log10"), _call("log1p")
+    log, log2, log10, log1p = _in_graph("log"), _call("log2"), _call("log10"), _in_graph("log1p")
     sin, cos, tan = _call("sin"), _call("cos"), _call("tan")
     asin, acos, atan, atan2 = _call("asin"), _call("acos"), _call("atan"), _call("atan2")
     sinh, cosh = _call("sinh"), _call("cosh")
     asinh, acosh, atanh = _call("asinh"), _call("acosh"), _call("atanh")
-    exp, tanh, erf = _call("exp"), _in_graph("tanh"), _in_graph("erf")
+    exp, tanh, erf = _in_graph("exp"), _in_graph("tanh"), _in_graph("erf")
     erfc, lgamma, sqrt = _call("erfc"), _call("lgamma"), _call("sqrt")
     hypot, copysign, nextafter = _call("hypot"), _call("copysign"), _call("nextafter")
     i0, i0e, i1, i1e = (_in_t(f"tb_{name}", "bessel") for name in ("i0", "i0e", "i1", "i1e"))

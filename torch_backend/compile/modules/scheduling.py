@@ -9,8 +9,9 @@ from torch._inductor import config
 from torch._inductor.codegen import common
 from torch._inductor.codegen.common import BackendFeature, DeviceOpOverrides
 from torch._inductor.codegen.simd import SIMDScheduling
-from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+from torch._inductor.codegen.wrapper import PythonWrapperCodegen, SubgraphPythonWrapperCodegen
 from torch._inductor.custom_graph_pass import CustomGraphModulePass, get_hash_for_files
+from torch._inductor.runtime.hints import DeviceProperties
 from torch._inductor.utils import get_fused_kernel_name, get_kernel_metadata
 from torch._inductor.virtualized import V
 from torch.utils._ordered_set import OrderedSet
@@ -27,11 +28,10 @@ class ModuleScheduling(SIMDScheduling):
 
     def get_backend_features(self, device: torch.device) -> OrderedSet[BackendFeature]:
         """What inductor may ask ModuleKernel for besides elementwise operations and reductions."""
-        features = [
-            BackendFeature.INPLACE_BUFFERS,
-            BackendFeature.MASKED_SCATTER_WITH_INDEX,
-            BackendFeature.REDUCE_TO_SINGLE_ELEMENT,
-        ]
+        features = [BackendFeature.INPLACE_BUFFERS, BackendFeature.MASKED_SCATTER_WITH_INDEX]
+        # Else blocks share long rows, in parts of a warp's elements at least: inductor fails on parts that it unrolls.
+        if DeviceProperties.create(device).warp_size_or_default < config.unroll_reductions_threshold:
+            features += [BackendFeature.REDUCE_TO_SINGLE_ELEMENT]
         if _C.runs_in_stretches(device.index or 0):
             features += [BackendFeature.SCAN, BackendFeature.TUPLE_REDUCTION]
         return OrderedSet(features)
@@ -70,14 +70,27 @@ class ModuleScheduling(SIMDScheduling):
         V.graph.wrapper_code.writeline(V.graph.device_ops.synchronize())
 
 
-class ModuleWrapper(PythonWrapperCodegen):
+class _OnItsDevice(PythonWrapperCodegen):
+    """Allocates where the graph is: PyTorch's own is inside a guard, which it has for devices of its list alone."""
+
+    def make_allocation(self, name: str, device: torch.device, *args: Any, **kwargs: Any) -> str:
+        """The line that makes a tensor called ``name``."""
+        line: str = super().make_allocation(name, device, *args, **kwargs)
+        return line.replace(f"device='{device.type}'", f"device='{device}'", 1)
+
+
+class _SubgraphWrapper(_OnItsDevice, SubgraphPythonWrapperCodegen):
+    """The part of the Python that a subgraph is."""
+
+
+class ModuleWrapper(_OnItsDevice):
     """The Python around the kernels."""
 
     @staticmethod
     def create(is_subgraph: bool, subgraph_name: Any, parent_wrapper: Any, partition_signatures: Any = None) -> Any:
-        """Subgraphs have PyTorch's own."""
+        """That of a graph, or of one inside it."""
         if is_subgraph:
-            return PythonWrapperCodegen.create(is_subgraph, subgraph_name, parent_wrapper, partition_signatures)
+            return _SubgraphWrapper(subgraph_name, parent_wrapper, partition_signatures)
         return ModuleWrapper()
 
     def write_header(self) -> None:
@@ -87,6 +100,9 @@ class ModuleWrapper(PythonWrapperCodegen):
 
     def write_triton_header_once(self) -> None:
         """There is no Triton."""
+
+    def generate_and_run_autotune_block(self) -> None:
+        """There is nothing to tune."""
 
 
 class ModuleDeviceOps(DeviceOpOverrides):
