@@ -24,7 +24,7 @@ typedef struct part {
   int is_early;
 } part;
 
-static part parts[512];
+static part parts[1024];
 static int num_parts;
 
 #define PART(fault, name, is_early)                                       \
@@ -389,6 +389,7 @@ static tb_status changed_properties(int32_t device, tb_device_properties* out_pr
   properties.struct_size = sizeof properties;
   status = good.core.device_properties(device, &properties);
   change(device, &properties);
+  if (room < properties.struct_size) properties.struct_size = room;
   memcpy(out_properties, &properties, room < sizeof properties ? room : sizeof properties);
   return status;
 }
@@ -764,6 +765,7 @@ CHANGE(kernel_ignores_strides, copy_kernels(), good_kernel = changed_kernel.func
        changed_kernel.function = ignores_strides)
 
 #include "faulty_modules.h"
+#include "faulty_order.h"
 
 /* ---- graphs, traces, collectives ---- */
 
@@ -852,6 +854,30 @@ FAULT(parts_are_packed, all_to_all) {
   recv_offsets = offsets;
   return GOOD(all_to_all);
 }
+
+/* ---- no fault: what few devices are like, and the contract allows ---- */
+
+#define PAGE 4096
+
+CHANGED(unusual, p->allocation_alignment_bytes = PAGE; p->capabilities &= ~(TB_CAP_EVENT_RERECORD | TB_CAP_PEER);
+        p->stream_priority_lowest = p->stream_priority_highest = 0; memset(p->dtype_mask, 0, sizeof p->dtype_mask);
+        p->dtype_mask[0] = TB_DTYPE_MASK_FLAG(TB_DTYPE_FLOAT, 32) | TB_DTYPE_MASK_FLAG(TB_DTYPE_INT, 32))
+ANSWERS(unusual, device_count, (*out_count = 1, TB_STATUS_OK))
+FIRST(unusual, memory_copy, if (kind == TB_COPY_PEER) return host->fail(TB_STATUS_UNSUPPORTED, "one device"))
+
+/* The block begins somewhere in the page before. */
+FAULT(unusual, memory_allocate) {
+  void* block;
+  const tb_status status = good.core.memory_allocate(device, kind, size_bytes + 2 * PAGE, stream, &block);
+  if (status) return status;
+  *out_ptr = (void*)(((uintptr_t)block + 2 * PAGE - 1) & ~(uintptr_t)(PAGE - 1));
+  ((void**)*out_ptr)[-1] = block;
+  return status;
+}
+
+ANSWERS(unusual, memory_free, good.core.memory_free(device, kind, ((void**)ptr)[-1], size_bytes + 2 * PAGE, stream))
+CHANGE(unusual, MADE(memory_query) = NULL, MADE(stream_query) = NULL, MADE(device_synchronize) = NULL,
+       MADE(peer_can_access) = NULL, MADE(memory_info) = NULL)
 
 /* ---- the device ---- */
 

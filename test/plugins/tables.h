@@ -1,4 +1,4 @@
-/* The optional tables "prof.1" and "ccl.1", as simple as they can be, for a device that has none: so that the
+/* The optional tables "prof.1", "ccl.1" and "kernels.1", as simple as they can be, for a device that has none: so that the
  * tests of the conformance kit for them have something to test. `original` is the core table they stand on. */
 #include <pthread.h>
 #include <time.h>
@@ -194,7 +194,74 @@ static const tb_ccl_table ccl_table = {
     .all_reduce = all_reduce,
 };
 
-/* ---- all three over the core table ---- */
+/* ---- kernels.1: one kernel, for devices whose memory the host can access at any time ---- */
+
+enum { MAX_DIMS = 8, ADD_TENSORS = 3 };
+
+typedef struct add_call {
+  int64_t shape[MAX_DIMS], strides[ADD_TENSORS][MAX_DIMS];
+  char* data[ADD_TENSORS]; /* two inputs, the output */
+  int32_t ndim;
+  float alpha;
+} add_call;
+
+static void add_dimension(const add_call* call, int32_t dim, const int64_t* places) {
+  int64_t i, next[ADD_TENSORS];
+  int t;
+  if (dim == call->ndim) {
+    float* out = (float*)call->data[2] + places[2];
+    *out = ((float*)call->data[0])[places[0]] + call->alpha * ((float*)call->data[1])[places[1]];
+    return;
+  }
+  for (i = 0; i < call->shape[dim]; ++i) {
+    for (t = 0; t < ADD_TENSORS; ++t) next[t] = places[t] + i * call->strides[t][dim];
+    add_dimension(call, dim + 1, next);
+  }
+}
+
+static void run_add(void* arg) {
+  const int64_t places[ADD_TENSORS] = {0};
+  add_dimension(arg, 0, places);
+}
+
+static add_call add_of(const tb_arg* args) {
+  const tb_tensor* tensors[ADD_TENSORS] = {args[0].v.p, args[1].v.p, args[3].v.p};
+  add_call call = {.ndim = tensors[2]->ndim};
+  int t;
+  call.alpha = args[2].tag == TB_ARG_FLOAT ? (float)args[2].v.f : (float)args[2].v.i;
+  memcpy(call.shape, tensors[2]->shape, (size_t)call.ndim * sizeof *call.shape);
+  for (t = 0; t < ADD_TENSORS; ++t) {
+    call.data[t] = (char*)tensors[t]->data + tensors[t]->byte_offset;
+    memcpy(call.strides[t], tensors[t]->strides, (size_t)call.ndim * sizeof *call.shape);
+  }
+  return call;
+}
+
+static void call_add_now(const tb_arg* args) {
+  add_call call = add_of(args);
+  run_add(&call);
+}
+
+static void run_and_free_add(void* arg) {
+  run_add(arg);
+  free(arg);
+}
+
+static tb_status add_on_stream(const tb_kernel_context* context, const tb_arg* args, int32_t num_args) {
+  const int is_number = args[2].tag == TB_ARG_INT || args[2].tag == TB_ARG_FLOAT;
+  if (!is_number || ((const tb_tensor*)args[3].v.p)->ndim > MAX_DIMS) return TB_STATUS_UNSUPPORTED;
+  if (!original.stream_host_function) return call_add_now(args), TB_STATUS_OK;
+  return original.stream_host_function(context->device, context->stream, run_and_free_add,
+                                       memcpy(malloc(sizeof(add_call)), &(add_call[]){add_of(args)}, sizeof(add_call)));
+}
+
+static const uint64_t float32_only[TB_DTYPE_MASK_WORDS] = {TB_DTYPE_MASK_FLAG(TB_DTYPE_FLOAT, 32)};
+static const tb_kernel add_kernel = {sizeof(tb_kernel), "aten::add.out", add_on_stream, 0, 0, float32_only};
+static const tb_kernel* const only_kernels[] = {&add_kernel};
+static const tb_kernel_table kernel_table = {
+    .struct_size = sizeof(tb_kernel_table), .kernels = only_kernels, .num_kernels = 1};
+
+/* ---- all over the core table ---- */
 
 FUNCTION(traced_copy, memory_copy) {
   int64_t start_ns;
@@ -205,11 +272,12 @@ FUNCTION(traced_copy, memory_copy) {
   return trace_copy(status, DEVICE_OF(TB_SLOT_memory_copy), stream, size_bytes, start_ns);
 }
 
-/* After wrap(). Collectives that the device has are kept. */
+/* After wrap(). Collectives and kernels that the device has are kept. */
 static void add_tables(void) {
   original = good.core;
   good.core.memory_copy = traced_copy;
   good.prof = profiler_table;
   if (!good.ccl.struct_size) good.ccl = ccl_table;
+  if (!good.kernels.struct_size && !good.core.memory_map) good.kernels = kernel_table;
   made = good;
 }

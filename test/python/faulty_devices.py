@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 CRASHED = "crashed while running"
+UNUSUAL = "unusual"
+"""No fault, though faulty.c has it among them: a device with little of what is optional, and with memory in pages."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ IPC = {"TORCH_BACKEND_XCPU_IPC": "1"}
 SLOW = {**ASYNC, "TORCH_BACKEND_XCPU_DELAY_US": "1000"}
 CCL = {"TORCH_BACKEND_XCPU_CCL": "1"}
 MODULES = {"TORCH_BACKEND_XCPU_MODULES": "1"}
+SMALL = {"TORCH_BACKEND_XCPU_MEMORY": "64MiB"}
 PROTECTED = {"TORCH_BACKEND_XCPU_PROTECT": "1"}
 
 
@@ -53,6 +56,19 @@ def _modules(fault: str, caught_by: str, words: str, options: Mapping[str, str] 
 
 def _collectives(fault: str, caught_by: str, words: str) -> FaultyDevice:
     return FaultyDevice(fault, f"abi/test_ccl_{caught_by}", words, options=CCL)
+
+
+def _order(fault: str, work: str, words: str = "between two copies to its target") -> FaultyDevice:
+    return _async(fault, f"abi/test_order.py::{work}", words)
+
+
+def _rows_of_order(work: str, *faults: str) -> tuple[FaultyDevice, ...]:
+    return tuple(_order(fault, f"test_work_takes_its_place_on_its_stream[{work}]") for fault in faults)
+
+
+def _add(fault: str, layout: str, words: str, over: str = "xcpu") -> FaultyDevice:
+    test = f"abi/test_kernel_table.py::test_pointwise_kernels_compute[aten::add.out-{layout}]"
+    return FaultyDevice(fault, test, words, over, ASYNC if over == "xcpu" else {})
 
 
 FAULTY_DEVICES = (
@@ -392,7 +408,7 @@ FAULTY_DEVICES = (
     _async(
         "not_ready_is_an_error",
         "abi/test_events.py::test_an_event_is_pending_while_the_work_before_it_is",
-        "returned 6 instead of NOT_READY: driver error 600",
+        "returned INTERNAL instead of NOT_READY: driver error 600",
     ),
     _async(
         "event_query_waits",
@@ -417,12 +433,12 @@ FAULTY_DEVICES = (
     _async(
         "wait_blocks",
         "abi/test_events.py::test_waiting_for_an_event_does_not_block_the_host",
-        "stream_wait_event blocked the host",
+        "stream_wait_event blocked until the work",
     ),
     _async(
         "only_the_first_record_counts",
         "abi/test_events.py::test_a_second_record_replaces_the_first",
-        "the second record was ignored",
+        "a second record replaces the first",
     ),
     _async(
         "destroying_a_pending_event_crashes",
@@ -447,7 +463,7 @@ FAULTY_DEVICES = (
     _async(
         "pending_events_have_times",
         "abi/test_event_times.py::test_the_time_of_a_pending_event_is_not_ready",
-        "of a pending event returned 0 instead of NOT_READY",
+        "of a pending event returned OK instead of NOT_READY",
     ),
     _async(
         "unrecorded_events_have_times",
@@ -846,6 +862,103 @@ FAULTY_DEVICES = (
         "collectives.py::test_all_to_all_takes_counts_and_offsets",
         "rank 0: what all sent it",
     ),
+    # ---- when work runs ----
+    *_rows_of_order("fill", "fills_are_on_the_default_stream", "fills_run_at_once", "fills_are_on_a_loose_thread"),
+    *_rows_of_order("rows-within", "rows_are_on_the_default_stream"),
+    *_rows_of_order("rows-in", "rows_run_at_once"),
+    *_rows_of_order("copy-within", "copies_within_are_on_the_default_stream"),
+    _order(
+        "copies_between_are_on_the_default_stream",
+        "test_copies_between_devices_take_their_place",
+        "between two copies to its source",
+    ),
+    _order("graphs_are_on_the_default_stream", "test_graphs_take_their_place_on_their_stream"),
+    _order("graphs_are_on_their_own_stream", "test_graphs_take_their_place_on_their_stream"),
+    *(
+        FaultyDevice(
+            f"{fault}_is_on_the_default_stream",
+            f"abi/test_ccl_order.py::test_collectives_take_their_place_on_their_stream[{test}]",
+            f"{test} between copies on a created stream",
+            options={**CCL, **ASYNC},
+        )
+        for fault, test in (
+            ("send", "send"),
+            ("recv", "send"),
+            *((slot, slot) for slot in ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter")),
+            ("all_to_all", "all_to_all"),
+        )
+    ),
+    _add("kernels_are_on_the_default_stream", "contiguous", "aten::add.out: element 0 is"),
+    _add("kernels_run_at_once", "contiguous", "aten::add.out: element 0 is"),
+    # ---- events ----
+    _async(
+        "waits_see_later_records",
+        "abi/test_events.py::test_a_wait_is_for_the_record_before_it",
+        "did not wait for the event of",
+    ),
+    _order(
+        "event_query_gives_up",
+        "test_a_stream_that_is_held_is_pending_however_often_it_is_asked",
+        "of event_query says OK, but the stream is held",
+    ),
+    _order(
+        "stream_query_gives_up",
+        "test_a_stream_that_is_held_is_pending_however_often_it_is_asked",
+        "of stream_query says OK, but the stream is held",
+    ),
+    _async(
+        "synchronize_knows_one_record",
+        "abi/test_events.py::test_event_synchronize_waits_for_the_work_before_it",
+        "event_synchronize returned while work before the record was not complete",
+    ),
+    _async(
+        "records_are_on_the_default_stream",
+        "abi/test_events.py::test_an_event_is_pending_while_the_work_before_it_is",
+        "the event is complete, but work that was enqueued before its record is not",
+    ),
+    _async(
+        "waits_are_on_the_default_stream",
+        "abi/test_events.py::test_a_stream_waits_for_an_event_of_another",
+        "did not wait for the event of",
+    ),
+    # ---- what a call was given, and what it leaves as it is ----
+    FaultyDevice(
+        "counts_are_read_late",
+        "abi/test_ccl_order.py::test_collectives_take_their_place_on_their_stream[all_to_all]",
+        "all_to_all between copies on",
+        options=CCL,
+    ),
+    FaultyDevice(
+        "sums_overwrite_their_input",
+        "abi/test_ccl_order.py::test_collectives_take_their_place_on_their_stream[all_reduce]",
+        "its input afterwards",
+        options=CCL,
+    ),
+    _async(
+        "graphs_keep_what_the_host_had",
+        "abi/test_graph_table.py::test_recorded_copies_use_what_the_host_has_at_the_launch",
+        "launch 1 of a copy from the host, whose memory was written before it",
+    ),
+    FaultyDevice(
+        "registering_clears_memory",
+        "abi/test_host_registration.py::test_registered_memory_is_copied",
+        "memory that host_register was called for",
+    ),
+    FaultyDevice(
+        "refused_fills_are_written",
+        "abi/test_fills.py::test_fills_with_equal_bytes[8]",
+        "memory_fill with a pattern of 8 bytes answered UNSUPPORTED, but",
+    ),
+    FaultyDevice(
+        "refused_rows_are_written",
+        "abi/test_copies_2d.py::test_rows_are_copied_to_the_device[17x33x20x9]",
+        "memory_copy_2d of kind HOST_TO_DEVICE answered UNSUPPORTED, but",
+    ),
+    _add("kernels_read_arguments_late", "contiguous", "aten::add.out: element 0 is"),
+    _add("refused_kernels_are_written", "transposed", "answered UNSUPPORTED, but a tensor"),
+    _add("kernels_ignore_offsets", "contiguous", "aten::add.out: element 0 is"),
+    _add("kernels_write_their_input", "contiguous", "aten::add.out: an input after the call"),
+    _add("kernels_clear_their_output_first", "in-place", "aten::add.out: element 0 is", over="example"),
     # ---- what also shows through torch ----
     _async(
         "event_completes_early",

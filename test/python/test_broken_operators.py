@@ -16,7 +16,9 @@ from torch_backend.testing.levels import SUITE
 def kit_template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Template]:
     here = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     environment = clean_environment() | {"PYTHONPATH": here, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLUMNS": "200"}
-    process = Template(tmp_path_factory.mktemp("runs"), environment, "import pytest, torch._dynamo.device_interface")
+    # What PyTorch's list of operators imports that asks for no device.
+    prepared = "import pytest, torch._dynamo.device_interface, scipy.signal"
+    process = Template(tmp_path_factory.mktemp("runs"), environment, prepared)
     yield process
     process.close()
 

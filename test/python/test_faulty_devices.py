@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Templates
-from faulty_devices import ASYNC, CRASHED, FAULTY_DEVICES, MODULES, FaultyDevice
+from faulty_devices import ASYNC, CRASHED, FAULTY_DEVICES, MODULES, PROTECTED, SMALL, UNUSUAL, FaultyDevice
 
 from torch_backend.files import installed
 from torch_backend.testing.levels import SUITE, level_of
@@ -97,20 +97,22 @@ def test_the_fault_is_found_and_named(device: FaultyDevice, run_suite: RunSuite,
 
 
 @pytest.mark.parametrize(
-    ("over", "options"),
+    ("over", "fault", "options"),
     [
-        ("fake", {"TORCH_BACKEND_FAKE_DEVICES": "2"}),
-        ("xcpu", {}),
-        ("xcpu", ASYNC),
-        ("xcpu", MODULES | ASYNC),
-        ("example", {}),
+        ("fake", "", {"TORCH_BACKEND_FAKE_DEVICES": "2"}),
+        ("xcpu", "", {}),
+        ("xcpu", "", ASYNC),
+        ("xcpu", "", MODULES | ASYNC),
+        ("example", "", {}),
+        ("xcpu", UNUSUAL, ASYNC | SMALL),
+        ("xcpu", "", ASYNC | PROTECTED),
     ],
-    ids=["fake", "xcpu", "xcpu-async", "xcpu-modules", "example"],
+    ids=["fake", "xcpu", "xcpu-async", "xcpu-modules", "example", "unusual", "xcpu-mapped"],
 )
 def test_nothing_is_found_in_a_device_without_a_fault(
-    over: str, options: dict[str, str], run_suite: RunSuite, good: Library
+    over: str, fault: str, options: dict[str, str], run_suite: RunSuite, good: Library
 ) -> None:
-    code, said = run_suite(good(over), "", options, SUITE / "abi", "--quick")
+    code, said = run_suite(good(over), fault, options, SUITE / "abi", "--quick")
     assert code == 0, said
 
 
@@ -128,4 +130,4 @@ def test_every_fault_has_a_line(faulty: Path, good: Library) -> None:
         text=True,
     ).stdout
     names = said.split("there are: ")[1].split()
-    assert sorted(names) == sorted({device.fault for device in FAULTY_DEVICES})
+    assert sorted(names) == sorted({UNUSUAL, *(device.fault for device in FAULTY_DEVICES)})

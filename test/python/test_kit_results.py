@@ -1,12 +1,14 @@
 """The verdict on a level and on a device, from the results of tests."""
 
+import json
 from xml.etree import ElementTree
 
 import pytest
 
+from torch_backend.files import patience
 from torch_backend.testing import LEVELS, DeviceDescription, Level, Report, Result, find_level
 from torch_backend.testing.causes import cause
-from torch_backend.testing.report import junit
+from torch_backend.testing.report import comparison, html, junit, treemap
 from torch_backend.testing.report.findings import Verdict
 from torch_backend.testing.results import Outcome
 
@@ -96,3 +98,79 @@ def test_junit_holds_every_outcome(tmp_path: object) -> None:
 )
 def test_failures_alike_have_one_cause(message: str, expected: str) -> None:
     assert cause(Result("upstream/test_a.py::test_b", "failed", message=message)) == expected
+
+
+def test_limits_grow_with_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr("os.getloadavg", lambda: (2000.0, 0.0, 0.0))
+    assert patience.seconds(3) == 3000
+    assert patience.how_busy() == "2000.0 processes wanted the machine's 2 processors"
+    monkeypatch.setattr("os.getloadavg", lambda: (0.0, 0.0, 0.0))
+    monkeypatch.setattr("os.cpu_count", lambda: 1 << 20)
+    assert patience.seconds(3) == 3
+
+
+# ---- pages and comparisons ----
+
+OPERATOR = "ops/test_forward.py::TestForwardACME::test_forward_{}_acme_float32"
+
+
+def operators(device: str = "acme", **sources: str) -> Report:
+    """A run of forward tests of operators: by name their source, or "failed"."""
+    results = [
+        Result(
+            OPERATOR.format(op).replace("acme", device).replace("ACME", device.upper()),
+            "failed" if source == "failed" else "passed",
+            message="wrong values" if source == "failed" else "",
+            facts={
+                "op": op,
+                "dtype": "float32",
+                "part": "forward",
+                "source": None if source == "failed" else source,
+                "times_cpu": 2.5,
+                "fallbacks": {f"aten::{op}": [1, 8, 0.25]} if source == "fallback" else {},
+            },
+        )
+        for op, source in sources.items()
+    ]
+    return Report(device=DeviceDescription(device), results=tuple(results), run={"command": "torch-backend check <x>"})
+
+
+def test_a_report_survives_json() -> None:
+    before = operators(add="plugin", mul="fallback")
+    assert Report.from_json(json.loads(json.dumps(before.to_json()))) == before
+    with pytest.raises(ValueError, match="It is no report of `torch-backend check --json`"):
+        Report.from_json({"device": {}})
+
+
+def test_a_comparison_tells_what_is_worse() -> None:
+    old = operators(add="plugin", mul="fallback", sin="plugin", gone="plugin")
+    new = operators("zeta", add="fallback", mul="generated", sin="failed", fresh="plugin")
+    found = comparison.compare(old, new)
+    assert [(change.what, change.old, change.new, change.sense) for change in found.operators] == [
+        ("add", "native", "fallback", "worse"),
+        ("mul", "fallback", "generated", "better"),
+    ]
+    (test,) = found.tests
+    assert (test.old, test.new, test.sense, test.why) == ("passed", "failed", "worse", "wrong values")
+    assert (found.is_worse, found.added, found.removed) == (True, 1, 1)
+    assert found.facts["device"] == ("acme", "zeta")
+    assert not comparison.compare(old, old).is_worse
+    assert "no level" in comparison.badge(new)
+
+
+def test_the_page_shows_what_the_terminal_says() -> None:
+    report = operators(add="fallback", mul="plugin", sin="failed")
+    page = html.render(report)
+    assert report.verdict_text() in page
+    assert "2 passed, 1 failed" in page
+    assert "torch-backend check &lt;x&gt;" in page
+    assert 'title="aten::add: 1 calls, 0.2500 s"' in page  # in the treemap
+    assert 'title="sin, float32, forward: failed"' in page
+
+
+def test_areas_of_a_treemap() -> None:
+    areas = [5.0, 3.0, 1.0, 0.5, 0.5]
+    found = treemap.rectangles(areas, ratio=3)
+    assert [round(place.width * place.height / 1000, 6) for place in found] == areas
+    assert treemap.rectangles([], ratio=3) == []

@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+import warnings
 from collections.abc import Mapping
 from typing import IO, NoReturn, cast
 
@@ -18,7 +19,8 @@ def import_torch() -> str:
     from torch_backend.devices.suppression import suppressed
 
     try:
-        with suppressed():
+        with suppressed(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Failed to initialize NumPy")  # these commands do without
             import torch
     except ImportError as error:
         fail(f"torch cannot be imported: {error}", code=1)

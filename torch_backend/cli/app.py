@@ -5,10 +5,12 @@ from collections.abc import Callable
 import click
 
 from torch_backend.cli.check import check
+from torch_backend.cli.compare import compare
 from torch_backend.cli.doctor import doctor
 from torch_backend.cli.explain import explain
 from torch_backend.cli.info import info
 from torch_backend.cli.list_devices import list_devices
+from torch_backend.cli.memory import memory
 from torch_backend.cli.new import new
 from torch_backend.cli.ops import ops
 from torch_backend.cli.stubs import stubs
@@ -42,5 +44,5 @@ def app() -> None:
     """Bring a new accelerator to PyTorch."""
 
 
-for command in (list_devices, check, info, ops, explain, stubs, new, doctor):
+for command in (list_devices, check, compare, info, ops, explain, memory, stubs, new, doctor):
     app.add_command(command)

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from torch_backend.files import patience
+
 _IMPORTS_TAKE = 6  # times the limit of a step: torch, on a busy machine
 _TAIL_LINES = 5
 _TAIL_CHARACTERS = 1000
@@ -51,7 +53,10 @@ class Outcome:
 
 
 def run(name: str, subject: str, environment: Mapping[str, str], step_seconds: float) -> Outcome:
-    """Take the steps ``name`` about ``subject``, each within ``step_seconds``; imports have some times as much."""
+    """Take the steps ``name`` about ``subject``, each within ``step_seconds``; imports have some times as much.
+
+    That is on an idle machine; on a busy one all have longer.
+    """
     outcome = Outcome()
     reader, writer = os.pipe()
     with tempfile.TemporaryFile() as output, os.fdopen(reader, "rb", buffering=0) as pipe:
@@ -87,7 +92,7 @@ def _listen(file_descriptor: int, outcome: Outcome, step_seconds: float) -> bool
     with selectors.DefaultSelector() as selector:
         selector.register(file_descriptor, selectors.EVENT_READ)
         while not outcome.is_done:
-            if not selector.select(_limit(outcome, step_seconds)):
+            if not selector.select(patience.seconds(_limit(outcome, step_seconds))):
                 return False
             data = os.read(file_descriptor, 1 << 16)
             if not data:
@@ -100,7 +105,7 @@ def _listen(file_descriptor: int, outcome: Outcome, step_seconds: float) -> bool
 
 def _wait(process: "subprocess.Popen[bytes]", seconds: float) -> bool:
     try:
-        process.wait(seconds)
+        process.wait(patience.seconds(seconds))
     except subprocess.TimeoutExpired:
         return False
     return True

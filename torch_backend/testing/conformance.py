@@ -1,9 +1,14 @@
 """Checking a device: one run of the kit, from a device's name or library to a :class:`Report`."""
 
 import os
+import platform
+import shlex
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
 
 from torch_backend.files import location
 from torch_backend.testing import expectations, session
@@ -79,7 +84,19 @@ def check(
         only=tuple(only),
         options=options,
         seconds=time.monotonic() - started,
+        run=_run(),
     )
+
+
+def _run() -> dict[str, str]:
+    """What a report says of the run itself."""
+    system = f"{platform.system()} {platform.release()}"
+    return {
+        "date": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "host": f"{platform.node()}, {platform.machine()}, {os.cpu_count()} processors, {system}",
+        "python": platform.python_version(),
+        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+    }
 
 
 def make_settings(

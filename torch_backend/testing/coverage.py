@@ -1,13 +1,14 @@
 """What the results of level ops say about the device's operators: where their kernels come from, and what falls back.
 
-Facts are what a test of an operator recorded: ``op``, ``dtype``, ``part``, ``source``, and ``fallbacks``, by overload
-calls, bytes copied and seconds; with its ``outcome``, one of :data:`torch_backend.testing.results.OUTCOMES`. A test
-that ended early has recorded less.
+Facts are what a test of an operator recorded: ``op``, ``dtype``, ``part``, ``source``, ``times_cpu``, in how many times
+the CPU's time a call returned, and ``fallbacks``, by overload calls, bytes copied and seconds; with its ``outcome``,
+one of :data:`torch_backend.testing.results.OUTCOMES`. A test that ended early has recorded less.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from statistics import median
 from typing import Any, Literal, TypeAlias, get_args
 
 from torch_backend.testing.results import FAILURES, Outcome, Result
@@ -69,6 +70,15 @@ def _standing(tests: list[Facts]) -> Standing:
         return "failed"
     kinds = {kind_of(test["source"]) for test in tests if test["outcome"] == "passed" and test.get("source")}
     return next((kind for kind in _WORST_FIRST if kind in kinds), "not offered")
+
+
+def kinds(facts: Iterable[Facts]) -> dict[str, Kind]:
+    """By entry, the worst way in which a test that passed was served."""
+    found: dict[str, set[Kind]] = defaultdict(set)
+    for test in facts:
+        if test["outcome"] == "passed" and test.get("source"):
+            found[test["op"]].add(kind_of(test["source"]))
+    return {op: next(kind for kind in _WORST_FIRST if kind in of) for op, of in found.items()}
 
 
 # ---- matrix ----
@@ -142,3 +152,15 @@ def costliest_fallbacks(facts: Iterable[Facts], most: int = 10) -> tuple[Fallbac
             before = costs.get(op, FallbackCost(op, 0, 0, 0.0))
             costs[op] = FallbackCost(op, before.calls + calls, before.bytes_copied + copied, before.seconds + seconds)
     return tuple(sorted(costs.values(), key=lambda cost: (-cost.seconds, -cost.bytes_copied, cost.op))[:most])
+
+
+# ---- times
+
+
+def slowest(facts: Iterable[Facts], most: int = 20) -> list[tuple[str, float]]:
+    """The entries whose calls took longest against the CPU's, and how many times as long: the median of dtypes."""
+    ratios: dict[str, list[float]] = defaultdict(list)
+    for test in facts:
+        if test["part"] == "forward" and "times_cpu" in test:
+            ratios[test["op"]].append(test["times_cpu"])
+    return sorted(((op, median(found)) for op, found in ratios.items()), key=lambda entry: -entry[1])[:most]

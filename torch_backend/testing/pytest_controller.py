@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from torch_backend.files import patience
+
 _HUNG = "Timeout ("  # how faulthandler begins when the time is up
 _FATAL = "Fatal Python error: "
 
@@ -118,6 +120,7 @@ class _Death:
         fatal = next((line for line in lines if line.startswith(_FATAL)), None)
         if hung is not None:
             message = f"did not end in {hung.removeprefix(_HUNG).removesuffix(')!')} (h:mm:ss) and was stopped"
+            message += f"; {patience.how_busy()}"
         elif fatal is not None:
             message = f"the process crashed: {fatal.removeprefix(_FATAL)}"
         else:

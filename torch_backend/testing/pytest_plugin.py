@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import pytest
 
+from torch_backend.files import patience
 from torch_backend.testing import facts, needs, selection, upstream_rules
 from torch_backend.testing.declaration import Declaration
 from torch_backend.testing.levels import LEVELS
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
     from torch_backend.abi import DeviceLibrary
 
 DEFAULT_TIMEOUT = 120.0
-"""Seconds that one test may take."""
+"""Seconds that one test may take on an idle machine."""
 
 STARTUP_TIMEOUT = 120.0
-"""Seconds that a worker may take to open the device and to load the tests."""
+"""Seconds that a worker may take on an idle machine to open the device and load the tests; at least those of a test."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -62,7 +63,7 @@ class Worker:
         self.upstream: bool = config.getoption("--upstream")
         self.log = self._open_log()
         self.library: DeviceLibrary | None = None
-        self._end_after(STARTUP_TIMEOUT)  # until the tests are collected
+        self._end_after(max(STARTUP_TIMEOUT, self.timeout))  # until the tests are collected
         if _is_bare(config):
             self.library, self.declaration = _open(config.getoption("--device"))
         elif self.upstream and config.getoption("--device") == upstream_rules.CONTROL:
@@ -118,7 +119,7 @@ class Worker:
     def _end_after(self, seconds: float) -> None:
         # By a thread that needs no interpreter: a device that hangs may hold the interpreter's lock.
         if self.log is not None:
-            faulthandler.dump_traceback_later(seconds, exit=True, file=self.log)
+            faulthandler.dump_traceback_later(patience.seconds(seconds), exit=True, file=self.log)
 
     def _note(self, entry: dict[str, object], restart: bool = False) -> None:
         if self.log is None:

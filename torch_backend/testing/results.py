@@ -54,3 +54,11 @@ def count(results: Iterable[Result]) -> Counter[Outcome]:
     counts: Counter[Outcome] = Counter(dict.fromkeys(OUTCOMES, 0))
     counts.update(result.outcome for result in results)
     return counts
+
+
+def totals(results: Iterable[Result]) -> str:
+    """How many ended in which way: "3,675 passed, 0 failed, 327 not offered"."""
+    counts = count(results)
+    parts = [f"{counts['passed']:,} passed", f"{failed(counts):,} failed"]
+    parts += [f"{counts[outcome]:,} {outcome}" for outcome in ("known", "not offered", "not run") if counts[outcome]]
+    return ", ".join(parts)

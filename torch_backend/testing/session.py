@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from torch_backend.files import patience
 from torch_backend.testing.levels import SUITE
 from torch_backend.testing.results import Outcome, Result
 
@@ -173,8 +174,12 @@ class _Collector:
         if missing:
             crashes = sum(result.outcome in ("crashed", "hung") for result in self.results.values())
             why = f"{crashes} tests crashed or hung" if crashes else f"pytest ended with code {code}:\n{_tail(log)}"
-            found.problems.append(f"The run ended before {len(missing)} of {len(self.tests)} tests: {why}")
-            found.results += [Result(test, "not run", proves=self.proves.get(test, "")) for test in missing]
+            ended = f"The run ended before {len(missing)} of {len(self.tests)} tests"
+            found.problems.append(f"{ended}, while {patience.how_busy()}: {why}")
+            found.results += [
+                Result(test, "not run", proves=self.proves.get(test, ""), message=f"{ended}: {why.splitlines()[0]}")
+                for test in missing
+            ]
         return found
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from torch_backend.testing import coverage
-from torch_backend.testing.levels import LEVELS, Level
+from torch_backend.testing.levels import LEVELS, Level, find
 from torch_backend.testing.results import FAILURES, Result, count, failed
 
 Verdict = Literal["passed", "failed", "not offered", "not run"]
@@ -59,12 +59,14 @@ class Findings(ABC):
         results: of every test that was asked for.
         problems: what is wrong with the run or the expectations, each a readable text; any makes the run fail.
         seconds: how long the run took.
+        run: when, where and by what it was started: "date", "host", "python", "command".
     """
 
     device: DeviceDescription
     results: tuple[Result, ...]
     problems: tuple[str, ...] = ()
     seconds: float = 0.0
+    run: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -88,6 +90,7 @@ class Findings(ABC):
             "ok": self.ok,
             "problems": list(self.problems),
             "seconds": round(self.seconds, 3),
+            "run": dict(self.run),
             "results": [asdict(result) for result in self.results],
         }
 
@@ -147,6 +150,41 @@ class Report(Findings):
                 case "failed" | "not run":
                     break
         return reached
+
+    def verdict_text(self) -> str:
+        """What the run comes to, in a sentence."""
+        if self.only and not self.ok:
+            return "Not all of these tests pass."
+        if self.only:
+            offered = any(result.outcome != "not offered" for result in self.results)
+            return "These tests pass." if offered else "The device offers nothing that these tests are about."
+        if (reached := self.reached) is not None:
+            return f"Level reached: {reached.number} ({reached.name}): {reached.means}."
+        return "No level is reached." if self.failures else "No level is reached: not all of its tests were run."
+
+    @classmethod
+    def from_json(cls, report: Mapping[str, Any]) -> "Report":
+        """From what :meth:`to_json` gave, of this version or an older one.
+
+        Raises ValueError if it is no such report.
+        """
+        try:
+            device: dict[str, Any] = {
+                key: tuple(value) if isinstance(value, list) else value for key, value in report["device"].items()
+            }
+            return cls(
+                device=DeviceDescription(**device),
+                results=tuple(Result(**result) for result in report["results"]),
+                problems=tuple(report["problems"]),
+                seconds=report["seconds"],
+                run=report.get("run", {}),
+                levels=tuple(find(level["name"]) for level in report["levels"]),
+                quick=report["quick"],
+                only=tuple(report["only"]),
+                options=report["options"],
+            )
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ValueError(f"It is no report of `torch-backend check --json`: {error!r}.") from None
 
     def to_json(self) -> dict[str, Any]:
         """The report as JSON's types."""

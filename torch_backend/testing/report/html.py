@@ -8,8 +8,13 @@ from typing import Any, get_args
 from jinja2 import Environment, StrictUndefined
 
 from torch_backend.testing import coverage
+from torch_backend.testing.report import treemap
 from torch_backend.testing.report.findings import Report
-from torch_backend.testing.results import FAILURES, count, failed
+from torch_backend.testing.results import FAILURES, count, failed, totals
+
+_MOST_TILES = 60
+_MOST_IN_TABLE = 10
+_TREEMAP_RATIO = 3.0
 
 
 def write(report: Report, path: Path) -> None:
@@ -22,14 +27,20 @@ def render(report: Report) -> str:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = resources.files(__package__).joinpath("page.html.jinja").read_text(encoding="utf-8")
     facts = coverage.facts_of(report.results)
+    fallbacks = [cost for cost in coverage.costliest_fallbacks(facts, _MOST_TILES) if cost.seconds > 0]
     return environment.from_string(template).render(
         report=report,
         device=report.device,
-        counts=count(report.results),
+        totals=totals(report.results),
         failures=report.failures,
         levels=[_level(report, level) for level in report.levels],
         operators=_shares(coverage.entries_by_standing(facts)) if facts else [],
-        fallbacks=coverage.costliest_fallbacks(facts),
+        fallbacks=fallbacks[:_MOST_IN_TABLE],
+        tiles=list(
+            zip(fallbacks, treemap.rectangles([cost.seconds for cost in fallbacks], _TREEMAP_RATIO), strict=True)
+        ),
+        seconds_of_fallbacks=sum(cost.seconds for cost in fallbacks),
+        slowest=coverage.slowest(facts),
         dtypes=coverage.dtypes(facts),
         matrix=[_row(op, cells) for op, cells in coverage.matrix(facts).items()],
         directions=get_args(coverage.Direction),

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from torch_backend.testing import coverage
 from torch_backend.testing.report.findings import Findings, Report
-from torch_backend.testing.results import FAILURES, Result, count, failed
+from torch_backend.testing.results import FAILURES, Result, count, failed, totals
 
 _STYLES = {"passed": "green", "failed": "bold red", "not offered": "dim", "not run": "yellow"}
 _SHOWN_FAILURES = 25
@@ -31,7 +31,7 @@ def show(report: Report, console: Console, verbose: bool = False) -> None:
     show_not_offered(
         [(number, f"of {level.name}: {reason}") for level, reason, number in report.not_offered()], console
     )
-    show_end(report, _verdict(report), console)
+    show_end(report, report.verdict_text(), console)
 
 
 def _title(report: Report) -> str:
@@ -144,23 +144,5 @@ def show_end(report: Findings, verdict: str, console: Console) -> None:
     """Print the problems of the run, and last the verdict with how many tests ended in which way."""
     for problem in report.problems:
         console.print(Text(f"\n{problem}", style="red"))
-    text = f"\n{verdict}{_totals(report.results)}, {report.seconds:.0f} s."
+    text = f"\n{verdict} {totals(report.results)}, {report.seconds:.0f} s.".replace("\n ", "\n")
     console.print(Text(text, style="green" if report.ok else "bold red"))
-
-
-def _verdict(report: Report) -> str:
-    if report.only and not report.ok:
-        return "Not all of these tests pass. "
-    if report.only:
-        offered = any(result.outcome != "not offered" for result in report.results)
-        return "These tests pass. " if offered else "The device offers nothing that these tests are about. "
-    if (reached := report.reached) is not None:
-        return f"Level reached: {reached.number} ({reached.name}): {reached.means}. "
-    return "No level is reached. "
-
-
-def _totals(results: tuple[Result, ...]) -> str:
-    counts = count(results)
-    parts = [f"{counts['passed']:,} passed", f"{failed(counts):,} failed"]
-    parts += [f"{counts[outcome]:,} {outcome}" for outcome in ("known", "not offered", "not run") if counts[outcome]]
-    return ", ".join(parts)

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import torch.multiprocessing
 
+from torch_backend.files import patience
+
 SECONDS = 60.0
-"""How long the process may take to start, and for one piece of work."""
+"""How long the process may take on an idle machine to start, and for one piece of work."""
 
 
 class OtherProcess:
@@ -35,7 +37,8 @@ class OtherProcess:
         assert connection is not None
         connection.send((work, arguments))
         try:
-            assert connection.poll(SECONDS), f"another process has not answered for {SECONDS:.0f} s"
+            limit = patience.seconds(SECONDS)
+            assert connection.poll(limit), f"another process has not answered for {limit:.0f} s; {patience.how_busy()}"
             good, answer = connection.recv()
             assert good, f"in another process:\n{answer}"
         except EOFError:

@@ -1,5 +1,6 @@
 """What the tests of the bare library share: bytes to compare, work that holds a stream, processes of their own."""
 
+import ctypes
 import os
 import random
 import subprocess
@@ -10,7 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
 
-from torch_backend.abi import Device, DeviceError, DeviceLibrary, MemoryKind, Status, status_name
+from torch_backend.abi import CaptureMode, Device, DeviceError, DeviceLibrary, MemoryKind, Status, status_name
+from torch_backend.files import patience
 from torch_backend.testing import needs
 
 GUARD_BYTES = 64
@@ -19,7 +21,11 @@ GUARD_BYTES = 64
 HOLD_SECONDS = 1.0
 """How long a stream is held at most: a device may make the caller wait for the work it enqueues."""
 
+PATIENT_SECONDS = 5.0
+"""... if nothing that the test does may wait for it. Long, because others may use the processors."""
+
 CHILD_SECONDS = 60.0
+_MOST_PATIENCE = 7.0  # some wait for what would end by itself after a minute
 
 _SAMPLES = 3
 _SAMPLE_SECONDS = 0.005
@@ -83,14 +89,16 @@ def some_streams(device: Device) -> Iterator[list[int | None]]:
 class Hold:
     """A stream that stands still in a block: what is enqueued on it in the block waits until :meth:`release`.
 
-    A device may run work while the caller waits for it; then the hold ends by itself, and :attr:`ended` tells.
+    A device may run work while the caller waits for it; then the hold ends by itself, and :attr:`ended` tells. A
+    ``patient`` one ends late: what the block does must not wait, as :meth:`expect_held` demands.
 
     Attributes:
         ended: whether the stream moves again.
     """
 
-    def __init__(self, device: Device, stream: int | None) -> None:
+    def __init__(self, device: Device, stream: int | None, patient: bool = False) -> None:
         self.ended = False
+        self._seconds = PATIENT_SECONDS if patient else HOLD_SECONDS
         self._device = device
         self._stream = stream
         self._released = threading.Event()
@@ -100,8 +108,17 @@ class Hold:
         return self
 
     def _wait(self) -> None:
-        self._released.wait(HOLD_SECONDS)
+        self._released.wait(self._seconds)
         self.ended = True
+
+    def expect_held(self, what: str) -> None:
+        """Fail if the stream moves: somebody has waited for it."""
+        assert not self.ended, f"{self._device}: {what} blocked until the work on the stream was complete"
+
+    def let_run_early(self, seconds: float) -> None:
+        """Give what should wait for the stream time to run too early."""
+        if not self.ended:
+            time.sleep(seconds)
 
     def release(self) -> None:
         """Let the stream move."""
@@ -115,6 +132,44 @@ class Hold:
         status = self._device.library.status("stream_synchronize", self._device.index, self._stream)
         if error is None:
             assert status == Status.OK, f"{self._device}: stream_synchronize returned {status_name(status)}"
+
+
+# ---- graphs ----
+
+
+def graph_call(device: Device, slot: str, *arguments: object) -> None:
+    """Call a slot of graph.1, and raise DeviceError unless it returned OK; not offered if it answers UNSUPPORTED."""
+    device.library.bind(device.index)
+    status = device.library.noted(getattr(device.library.tables["graph.1"], slot)(device.index, *arguments))
+    if status == Status.UNSUPPORTED:
+        needs.not_offered(f"{slot} answered UNSUPPORTED")
+    if status != Status.OK:
+        raise DeviceError(slot, status, device.library.error_text())
+
+
+@contextmanager
+def graph_of(
+    device: Device, stream: int, enqueue: Callable[[], None], mode: CaptureMode = CaptureMode.GLOBAL
+) -> Iterator[int]:
+    """A graph of what ``enqueue`` enqueues, ready to be launched."""
+    graph_call(device, "capture_begin", stream, mode)
+    enqueue()
+    graph = ctypes.c_void_p()
+    graph_call(device, "capture_end", stream, ctypes.byref(graph))
+    assert graph.value is not None, f"{device}: capture_end gave no graph"
+    try:
+        graph_call(device, "graph_instantiate", graph.value)
+        yield graph.value
+    finally:
+        graph_call(device, "graph_destroy", graph.value)
+
+
+def replay(device: Device, graph: int, stream: int | None) -> None:
+    """Launch a graph."""
+    graph_call(device, "graph_launch", graph, stream)
+
+
+# ---- host functions ----
 
 
 def host_function(device: Device, function: Callable[[], None], stream: int | None) -> None:
@@ -143,13 +198,16 @@ def run_child(
     Returns what it printed; fails with what it says unless it returns.
     """
     command = [sys.executable, "-m", f"{__package__}.{module}", function, library.path, *arguments]
+    busy = min(patience.factor(), _MOST_PATIENCE)
     try:
         process = subprocess.run(
-            command, capture_output=True, text=True, timeout=timeout, check=False, env=os.environ.copy()
+            command, capture_output=True, text=True, timeout=timeout * busy, check=False, env=os.environ.copy()
         )
     except subprocess.TimeoutExpired as error:
         said = (error.stdout or b"") if isinstance(error.stdout, bytes) else (error.stdout or "").encode()
-        raise AssertionError(f"the process has not ended after {timeout:.0f} s; it said: {said.decode()!r}") from None
+        raise AssertionError(
+            f"the process has not ended after {timeout * busy:.0f} s; it said: {said.decode()!r}"
+        ) from None
     said = process.stdout.encode() + process.stderr.encode()
     assert process.returncode == 0, f"the process ended with {process.returncode}: {said.decode().strip()[-1500:]}"
     return process.stdout

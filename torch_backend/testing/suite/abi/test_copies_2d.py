@@ -1,6 +1,8 @@
 """Copies of rows with a pitch."""
 
 import ctypes
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -24,12 +26,18 @@ def _expected(target: bytes, source: bytes, shape: tuple[int, int, int, int]) ->
     return bytes(result)
 
 
-def _copy(device: Device, dst: int, src: int, shape: tuple[int, int, int, int], kind: CopyKind) -> None:
+def _copy(
+    device: Device, dst: int, src: int, shape: tuple[int, int, int, int], kind: CopyKind, held: Callable[[], bytes]
+) -> None:
+    """Copy rows; ``held`` tells what the target holds, which is as it was if the copy is refused."""
+    before = held()
     width, dst_pitch, src_pitch, height = shape
     status = device.library.status(
         "memory_copy_2d", device.index, dst, dst_pitch, src, src_pitch, width, height, kind, None
     )
     if status == Status.UNSUPPORTED:
+        device.synchronize()
+        expect_bytes(held(), before, f"{device}: memory_copy_2d of kind {kind.name} answered UNSUPPORTED, but")
         needs.not_offered(f"memory_copy_2d of kind {kind.name} answered UNSUPPORTED")
     assert status == Status.OK, f"{device}: memory_copy_2d of kind {kind.name} returned {status}"
     device.synchronize()
@@ -44,8 +52,9 @@ def test_rows_are_copied_to_the_device(library: DeviceLibrary, shape: tuple[int,
     for device in library.devices:
         with memory(device, len(before)) as address:
             device.write(address, before)
-            _copy(device, address, ctypes.addressof(source), shape, CopyKind.HOST_TO_DEVICE)
-            expect_bytes(device.read(address, len(before)), _expected(before, rows, shape), f"{device}: rows {shape}")
+            held = partial(device.read, address, len(before))
+            _copy(device, address, ctypes.addressof(source), shape, CopyKind.HOST_TO_DEVICE, held)
+            expect_bytes(held(), _expected(before, rows, shape), f"{device}: rows {shape}")
 
 
 @_shapes
@@ -57,7 +66,8 @@ def test_rows_are_copied_to_the_host(library: DeviceLibrary, shape: tuple[int, i
         target = ctypes.create_string_buffer(before, len(before))
         with memory(device, len(rows)) as address:
             device.write(address, rows)
-            _copy(device, ctypes.addressof(target), address, shape, CopyKind.DEVICE_TO_HOST)
+            held = partial(ctypes.string_at, ctypes.addressof(target), len(before))
+            _copy(device, ctypes.addressof(target), address, shape, CopyKind.DEVICE_TO_HOST, held)
             expect_bytes(target.raw, _expected(before, rows, shape), f"{device}: rows {shape}")
 
 
@@ -70,8 +80,9 @@ def test_rows_are_copied_within_the_device(library: DeviceLibrary, shape: tuple[
         with memory(device, len(before)) as dst, memory(device, len(rows)) as src:
             device.write(dst, before)
             device.write(src, rows)
-            _copy(device, dst, src, shape, CopyKind.DEVICE_TO_DEVICE)
-            expect_bytes(device.read(dst, len(before)), _expected(before, rows, shape), f"{device}: rows {shape}")
+            held = partial(device.read, dst, len(before))
+            _copy(device, dst, src, shape, CopyKind.DEVICE_TO_DEVICE, held)
+            expect_bytes(held(), _expected(before, rows, shape), f"{device}: rows {shape}")
 
 
 _PLACES = {"apart": (7, 7 + 40 * 9, 40, 33), "side-by-side": (0, 20, 40, 40), "rows-in-turn": (0, 40, 80, 80)}

@@ -16,8 +16,11 @@ _widths = pytest.mark.parametrize("width", _WIDTHS)
 
 
 def _fill(device: Device, address: int, value: bytes, size: int, stream: int | None) -> None:
+    before = device.read(address, size, stream)
     status = device.library.status("memory_fill", device.index, address, value, len(value), size, stream)
     if status == Status.UNSUPPORTED:
+        what = f"{device}: memory_fill with a pattern of {len(value)} bytes answered UNSUPPORTED, but"
+        expect_bytes(device.read(address, size, stream), before, what)
         needs.not_offered(f"memory_fill with a pattern of {len(value)} bytes answered UNSUPPORTED")
     assert status == Status.OK, f"{device}: memory_fill returned {status}: {device.library.error_text()}"
 

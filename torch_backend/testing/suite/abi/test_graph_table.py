@@ -1,7 +1,7 @@
 """The table graph.1: work that is recorded and replayed."""
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
@@ -12,42 +12,25 @@ from torch_backend.abi import (
     Device,
     DeviceError,
     DeviceLibrary,
+    MemoryKind,
     Status,
     tb_host_function,
 )
 from torch_backend.testing import needs
 from torch_backend.testing.suite.abi._modules import Launch, Modules, Pointer, modules_of
-from torch_backend.testing.suite.abi._support import enqueue_function, expect_bytes, memory, pattern
+from torch_backend.testing.suite.abi._support import (
+    enqueue_function,
+    expect_bytes,
+    graph_call,
+    graph_of,
+    memory,
+    pattern,
+    replay,
+)
 
 pytestmark = needs.table("graph.1")
 
 _SIZE = 4096
-
-
-def _check(device: Device, slot: str, *arguments: object) -> None:
-    device.library.bind(device.index)
-    status = device.library.noted(getattr(device.library.tables["graph.1"], slot)(device.index, *arguments))
-    if status == Status.UNSUPPORTED:
-        needs.not_offered(f"{slot} answered UNSUPPORTED")
-    if status != Status.OK:
-        raise DeviceError(slot, status, device.library.error_text())
-
-
-@contextmanager
-def _graph(
-    device: Device, stream: int, enqueue: Callable[[], None], mode: CaptureMode = CaptureMode.GLOBAL
-) -> Iterator[int]:
-    """A graph of what ``enqueue`` enqueues, ready to be launched."""
-    _check(device, "capture_begin", stream, mode)
-    enqueue()
-    graph = ctypes.c_void_p()
-    _check(device, "capture_end", stream, ctypes.byref(graph))
-    assert graph.value is not None, f"{device}: capture_end gave no graph"
-    try:
-        _check(device, "graph_instantiate", graph.value)
-        yield graph.value
-    finally:
-        _check(device, "graph_destroy", graph.value)
 
 
 def test_all_slots_are_set(library: DeviceLibrary) -> None:
@@ -58,13 +41,15 @@ def test_all_slots_are_set(library: DeviceLibrary) -> None:
 
 @contextmanager
 def _graph_of_a_copy(device: Device, stream: int, dst: int, src: int, mode: CaptureMode) -> Iterator[int]:
-    with _graph(device, stream, lambda: device.copy(dst, src, _SIZE, CopyKind.DEVICE_TO_DEVICE, stream), mode) as graph:
+    with graph_of(
+        device, stream, lambda: device.copy(dst, src, _SIZE, CopyKind.DEVICE_TO_DEVICE, stream), mode
+    ) as graph:
         yield graph
 
 
 def _is_capturing(device: Device, stream: int) -> int:
     answer = ctypes.c_int32(-7)
-    _check(device, "stream_is_capturing", stream, ctypes.byref(answer))
+    graph_call(device, "stream_is_capturing", stream, ctypes.byref(answer))
     return answer.value
 
 
@@ -83,7 +68,7 @@ def test_recorded_work_runs_when_it_is_launched(library: DeviceLibrary, mode: Ca
                 expect_bytes(device.read(dst, _SIZE), bytes(_SIZE), f"{device}: after a copy was recorded")
                 for seed in (1, 2, 3):
                     device.write(src, pattern(_SIZE, seed=seed))
-                    _check(device, "graph_launch", graph, stream)
+                    graph_call(device, "graph_launch", graph, stream)
                     expect_bytes(device.read(dst, _SIZE, stream), pattern(_SIZE, seed=seed), f"{device}: launch {seed}")
 
 
@@ -92,12 +77,12 @@ def test_a_stream_tells_whether_it_records(library: DeviceLibrary) -> None:
     for device in library.devices:
         with device.stream() as stream:
             before = _is_capturing(device, stream)
-            _check(device, "capture_begin", stream, CaptureMode.RELAXED)
+            graph_call(device, "capture_begin", stream, CaptureMode.RELAXED)
             during = _is_capturing(device, stream)
             graph = ctypes.c_void_p()
-            _check(device, "capture_end", stream, ctypes.byref(graph))
+            graph_call(device, "capture_end", stream, ctypes.byref(graph))
             after = _is_capturing(device, stream)
-            _check(device, "graph_destroy", graph)
+            graph_call(device, "graph_destroy", graph)
             assert (before, during, after) == (0, 1, 0), (
                 f"{device}: stream_is_capturing said {before} before, {during} during and {after} after a capture"
             )
@@ -110,7 +95,7 @@ def test_a_graph_may_be_destroyed_while_it_runs(library: DeviceLibrary) -> None:
             device.write(src, pattern(_SIZE, seed=1))
             device.write(dst, bytes(_SIZE))
             with _graph_of_a_copy(device, stream, dst, src, CaptureMode.RELAXED) as graph:
-                _check(device, "graph_launch", graph, stream)
+                graph_call(device, "graph_launch", graph, stream)
             expect_bytes(
                 device.read(dst, _SIZE, stream), pattern(_SIZE, seed=1), f"{device}: a launch of a destroyed graph"
             )
@@ -144,16 +129,73 @@ def test_streams_that_wait_for_recorded_work_are_recorded(library: DeviceLibrary
             for block in blocks:
                 device.write(block, bytes(_SIZE))
             device.write(blocks[0], pattern(_SIZE))
-            with _graph(device, first, enqueue) as graph:
+            with graph_of(device, first, enqueue) as graph:
                 assert _is_capturing(device, second) == 0, f"{device}: a stream that joined is recorded after the end"
                 for block in blocks[1:]:
                     expect_bytes(device.read(block, _SIZE), bytes(_SIZE), f"{device}: after copies were recorded")
                 for seed in (1, 2, 3):
                     device.write(blocks[0], pattern(_SIZE, seed=seed))
-                    _check(device, "graph_launch", graph, first)
+                    graph_call(device, "graph_launch", graph, first)
                     expect_bytes(
                         device.read(blocks[3], _SIZE, first), pattern(_SIZE, seed=seed), f"{device}: launch {seed}"
                     )
+
+
+def test_recorded_copies_use_what_the_host_has_at_the_launch(library: DeviceLibrary) -> None:
+    """A recorded copy from the host reads its memory at every launch, and one to the host writes it."""
+    for device in library.devices:
+        with ExitStack() as stack:
+            stream, address = stack.enter_context(device.stream()), stack.enter_context(memory(device, _SIZE))
+            try:
+                source, target = (stack.enter_context(device.allocation(_SIZE, MemoryKind.HOST)) for _ in range(2))
+            except DeviceError:  # no page-locked memory: then any
+                buffers = [ctypes.create_string_buffer(_SIZE) for _ in range(2)]
+                source, target = map(ctypes.addressof, buffers)
+            ctypes.memset(source, 0, _SIZE)
+
+            def enqueue(
+                device: Device = device,
+                stream: int = stream,
+                address: int = address,
+                source: int = source,
+                target: int = target,
+            ) -> None:
+                device.copy(address, source, _SIZE, CopyKind.HOST_TO_DEVICE, stream)
+                device.copy(target, address, _SIZE, CopyKind.DEVICE_TO_HOST, stream)
+
+            with graph_of(device, stream, enqueue) as graph:
+                for seed in (1, 2):
+                    ctypes.memmove(source, pattern(_SIZE, seed=seed), _SIZE)
+                    replay(device, graph, stream)
+                    device.synchronize(stream)
+                    expect_bytes(
+                        ctypes.string_at(target, _SIZE),
+                        pattern(_SIZE, seed=seed),
+                        f"{device}: launch {seed} of a copy from the host, whose memory was written before it",
+                    )
+
+
+@needs.slot("memory_fill")
+def test_recorded_fills_keep_their_pattern(library: DeviceLibrary) -> None:
+    """A recorded fill has the pattern that it was given, though that is gone when the graph is launched."""
+    for device in library.devices:
+        with device.stream() as stream, memory(device, _SIZE) as address:
+            value = ctypes.create_string_buffer(b"\x11\x22\x33\x44", 4)
+
+            def enqueue(
+                device: Device = device, stream: int = stream, address: int = address, value: object = value
+            ) -> None:
+                status = device.library.status("memory_fill", device.index, address, value, 4, _SIZE, stream)
+                if status:
+                    raise DeviceError("memory_fill", status, device.library.error_text())
+                ctypes.memset(value, 0xEE, 4)  # type: ignore[arg-type]
+
+            device.write(address, bytes(_SIZE))
+            with graph_of(device, stream, enqueue) as graph:
+                expect_bytes(device.read(address, _SIZE), bytes(_SIZE), f"{device}: after a fill was recorded")
+                replay(device, graph, stream)
+                expected = b"\x11\x22\x33\x44" * (_SIZE // 4)
+                expect_bytes(device.read(address, _SIZE, stream), expected, f"{device}: a fill that was recorded")
 
 
 @needs.slot("stream_host_function")
@@ -173,11 +215,11 @@ def test_host_functions_run_once_a_launch(library: DeviceLibrary) -> None:
                     enqueue_function(device, note, number, stream)
 
             calls.clear()
-            with _graph(device, stream, enqueue) as graph:
+            with graph_of(device, stream, enqueue) as graph:
                 device.synchronize(stream)
                 assert not calls, f"{device}: recorded host functions were called {calls} before a launch"
                 for number in range(10):
-                    _check(device, "graph_launch", graph, other if number % 2 else stream)
+                    graph_call(device, "graph_launch", graph, other if number % 2 else stream)
                 device.synchronize(stream)
                 device.synchronize(other)
             assert calls == [1, 2, 3] * 10, f"{device}: 10 launches of host functions 1, 2, 3 called {calls}"
@@ -197,11 +239,11 @@ def test_recorded_launches_keep_their_parameters(library: DeviceLibrary) -> None
                     modules.launch("advance", what, stream)
                     what.spoil()
 
-            with _graph(device, stream, enqueue) as graph:
+            with graph_of(device, stream, enqueue) as graph:
                 expect_bytes(device.read(number, 4), bytes(4), f"{modules}: after launches were recorded")
                 expected = 0
                 for launch in (1, 2, 3):
-                    _check(device, "graph_launch", graph, stream)
+                    graph_call(device, "graph_launch", graph, stream)
                     expected = 3 * (3 * expected + 1) + 2
                     actual = int.from_bytes(device.read(number, 4, stream), "little")
                     assert actual == expected, (
@@ -216,12 +258,12 @@ def test_a_stream_that_records_cannot_be_waited_for(library: DeviceLibrary, mode
         with device.stream() as stream, memory(device, _SIZE) as src, memory(device, _SIZE) as dst:
             device.write(src, pattern(_SIZE))
             device.write(dst, bytes(_SIZE))
-            _check(device, "capture_begin", stream, mode)
+            graph_call(device, "capture_begin", stream, mode)
             device.copy(dst, src, _SIZE, CopyKind.DEVICE_TO_DEVICE, stream)
             waited = library.status("stream_synchronize", device.index, stream)
             graph = ctypes.c_void_p()
             with pytest.raises(DeviceError):
-                _check(device, "capture_end", stream, ctypes.byref(graph))
+                graph_call(device, "capture_end", stream, ctypes.byref(graph))
             assert waited != Status.OK, f"{device}: stream_synchronize returned OK for a stream that records"
             assert graph.value is None, f"{device}: capture_end failed and gave a graph"
             assert _is_capturing(device, stream) == 0, f"{device}: the stream records after a failed capture"

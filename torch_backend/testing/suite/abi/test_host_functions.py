@@ -7,7 +7,7 @@ import time
 from torch_backend.abi import CopyKind, DeviceLibrary, tb_host_function
 from torch_backend.testing import needs
 from torch_backend.testing.suite.abi._support import (
-    HOLD_SECONDS,
+    PATIENT_SECONDS,
     Hold,
     enqueue_function,
     expect_bytes,
@@ -137,10 +137,10 @@ def test_a_host_function_may_block(library: DeviceLibrary) -> None:
     size = 4096
     for device in library.devices:
         with device.stream() as held, device.stream() as other, memory(device, size) as address:
-            with Hold(device, held) as hold:
+            with Hold(device, held, patient=True) as hold:
                 other_ran = threading.Event()
                 host_function(device, other_ran.set, other)
-                assert other_ran.wait(HOLD_SECONDS / 2), (
+                assert other_ran.wait(PATIENT_SECONDS / 2), (
                     f"{device}: a host function waits, and one on another stream does not run"
                 )
                 start = time.monotonic()

@@ -19,7 +19,10 @@ def test_registered_memory_is_copied(library: DeviceLibrary) -> None:
     address = ctypes.addressof(buffer)
     data = pattern(_SIZE)
     for device in library.devices:
+        before = pattern(_SIZE, seed=1)
+        ctypes.memmove(address, before, _SIZE)
         status = library.status("host_register", address, _SIZE)
+        expect_bytes(ctypes.string_at(address, _SIZE), before, f"{device}: memory that host_register was called for")
         if status == Status.UNSUPPORTED:
             needs.not_offered("host_register answered UNSUPPORTED")
         if status != Status.OK:
@@ -33,4 +36,5 @@ def test_registered_memory_is_copied(library: DeviceLibrary) -> None:
             device.synchronize()
         expect_bytes(ctypes.string_at(address, _SIZE), data, f"{device}: {_SIZE} bytes through registered memory")
         library.check("host_unregister", address)
+        expect_bytes(ctypes.string_at(address, _SIZE), data, f"{device}: memory that host_unregister was called for")
         ctypes.memset(address, 1, _SIZE)

@@ -3,7 +3,10 @@
 import ctypes
 import re
 import struct
+import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
 
 import pytest
 
@@ -11,6 +14,7 @@ from torch_backend.abi import (
     ABI_MINOR,
     DTYPE_MASK_WORDS,
     ArgTag,
+    CopyKind,
     Device,
     DeviceLibrary,
     DeviceType,
@@ -30,11 +34,13 @@ from torch_backend.abi import (
 )
 from torch_backend.abi.table import end_of
 from torch_backend.testing import needs
+from torch_backend.testing.suite.abi._support import Hold, expect_bytes, pattern, some_streams
 
 pytestmark = needs.table("kernels.1")
 
 _OP = re.compile(r"[A-Za-z_][\w.]*::\w+(\.\w+)?")
 _MODULE_SLOTS = ("module_formats", "module_load", "module_unload", "module_function", "module_launch")
+_EARLY_SECONDS = 0.01
 _UNKNOWN = b"conformance::no_such_operator"
 
 
@@ -134,90 +140,169 @@ _POINTWISE: list[tuple[str, int, tuple[int, ...], _Function]] = [
     ("aten::neg.out", 1, (), lambda a: -a),
 ]
 _ROWS, _COLUMNS = 3, 5
+_SHAPE = (_ROWS, _COLUMNS)
+_GUARD = 7
+"""Elements before and behind a tensor's that nobody may write."""
 
 
-class _Float32:
-    """Tensors of float32 on a device, for the duration of a call."""
+@dataclass(frozen=True)
+class _Layout:
+    """How the tensors of a call lie in memory: strides of the first input and of the rest, and which is the output."""
 
-    def __init__(self, device: Device) -> None:
+    first: _Shape = (_COLUMNS, 1)
+    others: _Shape = (_COLUMNS, 1)
+    in_place: bool = False
+
+    @property
+    def is_contiguous(self) -> bool:
+        return self.first == self.others == (_COLUMNS, 1)
+
+
+_LAYOUTS = {
+    "contiguous": _Layout(),
+    "transposed": _Layout((1, _ROWS), (1, _ROWS)),
+    "one-transposed": _Layout((1, _ROWS)),
+    "broadcast": _Layout((0, 1), (_COLUMNS, 1)),
+    "in-place": _Layout(in_place=True),
+}
+
+
+class _Tensor:
+    """A tensor of float32 with room around it, whose values an earlier copy on the call's stream brings."""
+
+    def __init__(self, device: Device, values: list[float], strides: _Shape) -> None:
         self._device = device
-        self._blocks: list[tuple[int, int]] = []
-        self._kept: list[object] = []
-
-    def make(self, values: list[float], strides: _Shape) -> tb_tensor:
-        size = 4 * len(values)
-        address = self._device.allocate(size)
-        self._blocks.append((address, size))
-        self._device.write(address, struct.pack(f"{len(values)}f", *values))
-        shape, steps = (ctypes.c_int64 * 2)(_ROWS, _COLUMNS), (ctypes.c_int64 * 2)(*strides)
-        tensor = tb_tensor(
-            data=address,
-            device=tb_device_id(DeviceType.EXTENSION, self._device.index),
+        self._values = struct.pack(f"{len(values)}f", *values)
+        self._source = ctypes.create_string_buffer(self._values, len(self._values))
+        self._size = len(values) * 4 + 8 * _GUARD
+        self._untouched = pattern(self._size)
+        self.address = device.allocate(self._size)
+        device.write(self.address, self._untouched)
+        self.shape, self.strides = (ctypes.c_int64 * 2)(*_SHAPE), (ctypes.c_int64 * 2)(*strides)
+        self.struct = tb_tensor(
+            data=self.address,
+            device=tb_device_id(DeviceType.EXTENSION, device.index),
             ndim=2,
             dtype=tb_dtype(DTypeCode.FLOAT, 32, 1),
-            shape=ctypes.addressof(shape),
-            strides=ctypes.addressof(steps),
+            shape=ctypes.addressof(self.shape),
+            strides=ctypes.addressof(self.strides),
+            byte_offset=4 * _GUARD,
         )
-        self._kept += [shape, steps, tensor]
-        return tensor
 
-    def values(self, tensor: tb_tensor) -> list[float]:
-        address, size = next(block for block in self._blocks if block[0] == tensor.data)
-        return list(struct.unpack(f"{size // 4}f", self._device.read(address, size)))
+    def bring(self, stream: int | None) -> None:
+        """Enqueue the copy."""
+        place, size = self.address + 4 * _GUARD, len(self._values)
+        self._device.copy(place, ctypes.addressof(self._source), size, CopyKind.HOST_TO_DEVICE, stream)
+
+    def values(self, what: str) -> list[float]:
+        """What it holds; what lies around it is as it was."""
+        start, end = 4 * _GUARD, 4 * _GUARD + len(self._values)
+        data = self._device.read(self.address, self._size)
+        around = self._untouched[:start] + data[start:end] + self._untouched[end:]
+        expect_bytes(data, around, f"{what}: the elements before and behind a tensor")
+        return list(struct.unpack(f"{len(self._values) // 4}f", data[start:end]))
+
+    def expect_unchanged(self, what: str) -> None:
+        """It holds what was brought."""
+        self.values(what)
+        data = self._device.read(self.address + 4 * _GUARD, len(self._values))
+        expect_bytes(data, self._values, what)
 
     def free(self) -> None:
-        for address, size in self._blocks:
-            self._device.free(address, size)
+        self._device.free(self.address, self._size)
 
 
-def _call(device: Device, kernel: tb_kernel, arguments: list[tb_arg]) -> int:
+def _arguments(tensors: list[_Tensor], numbers: tuple[int, ...], out: _Tensor) -> "ctypes.Array[tb_arg]":
+    tags = [tb_arg(tag=ArgTag.TENSOR, v=tb_arg_value(p=ctypes.addressof(tensor.struct))) for tensor in tensors]
+    tags += [tb_arg(tag=ArgTag.INT, v=tb_arg_value(i=number)) for number in numbers]
+    return (tb_arg * (len(tags) + 1))(*tags, tb_arg(tag=ArgTag.TENSOR, v=tb_arg_value(p=ctypes.addressof(out.struct))))
+
+
+def _call(device: Device, kernel: tb_kernel, arguments: "ctypes.Array[tb_arg]", stream: int | None) -> int:
     core_only = ctypes.create_string_buffer(64)  # kernels pass it on, and do not look into it
     context = tb_kernel_context(
-        struct_size=ctypes.sizeof(tb_kernel_context), device=device.index, host=ctypes.addressof(core_only)
+        struct_size=ctypes.sizeof(tb_kernel_context),
+        device=device.index,
+        stream=stream,
+        host=ctypes.addressof(core_only),
     )
-    array = (tb_arg * len(arguments))(*arguments)
     device.library.bind(device.index)
-    status = device.library.noted(kernel.function(ctypes.byref(context), array, len(arguments)))
-    device.synchronize()
+    status = device.library.noted(kernel.function(ctypes.byref(context), arguments, len(arguments)))
+    context.device, context.stream = 0, None
     return status
 
 
-def _tensor_arg(tensor: tb_tensor) -> tb_arg:
-    return tb_arg(tag=ArgTag.TENSOR, v=tb_arg_value(p=ctypes.addressof(tensor)))
+def _compute(
+    device: Device,
+    stream: int | None,
+    kernel: tb_kernel,
+    op: tuple[str, int, tuple[int, ...], _Function],
+    layout: _Layout,
+) -> None:
+    """One call, whose arguments are gone when it has returned, on a stream that stands still meanwhile."""
+    name, num_inputs, numbers, function = op
+    count = _ROWS * _COLUMNS
+    values = [[float((7 * i + 3 * k) % 11 - 5) for i in range(count)] for k in range(num_inputs)]
+    strides = [layout.first, *[layout.others] * (num_inputs - 1)]
+    tensors = [_Tensor(device, *pair) for pair in zip(values, strides, strict=True)]
+    out = tensors[0] if layout.in_place else _Tensor(device, [float("nan")] * count, (_COLUMNS, 1))
+    others = [_Tensor(device, [0.0] * count, (_COLUMNS, 1)) for _ in range(num_inputs + 1)]
+    made = [*tensors, *([] if layout.in_place else [out]), *others]
+    what = f"{device}: {name}"
+    try:
+        arguments = _arguments(tensors, numbers, out)
+        with (
+            Hold(device, stream) if device.is_async and "stream_host_function" in device.library.core else nullcontext()
+        ):
+            for tensor in made:
+                tensor.bring(stream)
+            status = _call(device, kernel, arguments, stream)
+            # As the core's next call may have it: other tensors at the same places.
+            gone = _arguments(others[:-1], tuple(0 for _ in numbers), others[-1])
+            ctypes.memmove(arguments, gone, ctypes.sizeof(arguments))
+            for tensor, other in zip(made, (others[i % len(others)] for i in range(len(made))), strict=True):
+                tensor.struct.data = other.address
+                ctypes.memset(tensor.shape, 0, ctypes.sizeof(tensor.shape))
+            if device.is_async:
+                time.sleep(_EARLY_SECONDS)
+        device.synchronize(stream)
+        if status == Status.UNSUPPORTED:
+            for tensor in made:
+                tensor.expect_unchanged(f"{what} answered UNSUPPORTED, but a tensor")
+            needs.not_offered(f"the kernel {name} answered UNSUPPORTED")
+        assert status == Status.OK, f"{what} returned {status_name(status)}: {device.library.error_text()}"
+        places = [[row * y + column * x for row in range(_ROWS) for column in range(_COLUMNS)] for y, x in strides]
+        expected = [
+            function(*(held[place] for held, place in zip(values, at, strict=True))) for at in zip(*places, strict=True)
+        ]
+        actual = out.values(what)
+        wrong = [i for i, (a, b) in enumerate(zip(actual, expected, strict=True)) if a != b]
+        assert not wrong, f"{what}: element {wrong[0]} is {actual[wrong[0]]} instead of {expected[wrong[0]]}"
+        for tensor in tensors:
+            if tensor is not out:
+                tensor.expect_unchanged(f"{what}: an input after the call")
+        for tensor in others:
+            tensor.expect_unchanged(f"{what}: a tensor that the call was not given")
+    finally:
+        for tensor in made:
+            tensor.free()
 
 
-@pytest.mark.parametrize("transposed", [False, True], ids=["contiguous", "transposed"])
+@pytest.mark.parametrize("layout", _LAYOUTS)
 @pytest.mark.parametrize("op", _POINTWISE, ids=lambda op: op[0])
 def test_pointwise_kernels_compute(
-    library: DeviceLibrary, op: tuple[str, int, tuple[int, ...], _Function], transposed: bool
+    library: DeviceLibrary, op: tuple[str, int, tuple[int, ...], _Function], layout: str
 ) -> None:
-    """A pointwise kernel gives what the operator means, for contiguous and for transposed inputs."""
-    name, num_inputs, numbers, function = op
-    kernel = _kernel(library, name)
+    """A pointwise kernel gives what the operator means, in the order of its stream, and writes its output only.
+
+    For inputs that lie in memory in every way, and arguments that are gone when the call has returned.
+    """
+    kernel = _kernel(library, op[0])
     if kernel is None:
-        needs.not_offered(f"there is no kernel {name}")
-    if transposed and kernel.flags & KernelFlag.NEEDS_CONTIGUOUS:
-        needs.not_offered(f"the kernel {name} takes only contiguous tensors")
-    count = _ROWS * _COLUMNS
-    inputs = [[float((7 * i + 3 * k) % 11 - 5) for i in range(count)] for k in range(num_inputs)]
-    strides = (1, _ROWS) if transposed else (_COLUMNS, 1)
-    places = [row * strides[0] + column * strides[1] for row in range(_ROWS) for column in range(_COLUMNS)]
+        needs.not_offered(f"there is no kernel {op[0]}")
+    if kernel.flags & KernelFlag.NEEDS_CONTIGUOUS and not _LAYOUTS[layout].is_contiguous:
+        needs.not_offered(f"the kernel {op[0]} takes only contiguous tensors")
     for device in library.devices:
-        tensors = _Float32(device)
-        try:
-            made = [tensors.make(values, strides) for values in inputs]
-            out = tensors.make([float("nan")] * count, (_COLUMNS, 1))
-            arguments = [_tensor_arg(tensor) for tensor in made]
-            arguments += [tb_arg(tag=ArgTag.INT, v=tb_arg_value(i=number)) for number in numbers]
-            status = _call(device, kernel, [*arguments, _tensor_arg(out)])
-            if status == Status.UNSUPPORTED:
-                needs.not_offered(f"the kernel {name} answered UNSUPPORTED")
-            assert status == Status.OK, f"{device}: {name} returned {status_name(status)}: {library.error_text()}"
-            expected = [function(*(values[place] for values in inputs)) for place in places]
-            actual = tensors.values(out)
-            wrong = [i for i, (a, b) in enumerate(zip(actual, expected, strict=True)) if a != b]
-            assert not wrong, (
-                f"{device}: {name}: element {wrong[0]} is {actual[wrong[0]]} instead of {expected[wrong[0]]}"
-            )
-        finally:
-            tensors.free()
+        with some_streams(device) as streams:
+            for stream in streams:
+                _compute(device, stream, kernel, op, _LAYOUTS[layout])

@@ -206,21 +206,17 @@ def test_launches_are_in_the_order_of_their_stream(library: DeviceLibrary) -> No
             device.write(number, struct.pack("i", 1000))
             device.write(copy, bytes(4))
             first = ctypes.create_string_buffer(struct.pack("i", 1), 4)
-            with Hold(device, stream) as hold:
+            with Hold(device, stream):
                 device.copy(number, ctypes.addressof(first), 4, CopyKind.HOST_TO_DEVICE, stream)
                 for add in (1, 2, 3):
                     modules.launch("advance", Launch([Pointer(number), ctypes.c_int32(add)]), stream)
                 device.copy(copy, number, 4, CopyKind.DEVICE_TO_DEVICE, stream)
                 modules.launch("advance", Launch([Pointer(number), ctypes.c_int32(0)]), stream)
-                while_held = struct.unpack("i", device.read(number, 4, None))[0]
-                assert hold.ended or while_held == 1000, (
-                    f"{modules}: launches ran before what is on their stream: a number is {while_held}, not 1000"
-                )
             after = [struct.unpack("i", device.read(place, 4, stream))[0] for place in (copy, number)]
             in_order = 3 * (3 * (3 * 1 + 1) + 2) + 3
             assert after == [in_order, 3 * in_order], (
-                f"{modules}: three launches and a copy on one stream gave {after[0]} instead of {in_order}, and one "
-                f"more launch {after[1]} instead of {3 * in_order}"
+                f"{modules}: launches ran before what is on their stream, or after what follows: three of them and a "
+                f"copy gave {after[0]} instead of {in_order}, and one more {after[1]} instead of {3 * in_order}"
             )
 
 

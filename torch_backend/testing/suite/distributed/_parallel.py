@@ -68,12 +68,35 @@ def fully_sharded() -> None:
     _expect_weights(_train(model, share=True), _alone(), "fully_shard")
 
 
-def tensor_parallel() -> None:
-    """Layers whose weights are split by columns and by rows compute and train as whole ones do."""
+def _split() -> nn.Module:
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
-    model = parallelize_module(_model(), _mesh(), {"0": ColwiseParallel(), "2": RowwiseParallel()})
-    _expect_weights(_train(model, share=False), _alone(), "tensor parallel")
+    return parallelize_module(_model(), _mesh(), {"0": ColwiseParallel(), "2": RowwiseParallel()})
+
+
+def compiled(way: str) -> None:
+    """A model that ranks share in a ``way`` of PyTorch's trains compiled as one process does."""
+    from torch.distributed.fsdp import fully_shard
+
+    model = _model()
+    if way == "DistributedDataParallel":
+        model = nn.parallel.DistributedDataParallel(model)
+        model.compile()
+    elif way == "fully_shard":
+        for layer in model:  # type: ignore[attr-defined]
+            layer.compile()
+            fully_shard(layer, mesh=_mesh())
+        fully_shard(model, mesh=_mesh())
+    else:
+        model = _split()
+        model.compile()
+    _train(model, share=way != "tensor parallel")
+    _expect_weights(getattr(model, "module", model), _alone(), way)
+
+
+def tensor_parallel() -> None:
+    """Layers whose weights are split by columns and by rows compute and train as whole ones do."""
+    _expect_weights(_train(_split(), share=False), _alone(), "tensor parallel")
 
 
 def distributed_tensors() -> None:

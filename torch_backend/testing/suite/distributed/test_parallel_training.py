@@ -28,6 +28,13 @@ def test_tensor_parallel(ranks: Ranks) -> None:
     ranks.run(_parallel.tensor_parallel)
 
 
+@needs.feature("compile")
+@pytest.mark.parametrize("way", ["DistributedDataParallel", "fully_shard", "tensor parallel"])
+def test_compiled(ranks: Ranks, way: str) -> None:
+    """Compiled models train over several ranks as they do in one process."""
+    ranks.run(_parallel.compiled, way)
+
+
 def test_distributed_tensors(ranks: Ranks) -> None:
     """A DTensor is sharded, replicated, summed and multiplied as a tensor is."""
     ranks.run(_parallel.distributed_tensors)

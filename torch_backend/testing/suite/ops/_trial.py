@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
+from statistics import median
+from time import perf_counter
 from typing import Any, TypeAlias
 
 import torch
@@ -65,6 +67,8 @@ class Trial:
         self._compared = 0
         self._left_out: set[str] = set()
         self._last_error: Exception | None = None
+        self._host_seconds = 0.0
+        self._slower: list[float] = []
 
     @contextmanager
     def recorded(self) -> Iterator["Trial"]:
@@ -78,6 +82,8 @@ class Trial:
             if self._left_out:
                 facts.record(left_out=sorted(self._left_out))
             facts.record(samples=self._compared, source=self._watch.source, fallbacks=self._watch.fallbacks)
+            if self._slower:
+                facts.record(times_cpu=round(median(self._slower), 2))
         if self._compared == 0:
             needs.not_offered(self._why())
 
@@ -118,8 +124,11 @@ class Trial:
     def on_host(self, function: Callable[..., Any], case: Case, **kwargs: Any) -> Answer:
         """What the CPU makes of the sample."""
         torch.default_generator.manual_seed(1)
+        started = perf_counter()
         try:
-            return Answer(_call(function, case.host, **kwargs))
+            result = _call(function, case.host, **kwargs)
+            self._host_seconds = perf_counter() - started
+            return Answer(result)
         except Exception as error:  # whatever it is, it is what the CPU does
             self._last_error = error
             return Answer(error=error)
@@ -130,7 +139,9 @@ class Trial:
         before = torch.get_rng_state()
         draws = DrawsOfHost()
         with self._watch.running(), draws if case.is_random else nullcontext():
+            started = perf_counter()
             result = _call(function, case.device, **kwargs)
+            self._slower.append((perf_counter() - started) / max(self._host_seconds, 1e-9))
         used = draws.any or not torch.equal(before, torch.get_rng_state())
         assert not used, f"{case.what} drew random numbers from the CPU's generator, not from the device's"
         return result

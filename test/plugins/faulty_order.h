@@ -1,0 +1,217 @@
+/* Faults of when work runs, and of how long what a call was given is used, for faulty.c. */
+
+/* ---- work that runs elsewhere than on its stream ---- */
+
+FIRST(fills_are_on_the_default_stream, memory_fill, stream = NULL)
+FIRST(rows_are_on_the_default_stream, memory_copy_2d, stream = NULL)
+FIRST(copies_within_are_on_the_default_stream, memory_copy, if (kind == TB_COPY_DEVICE_TO_DEVICE) stream = NULL)
+FIRST(copies_between_are_on_the_default_stream, memory_copy, if (kind == TB_COPY_PEER) stream = NULL)
+FIRST(graphs_are_on_the_default_stream, graph_launch, stream = NULL)
+
+/* One fault for each collective. */
+#define ON_THE_DEFAULT_STREAM(slot) FIRST(slot##_is_on_the_default_stream, slot, stream = NULL)
+ON_THE_DEFAULT_STREAM(send)
+ON_THE_DEFAULT_STREAM(recv)
+ON_THE_DEFAULT_STREAM(all_reduce)
+ON_THE_DEFAULT_STREAM(reduce)
+ON_THE_DEFAULT_STREAM(broadcast)
+ON_THE_DEFAULT_STREAM(all_gather)
+ON_THE_DEFAULT_STREAM(reduce_scatter)
+ON_THE_DEFAULT_STREAM(all_to_all)
+
+FAULT(fills_run_at_once, memory_fill) {
+  uint64_t i;
+  for (i = 0; i < size_bytes; ++i) ((char*)dst)[i] = ((const char*)pattern)[i % pattern_bytes];
+  return TB_STATUS_OK;
+}
+
+FAULT(rows_run_at_once, memory_copy_2d) {
+  uint64_t row;
+  for (row = 0; row < height; ++row)
+    memcpy((char*)dst + row * dst_pitch_bytes, (const char*)src + row * src_pitch_bytes, width_bytes);
+  return TB_STATUS_OK;
+}
+
+/* A thread that nobody waits for. */
+static void* run_late_fill_in_thread(void* arg) {
+  run_late_fill(arg);
+  return NULL;
+}
+
+FAULT(fills_are_on_a_loose_thread, memory_fill) {
+  static char patterns[1 << 16];
+  static int used;
+  char* kept = &patterns[(used += 16) % sizeof patterns];
+  pthread_t thread;
+  memcpy(kept, pattern, pattern_bytes);
+  if (pthread_create(&thread, NULL, run_late_fill_in_thread, KEPT(late_fill, dst, kept, pattern_bytes, size_bytes)) ==
+      0)
+    pthread_detach(thread);
+  return TB_STATUS_OK;
+}
+
+/* On a stream of its own, which waits for nothing. */
+FAULT(graphs_are_on_their_own_stream, graph_launch) {
+  static tb_stream* own[64];
+  const tb_status status = own[device] ? TB_STATUS_OK : good.core.stream_create(device, 0, &own[device]);
+  return status ? status : good.graph.graph_launch(device, graph, own[device]);
+}
+
+/* ---- events ---- */
+
+/* The stream looks at the event when it gets there, and sees what was recorded since. */
+static void look_at_event(void* arg) {
+  polled_event* polled = arg;
+  while (good.core.event_query(polled->device, polled->event) == TB_STATUS_NOT_READY) pause_ms(1);
+  free(polled);
+}
+
+FAULT(waits_see_later_records, stream_wait_event) {
+  return good.core.stream_host_function(device, stream, look_at_event, KEPT(polled_event, device, event));
+}
+
+static int num_polls;
+
+#define GIVES_UP(fault, slot) \
+  THEN(fault, slot, if (status == TB_STATUS_NOT_READY && ++num_polls % 4 == 0) status = TB_STATUS_OK)
+GIVES_UP(event_query_gives_up, event_query)
+GIVES_UP(stream_query_gives_up, stream_query)
+
+/* The address behind an event stands for one that was recorded again. */
+FIRST(synchronize_knows_one_record, event_record, if (!remember(event)) remember((char*)event + 1))
+ANSWERS(synchronize_knows_one_record, event_synchronize,
+        forget((char*)event + 1) ? TB_STATUS_OK : GOOD(event_synchronize))
+FIRST(synchronize_knows_one_record, event_destroy, forget(event), forget((char*)event + 1))
+
+FIRST(records_are_on_the_default_stream, event_record, stream = NULL)
+FIRST(waits_are_on_the_default_stream, stream_wait_event, stream = NULL)
+
+/* ---- what a call was given, and is gone when it runs ---- */
+
+/* The call is made when its arguments may be gone; the device waits for that before it waits for anything. */
+typedef struct late_exchange {
+  const void* in;
+  const uint64_t *send_counts, *send_offsets;
+  void* out;
+  const uint64_t *recv_counts, *recv_offsets;
+  tb_dtype dtype;
+  tb_comm* comm;
+  tb_stream* stream;
+} late_exchange;
+
+static __thread pthread_t late_thread;
+static __thread int is_late;
+
+static void* exchange_late(void* arg) {
+  const late_exchange* call = arg;
+  pause_ms(20);
+  good.ccl.all_to_all(call->in, call->send_counts, call->send_offsets, call->out, call->recv_counts, call->recv_offsets,
+                      call->dtype, call->comm, call->stream);
+  free(arg);
+  return NULL;
+}
+
+static void wait_for_late_thread(void) {
+  if (is_late) pthread_join(late_thread, NULL);
+  is_late = 0;
+}
+
+FAULT(counts_are_read_late, all_to_all) {
+  void* call = KEPT(late_exchange, in, send_counts, send_offsets, out, recv_counts, recv_offsets, dtype, comm, stream);
+  is_late = pthread_create(&late_thread, NULL, exchange_late, call) == 0;
+  return TB_STATUS_OK;
+}
+
+FIRST(counts_are_read_late, memory_copy, wait_for_late_thread())
+FIRST(counts_are_read_late, stream_synchronize, wait_for_late_thread())
+
+FAULT(graphs_keep_what_the_host_had, memory_copy) {
+  int32_t records = 0;
+  if (good.graph.struct_size && stream && kind == TB_COPY_HOST_TO_DEVICE)
+    good.graph.stream_is_capturing(dst_device, stream, &records);
+  if (records) src = memcpy(malloc(size_bytes), src, size_bytes);
+  return GOOD(memory_copy);
+}
+
+/* ---- what a call must leave as it is ---- */
+
+FAULT(sums_overwrite_their_input, all_reduce) {
+  tb_pointer_info info = {.struct_size = sizeof info};
+  const tb_status status = GOOD(all_reduce);
+  good.core.memory_query(in, &info);
+  if (!status && in != out)
+    good.core.memory_copy(info.device, (void*)in, info.device, out, bytes_of(count, dtype), TB_COPY_DEVICE_TO_DEVICE,
+                          stream);
+  return status;
+}
+
+FIRST(registering_clears_memory, host_register, memset(ptr, 0, size_bytes))
+
+#define UNSUPPORTED_AFTER_WRITING(fault, slot, condition) \
+  THEN(fault, slot, if (!status && (condition)) status = host->fail(TB_STATUS_UNSUPPORTED, "not like this"))
+UNSUPPORTED_AFTER_WRITING(refused_fills_are_written, memory_fill, pattern_bytes == 8)
+UNSUPPORTED_AFTER_WRITING(refused_rows_are_written, memory_copy_2d, kind == TB_COPY_HOST_TO_DEVICE)
+
+/* ---- kernels ---- */
+
+static tb_kernel_function good_add;
+
+static void change_add(tb_kernel_function function) {
+  copy_kernels();
+  good_add = changed_kernel.function;
+  changed_kernel.function = function;
+}
+
+#define CHANGED_ADD(fault)                                                                              \
+  static tb_status fault##_add(const tb_kernel_context* context, const tb_arg* args, int32_t num_args); \
+  CHANGE(fault, change_add(fault##_add))                                                                \
+  static tb_status fault##_add(const tb_kernel_context* context, const tb_arg* args, int32_t num_args)
+
+static void run_late_kernel(void* arg) {
+  pause_ms(2);
+  call_add_now(arg);
+}
+
+CHANGED_ADD(kernels_read_arguments_late) {
+  return good.core.stream_host_function(context->device, context->stream, run_late_kernel, (void*)args);
+}
+
+CHANGED_ADD(kernels_run_at_once) {
+  call_add_now(args);
+  return TB_STATUS_OK;
+}
+
+CHANGED_ADD(kernels_are_on_the_default_stream) {
+  tb_kernel_context changed = *context;
+  changed.stream = NULL;
+  return good_add(&changed, args, num_args);
+}
+
+CHANGED_ADD(refused_kernels_are_written) {
+  const tb_tensor* in = args[0].v.p;
+  const tb_status status = good_add(context, args, num_args);
+  return status || in->strides[0] == 5 ? status : host->fail(TB_STATUS_UNSUPPORTED, "only rows");
+}
+
+CHANGED_ADD(kernels_ignore_offsets) {
+  tb_tensor first = *(const tb_tensor*)args[0].v.p;
+  tb_arg changed[4];
+  memcpy(changed, args, (size_t)num_args * sizeof *args);
+  first.byte_offset = 0;
+  changed[0].v.p = &first;
+  return good_add(context, changed, num_args);
+}
+
+CHANGED_ADD(kernels_write_their_input) {
+  tb_arg changed[4];
+  memcpy(changed, args, (size_t)num_args * sizeof *args);
+  changed[num_args - 1] = args[0];
+  good_add(context, args, num_args);
+  return good_add(context, changed, num_args);
+}
+
+CHANGED_ADD(kernels_clear_their_output_first) {
+  const tb_tensor* out = args[num_args - 1].v.p;
+  memset((char*)out->data + out->byte_offset, 0, 4);
+  return good_add(context, args, num_args);
+}
