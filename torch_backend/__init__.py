@@ -29,6 +29,7 @@ __all__ = [
     "custom_ops",
     "declarations",
     "define_operator",
+    "device_function",
     "device_module",
     "discover",
     "distributed",
@@ -43,6 +44,7 @@ __all__ = [
     "python_device",
     "reroute",
     "reroutes",
+    "testing",
 ]
 
 if TYPE_CHECKING:
@@ -57,12 +59,14 @@ if TYPE_CHECKING:
         operators,
         ops,
         python_device,
+        testing,
     )
     from torch_backend._C import Plugin
     from torch_backend.custom_ops import define_operator, load_operators
     from torch_backend.devices.activation import activate, active
     from torch_backend.devices.discovery import Candidate, discover
     from torch_backend.devices.loading import load
+    from torch_backend.devices.vendor_functions import device_function
     from torch_backend.operators import explain
     from torch_backend.operators.python_kernels import kernel
     from torch_backend.operators.rerouting import reroute, reroutes
@@ -74,6 +78,7 @@ else:
         "activate": "torch_backend.devices.activation",
         "active": "torch_backend.devices.activation",
         "define_operator": "torch_backend.custom_ops",
+        "device_function": "torch_backend.devices.vendor_functions",
         "discover": "torch_backend.devices.discovery",
         "explain": "torch_backend.operators",
         "kernel": "torch_backend.operators.python_kernels",

@@ -3,8 +3,7 @@
 import torch
 import torchmetrics
 
-device = torch.accelerator.current_accelerator()
-assert device is not None
+device = torch.accelerator.current_accelerator() or torch.device("cpu")
 
 metrics = torchmetrics.MetricCollection(
     {

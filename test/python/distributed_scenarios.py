@@ -68,7 +68,8 @@ def refused(kind: type[Exception], text: str, call: Callable[..., Any], *argumen
 
 
 def names() -> None:
-    for number, backend in enumerate((None, f"{NAME}ccl", f"cpu:gloo,{NAME}:{NAME}ccl")):
+    ours, as_for_cuda = (None, f"{NAME}ccl", f"cpu:gloo,{NAME}:{NAME}ccl"), ("gloo", f"cpu:gloo,{NAME}:gloo", "nccl")
+    for number, backend in enumerate((*ours, *as_for_cuda)):
         join(f"names-{number}", backend)
         assert dist.group.WORLD.name() == "custom", f"{backend}: the main backend is {dist.group.WORLD.name()}"
         assert dist.group.WORLD._get_backend(DEVICE).name() == f"{NAME}ccl"
@@ -80,10 +81,12 @@ def names() -> None:
             model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2).to(DEVICE))
             for _ in range(2):
                 model(x).sum().backward()
-        if backend and "cpu:" in backend:
-            x = torch.ones(2)
+        x = torch.ones(2)
+        if backend and "gloo" in backend:
             dist.all_reduce(x)
             assert x.tolist() == [2.0, 2.0]
+        else:
+            refused(RuntimeError, "No backend type associated with device type cpu", dist.all_reduce, x)
         dist.barrier(device_ids=[DEVICE.index])
         dist.destroy_process_group()
 

@@ -129,6 +129,32 @@ def test_broken_library(run_python: RunPython, build_plugin: BuildPlugin, switch
     assert message in warning
 
 
+def test_functions_of_a_vendors_own(
+    run_python: RunPython, vendor_package: VendorPackage, build_plugin: BuildPlugin
+) -> None:
+    """They are in torch.<name> of their device only, and replace nothing."""
+    library = build_plugin()
+    body = f"""
+import torch_backend
+def library(): return {str(library)!r}
+@torch_backend.device_function("acme")
+def temperature(): return 37.0
+@torch_backend.device_function("other")
+def pressure(): return 1.0
+"""
+    code = """
+import torch, torch_backend
+print(torch.acme.temperature(), hasattr(torch.acme, "pressure"))
+try:
+    @torch_backend.device_function("acme")
+    def synchronize(): pass
+except RuntimeError as error:
+    print(error)
+"""
+    said = run_python(code, packages=[vendor_package("acme", body)]).stdout
+    assert said.startswith("37.0 False\ntorch.acme.synchronize exists already")
+
+
 @pytest.mark.parametrize("module", ["torch_backend.devices.selection", "torch_backend._C"])
 def test_broken_installation(run_python: RunPython, module: str) -> None:
     code = f"""

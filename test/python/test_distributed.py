@@ -66,7 +66,7 @@ def test_a_torch_without_distributed(run_python: RunPython) -> None:
 
 
 def test_the_example(tmp_path: Path) -> None:
-    pytest.importorskip("sklearn", reason="the digits come with scikit-learn: pip install 'torch_backend[demo]'")
+    pytest.importorskip("sklearn", reason="the digits come with scikit-learn: pip install scikit-learn")
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "xcpu", "--standalone"]
     process = subprocess.run(
         [*command, ROOT / "examples" / "ddp" / "train.py", "--epochs", "3"],

@@ -1,18 +1,38 @@
 """The module ``torch.<name>`` of the active device, with torch.cuda's names where they make sense.
 
-What torch.cuda has and this module lacks is not there for a reason: there is nothing behind it (cuBLAS handles,
-utilization, temperature, NVTX), and a function that pretends would mislead those who ask with ``hasattr``.
+What torch.cuda has and this module lacks is not there for a reason, which docs/reference/cuda_names.md says for each.
 """
 
 # ruff: noqa: F401  # private names are for torch, which reads them from here
 from typing import TYPE_CHECKING
 
 import torch  # before anything else, see Note [Import order] in torch_backend/devices/autoload.py
+from torch import AcceleratorError, OutOfMemoryError
 
 from torch_backend import ops
-from torch_backend.device_module import _utils, amp, devices, graphs, memory, random, streams, sync_debug
+from torch_backend.device_module import (
+    _utils,
+    amp,
+    backends,
+    devices,
+    graphs,
+    memory,
+    nvtx,
+    profiler,
+    random,
+    streams,
+    sync_debug,
+    telemetry,
+    typed_tensors,
+)
 from torch_backend.device_module._utils import _get_device_index
-from torch_backend.device_module.amp import get_amp_supported_dtype
+from torch_backend.device_module.amp import (
+    get_amp_supported_dtype,
+    get_autocast_dtype,
+    is_autocast_enabled,
+    set_autocast_dtype,
+    set_autocast_enabled,
+)
 from torch_backend.device_module.devices import (
     _DeviceProperties,
     _exchange_device,
@@ -36,6 +56,7 @@ from torch_backend.device_module.devices import (
     synchronize,
 )
 from torch_backend.device_module.graphs import (
+    CUDAGraph,
     Graph,
     graph,
     graph_pool_handle,
@@ -43,6 +64,7 @@ from torch_backend.device_module.graphs import (
     make_graphed_callables,
 )
 from torch_backend.device_module.memory import *  # noqa: F403
+from torch_backend.device_module.nvtx import mark, range_pop, range_push
 from torch_backend.device_module.random import (
     _get_generator,
     _get_rng_state_offset,
@@ -71,6 +93,8 @@ from torch_backend.device_module.streams import (
     stream,
 )
 from torch_backend.device_module.sync_debug import get_sync_debug_mode, set_sync_debug_mode
+from torch_backend.device_module.telemetry import *  # noqa: F403
+from torch_backend.device_module.typed_tensors import *  # noqa: F403
 
 if not TYPE_CHECKING:
 
@@ -81,9 +105,12 @@ if not TYPE_CHECKING:
 
 
 __all__ = [
+    "AcceleratorError",
+    "CUDAGraph",
     "Event",
     "ExternalStream",
     "Graph",
+    "OutOfMemoryError",
     "Stream",
     "StreamContext",
     "amp",
@@ -97,6 +124,7 @@ __all__ = [
     "device_of",
     "get_amp_supported_dtype",
     "get_arch_list",
+    "get_autocast_dtype",
     "get_device_capability",
     "get_device_name",
     "get_device_properties",
@@ -109,6 +137,7 @@ __all__ = [
     "graphs",
     "init",
     "initial_seed",
+    "is_autocast_enabled",
     "is_available",
     "is_current_stream_capturing",
     "is_bf16_supported",
@@ -116,11 +145,18 @@ __all__ = [
     "make_graphed_callables",
     "manual_seed",
     "manual_seed_all",
+    "mark",
     "memory",
+    "nvtx",
     "ops",
+    "profiler",
     "random",
+    "range_pop",
+    "range_push",
     "seed",
     "seed_all",
+    "set_autocast_dtype",
+    "set_autocast_enabled",
     "set_device",
     "set_rng_state",
     "set_rng_state_all",
@@ -130,4 +166,6 @@ __all__ = [
     "streams",
     "synchronize",
     *memory.__all__,
+    *telemetry.__all__,
+    *typed_tensors.__all__,
 ]

@@ -28,6 +28,31 @@ def is_autocast_available() -> bool:
     return torch.amp.is_autocast_available(_device_type())
 
 
+def is_autocast_enabled() -> bool:
+    """Whether autocast is on for the device, in the calling thread."""
+    return torch.is_autocast_enabled(_device_type())
+
+
+def set_autocast_enabled(enabled: bool) -> None:
+    """Switch autocast for the device on or off, in the calling thread."""
+    torch.set_autocast_enabled(_device_type(), enabled)
+
+
+def get_autocast_dtype() -> torch.dtype:
+    """What autocast casts to if it is told nothing, in the calling thread."""
+    return torch.get_autocast_dtype(_device_type())
+
+
+def set_autocast_dtype(dtype: torch.dtype) -> None:
+    """Set what :func:`get_autocast_dtype` returns."""
+    torch.set_autocast_dtype(_device_type(), dtype)
+
+
+def amp_definitely_not_available() -> bool:
+    """Whether there is no device."""
+    return not is_available()
+
+
 class autocast(torch.amp.autocast_mode.autocast):
     """``torch.autocast`` for this device. ``dtype`` None is ``torch.get_autocast_dtype`` of the device."""
 

@@ -18,7 +18,7 @@ from torch_backend.device_module.devices import _lazy_init, synchronize
 from torch_backend.device_module.memory import empty_cache
 from torch_backend.device_module.streams import Stream, StreamContext
 
-__all__ = ["Graph", "graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"]
+__all__ = ["CUDAGraph", "Graph", "graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"]
 
 
 class Graph(_C.Graph):
@@ -79,6 +79,10 @@ class Graph(_C.Graph):
         super().debug_dump(debug_path)
 
 
+CUDAGraph = Graph
+"""The name that programs written for torch.cuda have."""
+
+
 class graph:
     """Context manager: capture what is enqueued inside into a :class:`Graph`.
 
@@ -86,6 +90,7 @@ class graph:
         cuda_graph: the graph; the name of the argument is torch.cuda's.
         pool, capture_error_mode: as of :meth:`Graph.capture_begin`.
         stream: the stream to capture on; None means one that all captures share.
+        enable_annotations, check_input_liveness: torch.cuda's; True raises NotImplementedError.
 
     On entry the device is waited for, and its cache emptied.
     """
@@ -98,8 +103,15 @@ class graph:
         pool: tuple[int, int] | None = None,
         stream: torch.Stream | None = None,
         capture_error_mode: str = "global",
+        enable_annotations: bool = False,
+        check_input_liveness: bool = False,
     ) -> None:
         """Nothing is captured yet."""
+        if enable_annotations or check_input_liveness:
+            raise NotImplementedError(
+                "Graphs keep no annotations and do not watch their inputs: leave out enable_annotations and "
+                "check_input_liveness."
+            )
         if stream is None:
             stream = graph._default_stream
             if stream is None or stream.device_index != _C.current_device():

@@ -31,9 +31,11 @@ __all__ = [
     "host_memory_stats_as_nested_dict",
     "ipc_collect",
     "max_memory_allocated",
+    "max_memory_cached",
     "max_memory_reserved",
     "mem_get_info",
     "memory_allocated",
+    "memory_cached",
     "memory_reserved",
     "memory_snapshot",
     "memory_stats",
@@ -42,6 +44,7 @@ __all__ = [
     "reset_accumulated_host_memory_stats",
     "reset_accumulated_memory_stats",
     "reset_max_memory_allocated",
+    "reset_max_memory_cached",
     "reset_peak_host_memory_stats",
     "reset_peak_memory_stats",
     "set_per_process_memory_fraction",
@@ -113,6 +116,21 @@ def memory_reserved(device: Device = None) -> int:
 def max_memory_reserved(device: Device = None) -> int:
     """The most bytes that were held from the device since the last :func:`reset_peak_memory_stats`."""
     return _stat(device, "reserved_bytes", "peak")
+
+
+def memory_cached(device: Device = None) -> int:
+    """The old name of :func:`memory_reserved`."""
+    return memory_reserved(device)
+
+
+def max_memory_cached(device: Device = None) -> int:
+    """The old name of :func:`max_memory_reserved`."""
+    return max_memory_reserved(device)
+
+
+def reset_max_memory_cached(device: Device = None) -> None:
+    """The same as :func:`reset_peak_memory_stats`: peaks are reset together."""
+    reset_peak_memory_stats(device)
 
 
 def _stat(device: Device, name: str, metric: str) -> int:
@@ -365,10 +383,19 @@ class MemPool(_C.MemoryPool):
     """Memory of the current device that only allocations inside :func:`use_mem_pool` get.
 
     The pool goes when the object does; memory that is still in use then is given back later.
+
+    Args:
+        allocator, use_on_oom, no_split: torch.cuda's. Anything but the defaults raises NotImplementedError: the device
+            library allocates, and what is in a pool stays there.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, allocator: object = None, use_on_oom: bool = False, no_split: bool = False) -> None:
         """Starts the driver."""
+        if allocator is not None or use_on_oom or no_split:
+            raise NotImplementedError(
+                f"A MemPool of {_device_type()} has no allocator of its own, does not serve others that run out of "
+                "memory, and splits its segments: leave out allocator, use_on_oom and no_split."
+            )
         _lazy_init()
         super().__init__(_C.current_device())
 

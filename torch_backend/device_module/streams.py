@@ -102,17 +102,19 @@ class Event(torch.Event, metaclass=_EventType):
     Args:
         enable_timing: the event can be used with :meth:`elapsed_time`.
         blocking: :meth:`synchronize` gives up the processor while it waits.
-        interprocess: not supported; True raises RuntimeError.
+        interprocess, external: not supported; True raises RuntimeError.
 
     What is made is a torch.Event of the device, because torch.Event.elapsed_time and torch.Stream.record_event take no
     event of a subclass. The event belongs to the device of the stream that records it first.
     """
 
     def __new__(  # type: ignore[misc]
-        cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
+        cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False
     ) -> torch.Event:
         """An event that was not recorded."""
         _lazy_init()
+        if external:
+            raise RuntimeError(f"Events of {_device_type()} inside a graph cannot be waited for from outside.")
         if interprocess:
             raise RuntimeError(f"Events of {_device_type()} cannot be shared with other processes.")
         return torch.Event(_device_type(), enable_timing=enable_timing, blocking=blocking)

@@ -5,14 +5,16 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from torch_backend import compile, distributed
+from torch_backend import compile, distributed, integrations
 from torch_backend.compat import (
     autograd_exit,
     autograd_multithreading,
     cached_devices,
     convolution_format,
+    data_parallel,
     dlpack_device,
     forking_pickler,
+    grad_scaler,
     profiler_exit,
 )
 from torch_backend.devices import loading
@@ -21,6 +23,20 @@ if TYPE_CHECKING:
     from torch_backend._C import Plugin
 
 _UNNAMED = "privateuseone"
+_SUBMODULES = (
+    "_utils",
+    "amp",
+    "devices",
+    "graphs",
+    "memory",
+    "nvtx",
+    "profiler",
+    "random",
+    "streams",
+    "sync_debug",
+    "telemetry",
+    "typed_tensors",
+)
 
 
 def check_slot(name: str) -> None:
@@ -76,16 +92,24 @@ def register(plugin: "Plugin") -> None:
     cached_devices.forget()
     dlpack_device.replace(name)
     convolution_format.replace(name)
+    data_parallel.replace(name)
+    grad_scaler.choose(name)
     autograd_multithreading.switch_off(plugin)
     autograd_exit.end_threads_with_process()
     profiler_exit.end_profile_with_process()
+    integrations.register(name)
     forking_pickler.register(forking_pickler.Place(name, plugin.path, dict(loading.options_of(plugin))))
 
 
 def _alias_submodules(name: str) -> None:
     # `import torch.<name>.memory` would otherwise find the file through the package's __path__ and run it twice.
     package = "torch_backend.device_module"
-    for submodule in ("_utils", "amp", "devices", "graphs", "memory", "random", "streams", "sync_debug"):
+    for submodule in _SUBMODULES:
         module: ModuleType = importlib.import_module(f"{package}.{submodule}")
         sys.modules[f"torch.{name}.{submodule}"] = module
+    import torch
+
+    backends = importlib.import_module(f"{package}.backends")
+    sys.modules[f"torch.backends.{name}"] = backends
+    setattr(torch.backends, name, backends)
     importlib.import_module(package).__name__ = f"torch.{name}"  # where torch.get_device_module's tracer looks it up

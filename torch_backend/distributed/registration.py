@@ -3,7 +3,7 @@
 import functools
 from typing import TYPE_CHECKING
 
-from torch_backend.compat import c10d_default_backend
+from torch_backend.compat import c10d_backend_names, c10d_default_backend
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -34,6 +34,7 @@ def register(device: str) -> None:
     # A list: up to torch 2.13 a string would be taken for a list of letters.
     dist.Backend.register_backend(name, functools.partial(_create, name), devices=[device])
     c10d_default_backend.replace(name)
+    c10d_backend_names.replace(device, name)
 
 
 def _create(name: str, store: "Store", rank: int, size: int, timeout: "timedelta") -> "Backend":

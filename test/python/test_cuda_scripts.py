@@ -1,0 +1,44 @@
+"""examples/ecosystem/cuda: programs written for CUDA run if the device's name is changed, and nothing else."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import RunPython, clean_environment
+
+SCRIPTS = sorted((Path(__file__).parents[2] / "examples" / "ecosystem" / "cuda").glob("*.py"))
+RANKS = [path for path in SCRIPTS if path.name.startswith("ranks_")]
+ALONE = [path for path in SCRIPTS if path not in RANKS]
+
+
+def renamed(path: Path, name: str) -> str:
+    return path.read_text().replace("cuda", name)
+
+
+@pytest.mark.parametrize("path", ALONE, ids=[path.stem for path in ALONE])
+def test_script(run_python: RunPython, name: str, path: Path) -> None:
+    settings = {key: value for key, value in os.environ.items() if key.startswith("TORCH_BACKEND")}
+    run_python(renamed(path, name), env=settings)
+
+
+@pytest.mark.usefixtures("two_devices")
+@pytest.mark.parametrize("path", RANKS, ids=[path.stem for path in RANKS])
+def test_script_of_two_ranks(name: str, tmp_path: Path, path: Path) -> None:
+    script = tmp_path / path.name
+    script.write_text(renamed(path, name))
+    process = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", script],
+        env=clean_environment() | {"TORCH_BACKEND": name, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr
+
+
+def test_there_are_enough() -> None:
+    assert len(SCRIPTS) >= 12
+    assert len(RANKS) >= 4

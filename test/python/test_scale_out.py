@@ -1,0 +1,62 @@
+"""examples/scale_out: losses are those of one go after a rank was killed, on other numbers of ranks, on two nodes."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import clean_environment
+
+TRAIN = Path(__file__).parents[2] / "examples" / "scale_out" / "train.py"
+ALONE = ("--standalone", "--nproc-per-node", "2")
+
+
+def start(name: str, launch: tuple[str, ...], *arguments: str | Path, devices: int = 2) -> "subprocess.Popen[str]":
+    settings = {"TORCH_BACKEND": name, "OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "torch.distributed.run", *launch, TRAIN, *arguments],
+        env=clean_environment() | settings | {f"TORCH_BACKEND_{name.upper()}_DEVICES": str(devices)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def said(*processes: "subprocess.Popen[str]") -> str:
+    outputs = [process.communicate(timeout=240) for process in processes]
+    assert [process.returncode for process in processes] == [0] * len(processes), outputs
+    return "".join(stdout for stdout, _ in outputs)
+
+
+def losses(text: str) -> dict[int, float]:
+    return {int(step): float(loss) for step, loss in re.findall(r"step (\d+) on .*: loss ([\d.]+)", text)}
+
+
+@pytest.fixture(scope="module")
+def expected(name: str, tmp_path_factory: pytest.TempPathFactory) -> dict[int, float]:
+    """Of two nodes with a rank each, which meet on the loopback."""
+    if name not in ("xcpu", "fake"):
+        pytest.skip("sets the number of a reference device")
+    folder = tmp_path_factory.mktemp("nodes")
+    launch = ("--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d", "--rdzv-id", str(os.getpid()))
+    place = ("--rdzv-endpoint", f"localhost:{20000 + os.getpid() % 20000}", "--local-addr", "localhost")
+    return losses(said(*(start(name, (*launch, *place), folder) for _ in range(2))))
+
+
+def test_two_nodes(expected: dict[int, float]) -> None:
+    assert list(expected) == list(range(6))
+
+
+def test_a_killed_rank_is_started_again(name: str, expected: dict[int, float], tmp_path: Path) -> None:
+    text = said(start(name, (*ALONE, "--max-restarts", "1"), tmp_path, "--fail-at", "2"))
+    assert "2 ranks go on at step 3" in text
+    assert losses(text) == {step: pytest.approx(loss, abs=1e-3) for step, loss in expected.items() if step != 2}
+
+
+def test_four_ranks_then_two(name: str, expected: dict[int, float], tmp_path: Path) -> None:
+    four = said(start(name, ("--standalone", "--nproc-per-node", "4"), tmp_path, "--steps", "3", devices=4))
+    two = said(start(name, ALONE, tmp_path))
+    assert "2 ranks go on at step 3" in two
+    assert losses(four + two) == pytest.approx(expected, abs=1e-3)

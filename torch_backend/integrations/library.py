@@ -1,0 +1,86 @@
+"""What the files of the libraries have in common: versions, when to act, and one warning if that is not possible."""
+
+import functools
+import importlib.metadata
+import re
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import ModuleType
+
+from torch_backend.compat.after_import import after_import
+from torch_backend.integrations import cuda_code
+
+
+@dataclass(frozen=True)
+class Library:
+    """How one library is adapted.
+
+    Attributes:
+        name: the package that is imported, and what it is called in messages.
+        versions: those that were tried: from the first, up to but without the second.
+        cuda_code: by module, the functions that name CUDA and shall mean the device; empty: all in the module. See
+            :mod:`torch_backend.integrations.cuda_code`.
+        actions: by module, what else is to be done with it, called with the module and the device's name. An action
+            that raises LookupError or AttributeError says that the library is not as expected.
+        distribution: what it is called where packages are installed, if not ``name``.
+        optional: modules that not all these versions have.
+    """
+
+    name: str
+    versions: tuple[str, str]
+    cuda_code: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    actions: Mapping[str, Callable[[ModuleType, str], None]] = field(default_factory=dict)
+    distribution: str = ""
+    optional: frozenset[str] = frozenset()
+
+    def adapt(self, device: str) -> None:
+        """Let the library choose ``device``, each of its modules as soon as it is imported."""
+        for module in {**self.cuda_code, **self.actions}:
+            after_import(
+                module,
+                functools.partial(self._adapt_module, module, device),
+                as_main=functools.partial(cuda_code.retargeted, device=device) if module in self.cuda_code else None,
+            )
+
+    def _adapt_module(self, name: str, device: str) -> None:
+        version = self._version()
+        if not _parse(self.versions[0]) <= _parse(version) < _parse(self.versions[1]):
+            self._warn(
+                device, f"tried with {self.versions[0]} up to, not including, {self.versions[1]}, it is {version}"
+            )
+            return
+        module = sys.modules[name]
+        try:
+            if name in self.cuda_code:
+                cuda_code.retarget_module(module, self.cuda_code[name], device)
+            if name in self.actions:
+                self.actions[name](module, device)
+        except (AttributeError, LookupError) as error:
+            self._warn(device, f"{name} of version {version} is not as expected: {error}")
+
+    def _version(self) -> str:
+        try:
+            return importlib.metadata.version(self.distribution or self.name)
+        except importlib.metadata.PackageNotFoundError:
+            return str(getattr(sys.modules.get(self.name), "__version__", "0"))
+
+    def _warn(self, device: str, reason: str) -> None:
+        if self.name in _warned:
+            return
+        _warned.add(self.name)
+        warnings.warn(
+            f"{self.name} may leave the active device '{device}' unused: torch_backend could not adapt it ({reason}). "
+            "Name the device where the library lets you. (TORCH_BACKEND_INTEGRATIONS="
+            f"-{self.name} hides this, and leaves the library alone.)",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+_warned: set[str] = set()
+
+
+def _parse(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version.split("+")[0])[:3])

@@ -1,0 +1,61 @@
+"""Lightning and Fabric: ``accelerator="auto"``, ``"gpu"`` or the device's name, with every strategy and precision.
+
+Lightning lets others register accelerators, but "auto" never chooses those, and the plugins for mixed precision and
+FSDP refuse them. So its accelerator for CUDA becomes that of the device, under the device's name. May go once those
+lists are gone.
+"""
+
+from types import ModuleType
+
+from torch_backend.integrations.library import Library
+
+_FABRIC = {
+    "accelerators.cuda": (),
+    "connector": (),
+    "plugins.precision.fsdp": (),
+    "strategies.ddp": (),
+    "strategies.fsdp": (),
+    "strategies.model_parallel": (),
+    "strategies.strategy": (),
+    "strategies.launchers.multiprocessing": (),
+    "utilities.device_dtype_mixin": ("_DeviceDtypeModuleMixin.device",),
+    "utilities.device_parser": (),
+    "utilities.distributed": (),
+    "utilities.seed": (),
+    "utilities.throughput": ("get_available_flops",),
+}
+_PYTORCH = {
+    "accelerators.cuda": (),
+    "callbacks.throughput_monitor": (),
+    "core.module": ("LightningModule.on_gpu",),
+    "core.saving": (),
+    "plugins.precision.fsdp": (),
+    "profilers.pytorch": (),
+    "strategies.ddp": (),
+    "strategies.fsdp": (),
+    "strategies.model_parallel": (),
+    "strategies.strategy": (),
+    "trainer.connectors.accelerator_connector": (),
+    "trainer.connectors.checkpoint_connector": (),
+    "trainer.setup": (),
+    "utilities.memory": (),
+}
+
+
+def _rename(module: ModuleType, device: str) -> None:
+    """The registry has the accelerator under the device's name, also if it was filled before."""
+    registry = getattr(module, "AcceleratorRegistry", None) or module.ACCELERATOR_REGISTRY
+    if device not in registry:
+        registry.remove("cuda")
+        module.CUDAAccelerator.register_accelerators(registry)
+
+
+LIBRARY = Library(
+    name="lightning",
+    versions=("2.5", "3"),
+    cuda_code={
+        **{f"lightning.fabric.{module}": names for module, names in _FABRIC.items()},
+        **{f"lightning.pytorch.{module}": names for module, names in _PYTORCH.items()},
+    },
+    actions={"lightning.fabric.accelerators": _rename, "lightning.pytorch.accelerators": _rename},
+)
