@@ -1,4 +1,4 @@
-"""Print the requirements that pyproject.toml lists: ``requirements.py build`` or names of its extras.
+"""Print the requirements that pyproject.toml lists: ``requirements.py build``, or names of its extras and groups.
 
 Without the project itself, so that its tools can be installed before it is built, and without torch, whose version the
 Makefile decides.
@@ -18,11 +18,11 @@ SELF = re.compile(rf"{PYPROJECT['project']['name']}\[(.+)\]")
 
 
 def requirements(name: str) -> list[str]:
-    """What "build", running included, or an extra needs, with the extras it refers to."""
+    """What "build", running included, an extra or a group needs, with the extras it refers to."""
     if name == "build":
         listed = PYPROJECT["build-system"]["requires"] + PYPROJECT["project"]["dependencies"]
     else:
-        listed = PYPROJECT["project"]["optional-dependencies"][name]
+        listed = (PYPROJECT["project"]["optional-dependencies"] | PYPROJECT["dependency-groups"])[name]
     found = []
     for requirement in listed:
         if match := SELF.fullmatch(requirement):

@@ -16,13 +16,17 @@ version = release = __version__
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
+    "sphinx_copybutton",
     "run_block",
     "command_help",
     "header_page",
     "repository_links",
+    "torch_name",
 ]
+autosummary_generate = False
 exclude_patterns = ["_build"]
 
 myst_enable_extensions = ["colon_fence", "deflist"]
@@ -36,9 +40,15 @@ autodoc_class_signature = "mixed"
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 
+# What is copied of a console block are its commands, without prompts and without what they print.
+copybutton_prompt_text = r"\$ |> "
+copybutton_prompt_is_regexp = True
+copybutton_only_copy_prompt_lines = True
+
 html_theme = "furo"
 html_title = f"torch_backend {release}"
 html_static_path = ["_static"]
+html_css_files = ["pages.css"]
 
 # Links to other sites are not checked: a build needs no network.
 linkcheck_ignore = [r"https?://"]

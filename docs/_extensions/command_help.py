@@ -9,7 +9,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-_WIDTH = 96
+_WIDTH = 84  # columns of a page's text
 
 
 class CommandHelp(SphinxDirective):

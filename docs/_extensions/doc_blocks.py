@@ -5,11 +5,16 @@ A block is a fence whose first line is ```` ```{run} LANGUAGE ````:
 - ``console``: lines that start with ``$ `` are commands, ``> `` continues one. What follows, up to the next command, is
   what it prints; ``...`` stands for any text. Without lines that follow, it may print anything. ``cd`` and ``export``
   hold for what comes after, programs and files included.
+  ``:sample: PATTERN ...`` is for a `torch-backend check` of whole levels: those of its tests are run (``--only``), and
+  all only if DOCS=all is in the environment.
 - ``python``: a program, run in a process of its own. Blocks with ``:continue:`` are parts of the program before them,
   which is run as a whole where it starts.
 - ``output``: what the Python block before it prints, with ``...`` for any text.
 - ``diff`` with ``:edit:``: is applied to the files that it names.
 - any other language: a file, written to the name in ``:file:``. A Python program with ``:file:`` is written, not run.
+
+README.md, which is read on the web as well, has ordinary fences: ``console`` and ``python`` are run, ``text`` after
+``python`` is its output, and ``sh`` after a comment ``<!-- first-hour: NAME -->`` is run by ``make first-hour``.
 """
 
 import re
@@ -17,6 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 _FENCE = re.compile(r"^(?P<fence>`{3,})\{run\} (?P<language>\S+)\n(?P<body>.*?)^(?P=fence)$", re.M | re.S)
+_PLAIN = re.compile(r"^```(?P<language>console|python|text)\n(?P<body>.*?)^```$", re.M | re.S)
+_SCRIPT = re.compile(r"^<!-- first-hour: (?P<name>\S+) -->\n```sh\n(?P<body>.*?)^```$", re.M | re.S)
 _OPTION = re.compile(r"^:(?P<name>[a-z]+):[ ]*(?P<value>.*)$")
 
 
@@ -58,6 +65,25 @@ def blocks_of(page: Path) -> list[Block]:
         text = "\n".join(lines).strip("\n") + "\n"
         blocks.append(Block(match["language"], text, source.count("\n", 0, match.start()) + 1, options))
     return blocks
+
+
+def plain_blocks_of(page: Path) -> list[Block]:
+    """The blocks of a page with ordinary fences that are run, in order."""
+    source = page.read_text(encoding="utf-8")
+    blocks: list[Block] = []
+    for match in _PLAIN.finditer(source):
+        language = match["language"]
+        if language == "text":
+            if not blocks or blocks[-1].language != "python":
+                continue
+            language = "output"
+        blocks.append(Block(language, match["body"], source.count("\n", 0, match.start()) + 1))
+    return blocks
+
+
+def scripts_of(page: Path) -> dict[str, str]:
+    """What ``make first-hour`` runs of a page, by name, in order."""
+    return {match["name"]: match["body"] for match in _SCRIPT.finditer(page.read_text(encoding="utf-8"))}
 
 
 def commands_of(block: Block) -> list[Command]:

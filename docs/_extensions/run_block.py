@@ -28,6 +28,7 @@ class RunBlock(CodeBlock):
         "file": directives.unchanged_required,
         "continue": directives.flag,
         "edit": directives.flag,
+        "sample": directives.unchanged_required,
     }
 
     def run(self) -> list[nodes.Node]:

@@ -10,7 +10,6 @@ from conftest import BuildPlugin, RunPython
 from torch_backend import declarations, operators
 from torch_backend.__main__ import main
 
-pytest.importorskip("typer")
 pytest.importorskip("yaml")
 
 Captured = pytest.CaptureFixture[str]

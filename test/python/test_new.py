@@ -16,7 +16,6 @@ from conftest import clean_environment
 from torch_backend.__main__ import main
 from torch_backend.scaffold import Kind, Language, Project
 
-pytest.importorskip("typer")
 pytest.importorskip("jinja2")
 
 ROOT = Path(__file__).parents[2]
@@ -84,6 +83,20 @@ def test_code_lines_are_counted() -> None:
 def test_no_file_names_another_device() -> None:
     files = Project("acme", kernels=True).files()
     assert not {path for path, text in files.items() if re.search(r"\bfake\b|\{\{|\{%", text.replace("${{", ""))}
+
+
+@pytest.mark.parametrize("language", list(Language))
+def test_it_can_be_published(language: Language) -> None:
+    files = Project("acme", language).files()
+    assert {"LICENSE", "CHANGELOG.md", "python/torch_acme/py.typed"} <= set(files)
+    project = files["pyproject.toml"]
+    assert re.search(r'^dependencies = \["torch_backend>=[\d.]+,<1", "torch>=[\d.]+,<[\d.]+"\]$', project, re.M), (
+        project
+    )
+    jobs = yaml.safe_load(files[".github/workflows/test.yml"])["jobs"]
+    assert all("timeout-minutes" in job for job in jobs.values())
+    assert set(jobs) == {"conformance", "wheel"}
+    assert not re.search(r"^```\n\S", files["README.md"].split("```sh")[0], re.M)  # fences have a language
 
 
 # ---- bad input ----
@@ -169,8 +182,8 @@ def test_a_new_device_passes_before_its_first_edit(tmp_path: Path) -> None:
     install(project, site)
     use = "import torch; print(torch.acme.device_count(), (torch.ones(3, device='acme') + 1).tolist())"
     assert run(sys.executable, "-c", use, cwd=tmp_path, PYTHONPATH=str(site)) == "1 [2.0, 2.0, 2.0]\n"
-    kit = [sys.executable, "-m", "torch_backend", "check", "acme", "--level", "2", "--quick"]
-    assert "Level reached: 2" in run(*kit, cwd=project, PYTHONPATH=str(site))
+    kit = [sys.executable, "-m", "torch_backend", "check", "acme", "--level", "1", "--quick"]
+    assert "Level reached: 1" in run(*kit, cwd=project, PYTHONPATH=str(site))
 
 
 @pytest.fixture
@@ -195,13 +208,15 @@ def test_the_steps_of_its_ci_pass(tmp_path: Path, environment_of_its_own: dict[s
     """What a forge would run after every push, in its order; what is to be installed first is there already."""
     assert main(["new", "acme", "--directory", str(tmp_path / "acme")]) == 0
     workflow = yaml.safe_load((tmp_path / "acme" / ".github" / "workflows" / "test.yml").read_text())
-    (job,) = workflow["jobs"].values()
-    commands = [step["run"] for step in job["steps"] if "run" in step]
+    steps = workflow["jobs"]["conformance"]["steps"]
+    commands = [step["run"] for step in steps if "run" in step]
     assert len(commands) >= 5
     for command in commands:
-        command = command.replace("python -m pytest", "python -m pytest -k nothing_but_collected || test $? = 5")
-        said = run("bash", "-c", command, cwd=tmp_path / "acme", **environment_of_its_own)
-    assert "1 deselected" in said  # run by test_a_new_device_in_cxx_with_kernels
+        # What these find is found by test_a_new_device_in_cxx_with_kernels.
+        command = command.replace("python -m pytest", "python -m pytest --collect-only --quiet")
+        command = command.replace("--quick", "--only abi/test_handshake.py")
+        run("bash", "-c", command, cwd=tmp_path / "acme", **environment_of_its_own)
+    assert {file.name for file in (tmp_path / "acme").glob("report.*")} == {"report.html", "report.json", "report.xml"}
 
 
 @needs_tools

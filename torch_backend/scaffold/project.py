@@ -3,10 +3,13 @@
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
 from enum import Enum
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from torch_backend.version import TORCH, __version__
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -83,6 +86,9 @@ class Project:
                 suffix=self.language.suffix,
                 kernels=self.kernels,
                 kind=self.kind.value,
+                year=date.today().year,
+                torch_backend=_requirement_of_torch_backend(),
+                torch=f"torch{TORCH}",  # a device library works with all of them
             )
         )
 
@@ -114,7 +120,9 @@ class Project:
             "CMakeLists.txt": "CMakeLists.txt",
             "pyproject.toml": "pyproject.toml",
             f"{package}/__init__.py": "__init__.py",
+            f"{package}/py.typed": "py.typed",
             "README.md": "README.md",
+            ".clang-format": "clang-format",
             **_COMMON,
         }
         if self.kind is Kind.HANDLES:
@@ -131,6 +139,7 @@ class Project:
         templates = {
             f"{package}/device.py": "python/device.py",
             f"{package}/__init__.py": "python/__init__.py",
+            f"{package}/py.typed": "py.typed",
             "pyproject.toml": "python/pyproject.toml",
             "README.md": "python/README.md",
             **_COMMON,
@@ -144,7 +153,14 @@ _COMMON = {
     "test/test_conformance.py": "test_conformance.py",
     ".github/workflows/test.yml": "test.yml",
     ".gitignore": "gitignore",
+    "CHANGELOG.md": "CHANGELOG.md",
+    "LICENSE": "LICENSE",
 }
+
+
+def _requirement_of_torch_backend() -> str:
+    """This version or a later one with the same device ABI's major version."""
+    return f"torch_backend>={'.'.join(__version__.split('.')[:2])},<1"
 
 
 @cache
