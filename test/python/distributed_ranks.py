@@ -38,6 +38,9 @@ def run_ranks(scenarios: tuple[str, ...], place: Path, count: int, env: dict[str
 
 
 def expect_good(scenario: str, said: list[dict[str, str]]) -> None:
-    for rank, results in enumerate(said):
-        how = results.get(scenario, "was not reached")
-        assert how == "good", f"rank {rank}, {scenario}: {how}\n{results['stderr']}"
+    failed = [
+        f"rank {rank}, {scenario}: {results.get(scenario, 'was not reached')}\n{results['stderr']}"
+        for rank, results in enumerate(said)
+        if results.get(scenario) != "good"
+    ]
+    assert not failed, "\n".join(failed)

@@ -28,14 +28,27 @@ DEVICE = torch.device(NAME, torch.accelerator.current_device_index())
 
 
 def join(scenario: str, backend: str | None = None, seconds: float = 60, **options: Any) -> None:
-    dist.init_process_group(
-        backend,
-        init_method=f"file://{PLACE}-{scenario}",
-        rank=RANK,
-        world_size=COUNT,
-        timeout=timedelta(seconds=seconds),
-        **options,
-    )
+    """All ranks join a group. On a busy machine Gloo may lose a connection that it is making: all try again then."""
+    for attempt in range(3):
+        place = f"{scenario}.{attempt}"
+        try:
+            dist.init_process_group(
+                backend,
+                init_method=f"file://{PLACE}-{place}",
+                rank=RANK,
+                world_size=COUNT,
+                timeout=timedelta(seconds=seconds),
+                **options,
+            )
+        except RuntimeError as error:
+            if "connectFullMesh failed" not in str(error) or attempt == 2:
+                raise
+            open(f"{PLACE}-{place}-lost", "w").close()
+        meet(f"{place}-joined")
+        if not os.path.exists(f"{PLACE}-{place}-lost"):
+            break
+        if dist.is_initialized():
+            dist.destroy_process_group()
     if dist.get_debug_level() != dist.DebugLevel.DETAIL:  # which puts another backend in front
         assert dist.group.WORLD._get_backend(DEVICE).path == os.environ.get("EXPECTED_PATH", "host")
 
@@ -43,7 +56,9 @@ def join(scenario: str, backend: str | None = None, seconds: float = 60, **optio
 def meet(scenario: str) -> None:
     """Wait on files for the other rank: the group may be broken."""
     open(f"{PLACE}-{scenario}-{RANK}", "w").close()
+    deadline = time.monotonic() + 60
     while not all(os.path.exists(f"{PLACE}-{scenario}-{rank}") for rank in range(COUNT)):
+        assert time.monotonic() < deadline, f"another rank has not come to {scenario} within a minute"
         time.sleep(0.02)
 
 
