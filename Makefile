@@ -273,7 +273,7 @@ test-npu: $(STAMPS)/built-tests $(STAMPS)/for-test
 	@failed=0; echo "npu, on a simulated AscendCL: no Ascend device takes part"; \
 	$(PYTEST) test/python/test_npu.py || failed=1; \
 	echo "Models without a fallback"; TORCH_BACKEND=npu $(PYTEST) $(NPU_GENERATED_TESTS) || failed=1; \
-	echo "Conformance of npu"; $(KIT) npu --quick --level 2 || failed=1; \
+	echo "Conformance of npu"; $(KIT) npu --quick --level 1 || failed=1; \
 	exit $$failed
 
 INTEL := $(abspath build/intel-opencl)

@@ -99,10 +99,11 @@ ResultRule find_result_rule(const std::string& overload) {
   if (overload == "aten::_logcumsumexp") {
     return like_self;
   }
-  if (overload == "aten::arange.start_out") {
-    return range;
-  }
   return overload == "aten::convolution_backward_overrideable" ? convolution_backward<3> : nullptr;
+}
+
+ResultRule find_input_rule(const std::string& overload) {
+  return overload == "aten::arange.start_out" ? range : find_result_rule(overload);
 }
 
 } // namespace torch_backend
