@@ -1,5 +1,5 @@
-// The simulated AscendCL: what its parts share. Nothing here is Huawei's: it is written from the documentation of the
-// functions, and refuses what the documentation forbids.
+// The simulated AscendCL: what its parts share. Nothing here is Huawei's: it is written from notes on the functions,
+// and refuses what these forbid.
 #pragma once
 
 #include <atomic>
