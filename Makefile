@@ -6,6 +6,7 @@
 #   make test     build, C++ tests, Python tests, conformance of the reference devices
 #   make test-torch TORCH_VERSION=2.15.0    the same with another torch, beside this one (build/torch-2.15.0/)
 #   make test-opencl    the same for the device ocl, on the OpenCL drivers that are installed; DRIVER=intel: on Intel's
+#   make test-npu    the same for the device npu, on a simulation
 #   make check    conformance of DEVICE, with a report (check-output/)
 #   make lint     formatting, types, spelling; builds nothing
 #   make bench    what the device costs against native CPU
@@ -48,12 +49,12 @@ TEST_SOURCES := $(shell find test/cpp -type f)
 
 .DELETE_ON_ERROR:
 .PHONY: help demo check build wheel first-hour test test-cpp test-python test-generated test-opinfo test-compiled-opinfo \
-	test-kit test-opencl test-ecosystem ecosystem test-torch test-sanitize test-sanitize-devices test-sanitize-core \
+	test-kit test-opencl test-npu test-ecosystem ecosystem test-torch test-sanitize test-sanitize-devices test-sanitize-core \
 	same-devices \
 	lint lint-ruff lint-format lint-mypy lint-imports lint-clang-format lint-cmake lint-codespell bench docs clean distclean
 
 help:
-	@sed -n '3,14s/^#   //p' Makefile
+	@sed -n '3,15s/^#   //p' Makefile
 
 # ---- environment ----
 
@@ -112,7 +113,7 @@ wheel: $(STAMPS)/tools
 
 # Device libraries include no torch: these are built once and used with every version.
 build/plugins/SHA256SUMS: $(shell find include backends -type f -not -name '*.md') | $(STAMPS)/tools
-	@mkdir -p build/plugins; set -e; for folder in fake cpu opencl; do \
+	@mkdir -p build/plugins; set -e; for folder in fake cpu opencl npu; do \
 	cmake -S backends/$$folder -B build/plugins/$$folder -DCMAKE_BUILD_TYPE=Release > build/plugins/$$folder.log; \
 	cmake --build build/plugins/$$folder >> build/plugins/$$folder.log; \
 	cp build/plugins/$$folder/libtorch_backend_*.so build/plugins/ || test $$folder = opencl; \
@@ -181,6 +182,9 @@ FAKE_TESTS := $(patsubst %,test/python/test_%.py,amp autocast_policies backward_
 
 ECOSYSTEM_TESTS := $(patsubst %,test/python/test_%.py,cuda_scripts ecosystem scale_out)
 
+# Not the fused encoder layer and the checks of weights, which CANN's operators do not have.
+NPU_GENERATED_TESTS := $(patsubst %,test/generated/test_%.py,training generation) \
+	-k 'not test_dropout_trains and not refuses'
 OCL_TESTS := $(patsubst %,test/python/test_%.py,device fallback_api memory opencl operators random)
 
 # Without the first line, a device that cannot be activated would only skip the tests that need one.
@@ -260,6 +264,18 @@ test-opencl: $(STAMPS)/built-tests $(STAMPS)/for-test
 
 # Intel's driver for CPUs, from PyPI: 0.8 GB in build/, in place of the drivers that are installed.
 ifeq ($(DRIVER),intel)
+# On the simulation of test/sim/ascendcl: no Ascend device and nothing of CANN takes part.
+NPU_SIMULATION := $(abspath build/ascend-simulation)
+test-npu: export TORCH_BACKEND_NPU_PATH := $(NPU_SIMULATION)
+test-npu: $(STAMPS)/built-tests $(STAMPS)/for-test
+	@cmake -S test/sim/ascendcl -B $(NPU_SIMULATION) > $(STAMPS)/ascend-simulation.log
+	@cmake --build $(NPU_SIMULATION) >> $(STAMPS)/ascend-simulation.log
+	@failed=0; echo "npu, on a simulated AscendCL: no Ascend device takes part"; \
+	$(PYTEST) test/python/test_npu.py || failed=1; \
+	echo "Models without a fallback"; TORCH_BACKEND=npu $(PYTEST) $(NPU_GENERATED_TESTS) || failed=1; \
+	echo "Conformance of npu"; $(KIT) npu --quick --level 1 || failed=1; \
+	exit $$failed
+
 INTEL := $(abspath build/intel-opencl)
 test-opencl: export OCL_ICD_VENDORS := $(INTEL)/vendors
 test-opencl: export LD_LIBRARY_PATH := $(INTEL)/lib:$(LD_LIBRARY_PATH)

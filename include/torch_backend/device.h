@@ -498,7 +498,7 @@ typedef struct tb_launch_param {
   const void* data;
 } tb_launch_param;
 
-/* Static storage; never changes. */
+/* Static storage; never changes. "aten::copy_" serves all strided and converting copies within a device, the core's too. */
 typedef struct tb_kernel {
   uint64_t struct_size;
   const char* op; /* operator and overload, "aten::add.out"; without overload "aten::relu" */

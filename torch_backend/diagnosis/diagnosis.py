@@ -91,7 +91,7 @@ def _may_be_unusable(subject: Subject) -> bool:
     return (
         subject.candidate is not None
         and subject.candidate.origin is Origin.REFERENCE
-        and subject.candidate.name in installed.BUILT_IF_POSSIBLE
+        and subject.candidate.name in installed.NEED_A_DRIVER
     )
 
 

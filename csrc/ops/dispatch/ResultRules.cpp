@@ -5,6 +5,7 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
+#include <ATen/ops/arange.h>
 
 namespace torch_backend {
 namespace {
@@ -74,6 +75,12 @@ std::optional<Stack> like_self(c10::ArrayRef<c10::IValue> arguments) {
   return Stack{at::Tensor(at::detail::empty_meta(self.sizes(), self.scalar_type()))};
 }
 
+/// (start, end, step): of the dtype that they have, since an output of another one is not among the arguments.
+std::optional<Stack> range(c10::ArrayRef<c10::IValue> arguments) {
+  return Stack{at::arange(arguments[0].toScalar(), arguments[1].toScalar(), arguments[2].toScalar(),
+                          at::TensorOptions().device(c10::kMeta))};
+}
+
 } // namespace
 
 c10::MemoryFormat convolution_format(const at::Tensor& input, const at::Tensor& weight) {
@@ -93,6 +100,10 @@ ResultRule find_result_rule(const std::string& overload) {
     return like_self;
   }
   return overload == "aten::convolution_backward_overrideable" ? convolution_backward<3> : nullptr;
+}
+
+ResultRule find_input_rule(const std::string& overload) {
+  return overload == "aten::arange.start_out" ? range : find_result_rule(overload);
 }
 
 } // namespace torch_backend

@@ -18,6 +18,9 @@ using ResultRule = std::optional<torch::jit::Stack> (*)(c10::ArrayRef<c10::IValu
 /// The rule for an overload; NULL if its meta kernel is to be asked.
 ResultRule find_result_rule(const std::string& overload);
 
+/// The same for a call of which only the inputs are given: of an out= operator without a functional form, too.
+ResultRule find_input_rule(const std::string& overload);
+
 /// How a convolution of the device lays out its result, and its backward pass the gradients of input and weight: by
 /// channels if the input is, or the weight. PyTorch has the same rule for the convolutions of its own devices; tracing is
 /// told of ours in torch_backend.compat.convolution_format. `input` and `weight` have at least 4 dimensions, as the kernels get them.

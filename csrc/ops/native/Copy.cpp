@@ -20,6 +20,8 @@
 #include "csrc/ops/host/HostCall.h"
 #include "csrc/ops/host/HostLaunch.h"
 #include "csrc/ops/native/Register.h"
+#include "csrc/ops/plugin/KernelCall.h"
+#include "csrc/ops/plugin/PluginKernels.h"
 #include "csrc/ops/tensor/Alias.h"
 #include "csrc/ops/tensor/Empty.h"
 #include "csrc/ops/tensor/StorageOf.h"
@@ -35,7 +37,8 @@ namespace {
 //   2. Plain copies (same dtype, same dense layout, no conj/neg difference): one memory_copy on the stream.
 //   3. Rows: same dtype, both sides collapse to equally long runs of bytes: one memory_copy_2d.
 //   4. Host-accessible asynchronous device: ATen's CPU copy on aliases, as a host function on the stream.
-//   5. Memory that the host cannot reach, on a device that takes modules: a kernel of ours.
+//   5. Memory that the host cannot reach: the plugin's kernel "aten::copy_", else, on a device that takes modules, one of
+//      ours.
 //   6. Through the host: the source's values are brought to the host, converted there, and brought back.
 
 /// Copies on the host, where conj and neg bits are resolved by PyTorch itself.
@@ -56,12 +59,25 @@ uint64_t copy_through_host(const at::Tensor& dst, const at::Tensor& src) {
   return values.nbytes() + (dense ? 0 : staged.nbytes()) + copy_from_host(staged, dst);
 }
 
+/// The plugin's kernel, which knows no conj and neg bits: to resolve them is a copy itself.
+bool copy_by_plugin(const at::Tensor& dst, const at::Tensor& src) {
+  static const PluginKernel* const kernel = find_plugin_kernel("aten::copy_");
+  if (!kernel || dst.is_neg() || src.is_neg() || dst.is_conj() || src.is_conj()) {
+    return false;
+  }
+  KernelCall call(*kernel, dst.device().index());
+  call.add_written(dst);
+  call.add(src);
+  call.add(false);
+  return call.launch() == TB_STATUS_OK;
+}
+
 void copy_within_device(const at::Tensor& dst, const at::Tensor& src) {
   const Stream stream = current_stream(dst.device().index());
   if (enqueue_raw_copy(dst, src, TB_COPY_DEVICE_TO_DEVICE, index_of(dst), stream)) {
     return;
   }
-  if (!runs_on_aliased_memory() && generated::copy_elements(dst, src, stream)) {
+  if (!runs_on_aliased_memory() && (copy_by_plugin(dst, src) || generated::copy_elements(dst, src, stream))) {
     return;
   }
   if (runs_on_aliased_memory() && device_api().host_coherent()) {

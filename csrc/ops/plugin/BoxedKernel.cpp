@@ -231,7 +231,11 @@ class BoxedKernel::InputAdder {
 
 BoxedKernel::BoxedKernel(const PluginKernel& kernel, OperatorForm form, std::optional<OperatorForm> functional,
                          NextSource& next)
-    : kernel_(kernel), form_(std::move(form)), functional_(std::move(functional)), next_(next) {
+    : kernel_(kernel),
+      form_(std::move(form)),
+      functional_(std::move(functional)),
+      next_(next),
+      result_rule_(find_input_rule(form_.traits.overload)) {
   const auto& arguments = form_.op.schema().arguments();
   for (std::size_t i = 0; i < form_.num_inputs; ++i) {
     is_dtype_.push_back(names_dtype(arguments[i]));
@@ -252,15 +256,15 @@ void BoxedKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
 
 bool BoxedKernel::needs_meta_kernel() const {
   const auto& returned = form_.traits.returned_arg;
-  return !kernel_.allocates_output() && !form_.traits.result_rule &&
+  return !kernel_.allocates_output() && !result_rule_ &&
          (form_.kind == FormKind::kFunctional
               ? pointwise_ || std::find(returned.begin(), returned.end(), -1) != returned.end()
               : functional_.has_value());
 }
 
 std::optional<Stack> BoxedKernel::foresee_outputs(Values inputs, std::optional<c10::ScalarType> dtype) const {
-  if (form_.traits.result_rule) {
-    return form_.traits.result_rule(inputs);
+  if (result_rule_) {
+    return result_rule_(inputs);
   }
   if (!needs_meta_kernel()) {
     return Stack();

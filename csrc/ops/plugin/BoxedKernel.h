@@ -11,6 +11,7 @@
 
 #include "csrc/ops/dispatch/NextSource.h"
 #include "csrc/ops/dispatch/OperatorForms.h"
+#include "csrc/ops/dispatch/ResultRules.h"
 #include "csrc/ops/plugin/PluginKernels.h"
 
 namespace torch_backend {
@@ -49,6 +50,7 @@ class BoxedKernel final : public c10::OperatorKernel {
   OperatorForm form_;
   std::optional<OperatorForm> functional_;
   NextSource& next_;
+  ResultRule result_rule_; // or NULL
   bool pointwise_;
   std::vector<bool> is_dtype_;              // per input: an integer that names a dtype
   std::vector<bool> is_mask_;               // per input: a condition, which keeps its dtype beside others

@@ -190,6 +190,9 @@ void register_plugin_kernels() {
   }
   std::vector<Offer> offers;
   for (const auto& name : names) {
+    if (name == "aten::copy_") {
+      continue; // called where tensors are copied: Note [Ways to copy]
+    }
     const auto op = find_overload(name);
     const auto* kernel = op ? find_plugin_kernel(name) : nullptr;
     if (!kernel) {

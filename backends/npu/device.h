@@ -1,0 +1,25 @@
+// The devices: starting the driver, what they are, whose memory they may access.
+#pragma once
+
+#include <cstdint>
+
+#include "result.h"
+
+namespace npu {
+
+result device_count(int32_t* out_count);
+result initialize();
+// Makes the device the thread's: AscendCL has one per thread, and makes its context when a thread first asks for it.
+result thread_bind(int32_t device);
+result device_properties(int32_t device, tb_device_properties* out_properties);
+result device_synchronize(int32_t device);
+result peer_can_access(int32_t device, int32_t peer, int32_t* out_can_access);
+
+// Lets the two devices access each other's memory, once. Pre: the calling thread is bound to `device`, and is so afterwards.
+result enable_peers(int32_t device, int32_t peer);
+
+// AscendCL's priority for one of device_properties' range: 0 is its lowest, which has the greatest number there. Pre: the
+// calling thread is bound.
+uint32_t acl_priority(int32_t priority);
+
+} // namespace npu

@@ -1,0 +1,205 @@
+"""The device npu on the simulated AscendCL of test/sim/ascendcl: what it says where it cannot work, rules, faults."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, RunPython
+
+SIMULATION = ROOT / "test" / "sim" / "ascendcl"
+
+
+@pytest.fixture(scope="session")
+def simulation(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the simulated libraries: as TORCH_BACKEND_NPU_PATH says, else built here."""
+    if given := os.environ.get("TORCH_BACKEND_NPU_PATH"):
+        return Path(given)
+    folder = tmp_path_factory.mktemp("ascend")
+    subprocess.run(["cmake", "-S", SIMULATION, "-B", folder], check=True, capture_output=True)
+    subprocess.run(["cmake", "--build", folder], check=True, capture_output=True)
+    return folder
+
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(run_python: RunPython, simulation: Path, tmp_path: Path) -> Run:
+    """Runs code on the device and returns what it printed. The simulation refuses what ``refused`` has, or nothing."""
+
+    def run(code: str, refused: str = "", path: Path = simulation, **variables: str) -> str:
+        log = tmp_path / "refusals"
+        environment = {"TORCH_BACKEND_NPU_PATH": path, "ASCEND_SIM_LOG": log, **variables}
+        start = "import torch, torch_backend\ntorch_backend.activate('npu')\n"
+        start += "torch_backend.fallback.set_policy(None, 'error')\n"
+        output = run_python(start + code, env=environment).stdout
+        refusals = log.read_text().splitlines() if log.exists() else []
+        assert all(refused and refused in line for line in refusals), refusals
+        assert not refused or refusals
+        return output
+
+    return run
+
+
+def said(run_python: RunPython, path: Path, **variables: str) -> str:
+    code = """
+    import torch_backend
+    try:
+        torch_backend.activate("npu")
+        import torch
+        print("devices:", torch.npu.device_count())
+    except RuntimeError as error:
+        print(error)
+    """
+    return run_python(code, env={"TORCH_BACKEND_NPU_PATH": path, **variables}).stdout
+
+
+# ---- where it cannot work ----
+
+
+def test_no_cann(run_python: RunPython, tmp_path: Path) -> None:
+    assert "CANN is not installed" in said(run_python, tmp_path)
+
+
+def test_a_library_that_is_none(run_python: RunPython, tmp_path: Path) -> None:
+    (tmp_path / "libascendcl.so").write_text("no library")
+    assert "CANN is not installed, or not where it is looked for" in said(run_python, tmp_path)
+
+
+def test_an_old_cann_names_the_function_that_it_lacks(run_python: RunPython, tmp_path: Path) -> None:
+    (tmp_path / "old.c").write_text("int aclInit(const char* path) { return path != 0; }")
+    subprocess.run(["cc", "-shared", "-fPIC", tmp_path / "old.c", "-o", tmp_path / "libascendcl.so"], check=True)
+    assert "has no aclrtGetDeviceCount: this CANN is too old" in said(run_python, tmp_path)
+
+
+def test_no_device(run_python: RunPython, simulation: Path) -> None:
+    assert "CANN finds no device" in said(run_python, simulation, ASCEND_SIM_DEVICES="0")
+    assert "CANN finds no device" in said(run_python, simulation, ASCEND_SIM_FAIL="aclrtGetDeviceCount=507899")
+
+
+def test_devices_are_counted(run_python: RunPython, simulation: Path) -> None:
+    assert "devices: 3" in said(run_python, simulation, ASCEND_SIM_DEVICES="3")
+
+
+def test_another_library_was_first(run: Run) -> None:
+    code = "import ctypes, os\n"  # by the time that the device starts, AscendCL is initialized
+    code += (
+        "acl = ctypes.CDLL(os.environ['TORCH_BACKEND_NPU_PATH'] + '/libascendcl.so')\nassert acl.aclInit(None) == 0\n"
+    )
+    assert run(code + "print((torch.ones(2, device='npu') + 1).tolist())", refused="aclInit twice") == "[2.0, 2.0]\n"
+
+
+def test_without_operators_there_is_memory(run_python: RunPython, simulation: Path, tmp_path: Path) -> None:
+    shutil.copy(simulation / "libascendcl.so", tmp_path)
+    code = """
+    import torch, torch_backend
+    torch_backend.activate("npu")
+    x = torch.arange(70).to("npu")
+    print((x[1:] + 1).sum().item(), len(torch_backend.fallback.report()) > 0)
+    """
+    assert run_python(code, env={"TORCH_BACKEND_NPU_PATH": tmp_path}).stdout == "2484 True\n"
+
+
+# ---- rules ----
+
+DELAY = "0-300"
+
+
+def test_copies_of_any_alignment(run: Run) -> None:
+    code = """
+x = torch.arange(1000, dtype=torch.uint8)
+y = x.to("npu")
+for start in (0, 1, 63, 64, 65):
+    z = torch.zeros(1000, dtype=torch.uint8, device="npu")
+    z[3:900 + 3 - start].copy_(y[start:900])
+    assert z.cpu()[3:900 + 3 - start].equal(x[start:900])
+pinned = x.pin_memory()
+assert pinned.to("npu", non_blocking=True).cpu().equal(x)
+assert y.to("npu:1").cpu().equal(x) and y[1:].to("npu:1").cpu().equal(x[1:])
+print((torch.full((5,), 1.5, device="npu")).tolist())
+"""
+    assert run(code, ASCEND_SIM_DELAY_US=DELAY) == "[1.5, 1.5, 1.5, 1.5, 1.5]\n"
+
+
+def test_streams_and_threads(run: Run) -> None:
+    code = """
+import threading
+def work(device):
+    stream, start, end = torch.npu.Stream(device), *(torch.npu.Event(enable_timing=True) for _ in range(2))
+    with torch.npu.device(device), torch.npu.stream(stream):
+        x = torch.ones(100, device=f"npu:{device}")
+        start.record()
+        for _ in range(50):
+            x = x + 1
+        end.record()
+    end.synchronize()
+    assert x.cpu().eq(51).all() and start.elapsed_time(end) > 0 and end.query() and stream.query()
+threads = [threading.Thread(target=work, args=(i % 2,)) for i in range(4)]
+[t.start() for t in threads], [t.join() for t in threads]
+a, b = torch.npu.Stream(), torch.npu.Stream(priority=-7)
+with torch.npu.stream(a):
+    x = torch.ones(1000, device="npu")
+    for _ in range(20):
+        x = x * 2
+b.wait_stream(a)
+with torch.npu.stream(b):
+    y = x + 1
+b.synchronize()
+print(y.cpu().eq(2**20 + 1).all().item())
+"""
+    assert run(code, ASCEND_SIM_DELAY_US=DELAY) == "True\n"
+
+
+def test_nothing_is_left_of_operators(run: Run) -> None:
+    code = """
+import ctypes, os
+sim = ctypes.CDLL(os.environ["TORCH_BACKEND_NPU_PATH"] + "/libopapi.so")
+x = torch.randn(8, 8, device="npu", requires_grad=True)
+torch.cat([x.relu(), x.sum(0, keepdim=True)]).mean().backward()
+torch.npu.synchronize()
+print(sim.aclSimLiveObjects())
+"""
+    assert run(code) == "0\n"
+
+
+# ---- faults ----
+
+
+def test_out_of_memory_is_pytorchs(run: Run) -> None:
+    code = """
+try:
+    torch.empty(1 << 30, device="npu")
+except torch.OutOfMemoryError as error:
+    print("out of memory")
+print(torch.ones(2, device="npu").tolist())
+"""
+    assert run(code, refused="bytes are free", ASCEND_SIM_MEMORY_MIB="64") == "out of memory\n[1.0, 1.0]\n"
+
+
+def test_a_kernel_that_fails_is_told_once(run: Run) -> None:
+    code = """
+x = torch.ones(4, device="npu")
+try:
+    torch.npu.synchronize()
+except RuntimeError as error:
+    print("507015" in str(error), "a kernel failed" in str(error))
+torch.npu.synchronize()
+print((x + 1).cpu().numel())
+"""
+    assert run(code, refused="fail", ASCEND_SIM_FAIL="task:1=507015") == "True True\n4\n"
+
+
+def test_a_lost_device(run: Run) -> None:
+    code = """
+x = torch.ones(4, device="npu")
+for _ in range(2):
+    try:
+        x + 1
+        torch.npu.synchronize()
+    except torch.AcceleratorError as error:
+        print("lost" in str(error))
+"""
+    assert run(code, refused="a", ASCEND_SIM_FAIL="aclnnAdd=507010,aclnnAdds=507010") == "True\nTrue\n"
