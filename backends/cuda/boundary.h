@@ -1,0 +1,32 @@
+// What every call goes through on its way in and out.
+#pragma once
+
+#include <exception>
+#include <new>
+
+#include "device.h"
+#include "result.h"
+
+namespace xcuda {
+
+// A function of the plugin as a slot: calls, reports, and lets no exception out.
+template <auto Function>
+struct boundary;
+
+template <typename... Args, result (*Function)(Args...)>
+struct boundary<Function> {
+  static tb_status call(Args... args) noexcept {
+    try {
+      if (in_forked_child())
+        return report(
+            failure(TB_STATUS_INTERNAL, "xcuda cannot be used in a process that was forked after its first use"));
+      return report(Function(args...));
+    } catch (const std::bad_alloc&) {
+      return host().fail(TB_STATUS_OUT_OF_MEMORY, "the host is out of memory");
+    } catch (const std::exception& e) {
+      return host().fail(TB_STATUS_INTERNAL, "%s", e.what());
+    }
+  }
+};
+
+} // namespace xcuda

@@ -1,0 +1,91 @@
+// The devices, and which of them a thread works on.
+//
+// Contexts are the primary ones, which torch.cuda and the CUDA runtime use too: addresses and streams are valid on
+// both sides. A context takes hundreds of megabytes of a GPU, so each is made when its device is first used, and none
+// is ever released: at process exit work may be pending.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "cu.h"
+#include "result.h"
+
+namespace xcuda {
+
+class host_lane;
+
+struct device {
+  device(int32_t index, CUdevice handle) : index(index), handle(handle) {}
+
+  const int32_t index;
+  const CUdevice handle;
+  std::atomic<CUcontext> context{nullptr};
+  tb_device_properties properties{};
+  size_t max_pitch_bytes = 0;
+  uint32_t max_shared_bytes = 0; // of a block, where a function asks for it
+
+  std::mutex mutex;   // guards all below
+  uint64_t peers = 0; // a bit for each device whose memory this one's context can access
+  std::shared_ptr<host_lane> default_lane;
+};
+
+// Pre: initialize has succeeded, and the index is below device_count.
+device& device_at(int32_t index);
+
+bool in_forked_child();
+
+// The device's context, made if this is the first use. Null, and *out_failure says why, if it cannot be.
+CUcontext context_of(device& d, result* out_failure);
+
+// A device's context is the thread's as long as this lives, and then again what was: torch.cuda takes the thread's
+// context for its current device. Device 0's stays on a thread that had none, for which CUDA's runtime takes device 0
+// anyway.
+class context_scope {
+ public:
+  explicit context_scope(device& d);
+  context_scope(const context_scope&) = delete;
+  context_scope& operator=(const context_scope&) = delete;
+  ~context_scope();
+
+  // Why there is no context.
+  const result& failure() const {
+    return failure_;
+  }
+
+ private:
+  bool pushed_ = false;
+  result failure_;
+};
+
+// Calls `function` in the device's context; its CUresult as a result.
+template <typename Function>
+result call_on(device& d, const char* what, Function function) {
+  const context_scope scope(d);
+  return scope.failure().ok() ? check(function(), what) : scope.failure();
+}
+
+// Allocations and modules are no part of a capture that somebody has begun, in whatever mode.
+class outside_captures {
+ public:
+  outside_captures() {
+    cu.ThreadExchangeStreamCaptureMode(&mode_);
+  }
+  outside_captures(const outside_captures&) = delete;
+  outside_captures& operator=(const outside_captures&) = delete;
+  ~outside_captures() {
+    cu.ThreadExchangeStreamCaptureMode(&mode_);
+  }
+
+ private:
+  int mode_ = kCU_STREAM_CAPTURE_MODE_RELAXED;
+};
+
+result initialize();
+result device_count(int32_t* out_count);
+result device_properties(int32_t device, tb_device_properties* out_properties);
+result device_synchronize(int32_t device);
+
+} // namespace xcuda

@@ -1,0 +1,43 @@
+// The host functions of one stream: a thread that may block, which cuLaunchHostFunc's may not, and which calls them
+// also if the stream has failed, which the driver does not.
+//
+// The stream records an event and then waits for a word of page-locked memory; the thread waits for the event, calls
+// the function, and sets the word.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "cu.h"
+#include "result.h"
+#include "worker.h"
+
+namespace xcuda {
+
+struct device;
+
+class host_lane {
+ public:
+  explicit host_lane(device& d) : device_(d) {}
+  host_lane(const host_lane&) = delete;
+  host_lane& operator=(const host_lane&) = delete;
+
+  // Pre: the device's context is the thread's.
+  result enqueue(CUstream on, tb_host_function fn, void* arg);
+
+ private:
+  struct word;
+  result make_word();
+
+  device& device_;
+  std::mutex mutex_; // guards what follows, and the order of what is enqueued
+  std::shared_ptr<word> word_;
+  uint32_t enqueued_ = 0;
+  worker worker_;
+};
+
+// Of the default stream.
+host_lane& default_lane_of(device& d);
+
+} // namespace xcuda

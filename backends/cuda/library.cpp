@@ -1,0 +1,59 @@
+#include "library.h"
+
+#include <dlfcn.h>
+#include <glob.h>
+#include <link.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "options.h"
+
+namespace xcuda {
+namespace {
+
+// The folders of Python packages that libraries of this process lie in.
+int add_site(dl_phdr_info* info, size_t, void* data) {
+  auto& sites = *static_cast<std::vector<std::string>*>(data);
+  const std::string path = info->dlpi_name ? info->dlpi_name : "";
+  for (const char* folder : {"/site-packages/", "/dist-packages/"}) {
+    const size_t at = path.find(folder);
+    if (at == std::string::npos) continue;
+    const std::string site = path.substr(0, at) + folder;
+    if (std::find(sites.begin(), sites.end(), site) == sites.end()) sites.push_back(site);
+  }
+  return 0;
+}
+
+void add_matches(const std::string& pattern, std::vector<std::string>* out_paths) {
+  glob_t found{};
+  if (glob(pattern.c_str(), 0, nullptr, &found) == 0)
+    out_paths->insert(out_paths->end(), found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  globfree(&found);
+}
+
+std::vector<std::string> places_of(const std::string& name) {
+  std::vector<std::string> paths, sites;
+  std::istringstream folders(settings().library_path);
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (!folder.empty()) paths.push_back(folder + "/" + name);
+  paths.push_back(name);
+  dl_iterate_phdr(add_site, &sites);
+  for (const std::string& site : sites) add_matches(site + "nvidia/*/lib/" + name, &paths);
+  paths.push_back("/usr/local/cuda/lib64/" + name);
+  return paths;
+}
+
+} // namespace
+
+void* open_library(const std::vector<std::string>& names, std::string* out_tried) {
+  for (const std::string& name : names)
+    for (const std::string& path : places_of(name)) {
+      if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+      const char* why = dlerror();
+      if (path == name) *out_tried = why ? why : name;
+    }
+  return nullptr;
+}
+
+} // namespace xcuda

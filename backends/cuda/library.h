@@ -1,0 +1,14 @@
+// Libraries of CUDA, wherever they are installed.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace xcuda {
+
+// The first that can be opened of `names` in the folders of the option library_path, where the loader looks (which
+// knows what the process has opened already), beside Python packages that the process uses (nvidia-* wheels), and in
+// /usr/local/cuda. Null: none; *out_tried is the loader's last word.
+void* open_library(const std::vector<std::string>& names, std::string* out_tried);
+
+} // namespace xcuda

@@ -1,0 +1,54 @@
+// The declarations of backends/cuda/cu.h are those of cuda.h: compiling this is the test, where CUDA is installed.
+#include <cuda.h>
+
+#include <type_traits>
+
+#include "cu.h"
+
+namespace torch_backend::testing {
+namespace {
+
+#define EXPECT_VALUE(name, value) static_assert(static_cast<int>(name) == value, #name);
+XCUDA_CONSTANTS(EXPECT_VALUE)
+
+// Enumerations are passed as int, and our structs have other names.
+template <typename T>
+using plain = std::conditional_t<std::is_enum_v<std::remove_cv_t<T>>, int, std::remove_cv_t<T>>;
+
+template <typename Ours, typename Theirs>
+constexpr bool same_value() {
+  if constexpr (std::is_function_v<std::remove_pointer_t<Ours>> || std::is_function_v<std::remove_pointer_t<Theirs>>)
+    return std::is_same_v<Ours, Theirs>;
+  else if constexpr (std::is_pointer_v<Ours> && std::is_pointer_v<Theirs>)
+    return same_value<std::remove_pointer_t<Ours>, std::remove_pointer_t<Theirs>>();
+  else if constexpr (std::is_void_v<Ours> || std::is_void_v<Theirs>)
+    return std::is_void_v<Ours> && std::is_void_v<Theirs>;
+  else if constexpr (std::is_same_v<plain<Ours>, plain<Theirs>>)
+    return true;
+  else if constexpr (std::is_class_v<Ours> && std::is_class_v<Theirs>)
+    return sizeof(Ours) == sizeof(Theirs) && alignof(Ours) == alignof(Theirs);
+  else
+    return false;
+}
+
+template <typename Ours, typename Theirs>
+struct same_function : std::false_type {};
+template <typename R, typename... Ours, typename Q, typename... Theirs>
+struct same_function<R (*)(Ours...), Q(Theirs...)> {
+  static constexpr bool value = [] {
+    if constexpr (sizeof...(Ours) != sizeof...(Theirs))
+      return false;
+    else
+      return (same_value<Ours, Theirs>() && ...);
+  }();
+};
+
+#define EXPECT_FUNCTION(name, suffix, parameters) \
+  static_assert(same_function<decltype(xcuda::functions::name), decltype(::cu##name)>::value, "cu" #name);
+XCUDA_FUNCTIONS(EXPECT_FUNCTION)
+
+static_assert(offsetof(xcuda::CUDA_MEMCPY2D, dstPitch) == offsetof(::CUDA_MEMCPY2D, dstPitch));
+static_assert(offsetof(xcuda::CUDA_MEMCPY2D, Height) == offsetof(::CUDA_MEMCPY2D, Height));
+
+} // namespace
+} // namespace torch_backend::testing
