@@ -264,6 +264,16 @@ test-opencl: $(STAMPS)/built-tests $(STAMPS)/for-test
 
 # Intel's driver for CPUs, from PyPI: 0.8 GB in build/, in place of the drivers that are installed.
 ifeq ($(DRIVER),intel)
+INTEL := $(abspath build/intel-opencl)
+test-opencl: export OCL_ICD_VENDORS := $(INTEL)/vendors
+test-opencl: export LD_LIBRARY_PATH := $(INTEL)/lib:$(LD_LIBRARY_PATH)
+test-opencl: $(INTEL)/vendors/intel.icd
+
+$(INTEL)/vendors/intel.icd: $(TORCH)
+	@$(PY) -m pip --quiet install --ignore-installed --prefix $(INTEL) intel-opencl-rt intel-cmplr-lib-rt
+	@mkdir -p $(@D) && echo $(INTEL)/lib/libintelocl.so > $@
+endif
+
 # On the simulation of test/sim/ascendcl: no Ascend device and nothing of CANN takes part.
 NPU_SIMULATION := $(abspath build/ascend-simulation)
 test-npu: export TORCH_BACKEND_NPU_PATH := $(NPU_SIMULATION)
@@ -275,16 +285,6 @@ test-npu: $(STAMPS)/built-tests $(STAMPS)/for-test
 	echo "Models without a fallback"; TORCH_BACKEND=npu $(PYTEST) $(NPU_GENERATED_TESTS) || failed=1; \
 	echo "Conformance of npu"; $(KIT) npu --quick --level 1 || failed=1; \
 	exit $$failed
-
-INTEL := $(abspath build/intel-opencl)
-test-opencl: export OCL_ICD_VENDORS := $(INTEL)/vendors
-test-opencl: export LD_LIBRARY_PATH := $(INTEL)/lib:$(LD_LIBRARY_PATH)
-test-opencl: $(INTEL)/vendors/intel.icd
-
-$(INTEL)/vendors/intel.icd: $(TORCH)
-	@$(PY) -m pip --quiet install --ignore-installed --prefix $(INTEL) intel-opencl-rt intel-cmplr-lib-rt
-	@mkdir -p $(@D) && echo $(INTEL)/lib/libintelocl.so > $@
-endif
 
 # Another version of torch in an environment of its own, with the device libraries that all versions share.
 test-torch:
