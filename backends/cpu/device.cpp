@@ -1,12 +1,10 @@
 #include "device.h"
 
-#include <pthread.h>
-
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <thread>
 
+#include "common/forked_child.h"
 #include "module/compiler.h"
 #include "module/launch.h"
 #include "options.h"
@@ -15,8 +13,6 @@
 
 namespace xcpu {
 namespace {
-
-std::atomic<bool> forked{false};
 
 uint64_t capabilities() {
   uint64_t set = TB_CAP_PEER;
@@ -42,10 +38,6 @@ void describe_launches(tb_device_properties& properties) {
 result check_device(int32_t device) {
   if (device >= 0 && device < settings().devices) return {};
   return failure(TB_STATUS_INVALID_ARGUMENT, "there is no device %d; xcpu.devices is %d", device, settings().devices);
-}
-
-bool in_forked_child() {
-  return forked.load(std::memory_order_relaxed);
 }
 
 result device_count(int32_t* out_count) {
@@ -75,8 +67,7 @@ result device_properties(int32_t, tb_device_properties* out_properties) {
 }
 
 result initialize() {
-  const int error = pthread_atfork(nullptr, nullptr, [] { forked.store(true, std::memory_order_relaxed); });
-  return error ? failure(TB_STATUS_INTERNAL, "pthread_atfork: %s", std::strerror(error)) : result();
+  return watch_forks("xcpu");
 }
 
 result peer_can_access(int32_t, int32_t peer, int32_t* out_can_access) {

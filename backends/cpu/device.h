@@ -8,9 +8,6 @@ namespace xcpu {
 // INVALID_ARGUMENT unless there is such a device.
 result check_device(int32_t device);
 
-// A process that was forked after initialize has neither the worker threads nor a consistent state: every call fails.
-bool in_forked_child();
-
 result device_count(int32_t* out_count);
 result device_properties(int32_t device, tb_device_properties* out_properties);
 result initialize();

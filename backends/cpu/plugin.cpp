@@ -5,6 +5,7 @@
 
 #include "ccl/group.h"
 #include "ccl/table.h"
+#include "common/forked_child.h"
 #include "copy.h"
 #include "device.h"
 #include "event.h"
@@ -70,9 +71,7 @@ template <slot Slot, typename... Args, result (*Function)(Args...)>
 struct boundary<Slot, Function> {
   static tb_status call(Args... args) noexcept {
     try {
-      if (in_forked_child())
-        return report(
-            failure(TB_STATUS_INTERNAL, "xcpu cannot be used in a process that was forked after its first use"));
+      if (in_forked_child()) return report(forked_child_failure());
       if constexpr (!checks_itself(Slot))
         if (result r = enter(Slot, args...); !r.ok()) return report(leave(std::move(r), args...));
       return report(leave(Function(args...), args...));

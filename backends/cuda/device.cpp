@@ -1,12 +1,11 @@
 #include "device.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <vector>
 
+#include "common/forked_child.h"
 #include "find.h"
 #include "graph.h"
 #include "nvrtc.h"
@@ -18,8 +17,6 @@ std::vector<std::unique_ptr<device>>& devices() {
   static auto& all = *new std::vector<std::unique_ptr<device>>;
   return all;
 }
-
-std::atomic<bool> forked{false};
 
 int attribute(const device& d, int name) {
   int value = 0;
@@ -73,10 +70,6 @@ device& device_at(int32_t index) {
   return *devices()[static_cast<size_t>(index)];
 }
 
-bool in_forked_child() {
-  return forked.load(std::memory_order_relaxed);
-}
-
 CUcontext context_of(device& d, result* out_failure) {
   if (CUcontext made = d.context.load(std::memory_order_acquire)) return made;
   const std::lock_guard<std::mutex> lock(d.mutex);
@@ -117,8 +110,7 @@ result initialize() {
     if (r.ok()) r = describe(found.back().get());
   }
   if (!r.ok()) return r;
-  const int error = pthread_atfork(nullptr, nullptr, [] { forked.store(true, std::memory_order_relaxed); });
-  if (error) return failure(TB_STATUS_INTERNAL, "pthread_atfork: %s", std::strerror(error));
+  if (r = watch_forks("xcuda"); !r.ok()) return r;
   devices() = std::move(found);
   return {};
 }

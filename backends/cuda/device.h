@@ -35,8 +35,6 @@ struct device {
 // Pre: initialize has succeeded, and the index is below device_count.
 device& device_at(int32_t index);
 
-bool in_forked_child();
-
 // The device's context, made if this is the first use. Null, and *out_failure says why, if it cannot be.
 CUcontext context_of(device& d, result* out_failure);
 

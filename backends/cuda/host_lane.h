@@ -9,9 +9,9 @@
 #include <memory>
 #include <mutex>
 
+#include "common/worker.h"
 #include "cu.h"
 #include "result.h"
-#include "worker.h"
 
 namespace xcuda {
 

@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "allocation.h"
-#include "boundary.h"
+#include "common/boundary.h"
 #include "copy.h"
 #include "device.h"
 #include "event.h"

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "acl.h"
+#include "common/forked_child.h"
 
 namespace npu {
 namespace {
@@ -107,7 +108,8 @@ result device_count(int32_t* out_count) {
 result initialize() {
   const int error = acl.aclInit(nullptr);
   // Another library of the process was first. Nobody finalizes: work may be pending at the process' end.
-  return error == kAclRepeatedInitialize ? result{} : check(error, "aclInit");
+  if (error != kAclSuccess && error != kAclRepeatedInitialize) return check(error, "aclInit");
+  return watch_forks("npu");
 }
 
 result thread_bind(int32_t device) {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "boundary.h"
+#include "common/boundary.h"
 #include "parameters.h"
 #include "stream.h"
 

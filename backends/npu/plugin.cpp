@@ -3,7 +3,7 @@
 
 #include "acl.h"
 #include "allocation.h"
-#include "boundary.h"
+#include "common/boundary.h"
 #include "copy.h"
 #include "device.h"
 #include "event.h"

@@ -1,11 +1,10 @@
 #include "device.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
 
+#include "common/forked_child.h"
 #include "options.h"
 #include "stream.h"
 
@@ -20,8 +19,6 @@ std::vector<std::unique_ptr<device>>& devices() {
   static auto& all = *new std::vector<std::unique_ptr<device>>;
   return all;
 }
-
-std::atomic<bool> forked{false};
 
 bool has_extension(const device& d, const char* name) {
   const std::string all = " " + info_text(cl.GetDeviceInfo, d.found.id, CL_DEVICE_EXTENSIONS) + " ";
@@ -149,10 +146,6 @@ device& device_at(int32_t index) {
   return *devices()[index];
 }
 
-bool in_forked_child() {
-  return forked.load(std::memory_order_relaxed);
-}
-
 result initialize() {
   std::vector<found_device> found;
   result r = find_devices(&found);
@@ -166,8 +159,7 @@ result initialize() {
       return r;
     }
   }
-  const int error = pthread_atfork(nullptr, nullptr, [] { forked.store(true, std::memory_order_relaxed); });
-  if (error) return failure(TB_STATUS_INTERNAL, "pthread_atfork: %s", std::strerror(error));
+  if (r = watch_forks("ocl"); !r.ok()) return r;
   devices() = std::move(opened);
   return {};
 }
@@ -177,7 +169,7 @@ result device_count(int32_t* out_count) {
   static int32_t counted = -1;
   const std::lock_guard<std::mutex> lock(mutex);
   if (counted < 0)
-    if (result r = count_in_child(&counted); !r.ok()) return r;
+    if (result r = count_devices(&counted); !r.ok()) return r;
   *out_count = counted;
   return {};
 }

@@ -19,6 +19,6 @@ struct found_device {
 result find_devices(std::vector<found_device>* out_devices);
 
 // Their number, from a child process: this one can still fork afterwards.
-result count_in_child(int32_t* out_count);
+result count_devices(int32_t* out_count);
 
 } // namespace ocl

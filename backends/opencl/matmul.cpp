@@ -4,8 +4,8 @@
 #include <iterator>
 
 #include "allocation.h"
-#include "boundary.h"
 #include "clblast.h"
+#include "common/boundary.h"
 #include "copy.h"
 #include "options.h"
 #include "stream.h"

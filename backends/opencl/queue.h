@@ -11,9 +11,9 @@
 #include <utility>
 
 #include "cl.h"
+#include "common/worker.h"
 #include "device.h"
 #include "result.h"
-#include "worker.h"
 
 namespace ocl {
 

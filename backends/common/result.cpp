@@ -4,13 +4,13 @@
 #include <cstdio>
 #include <cstring>
 
-namespace xcpu {
+namespace plugin {
 namespace {
 const tb_host* the_host = nullptr;
 }
 
 result failure(tb_status status, const char* format, ...) {
-  char text[512];
+  char text[1024];
   va_list arguments;
   va_start(arguments, format);
   std::vsnprintf(text, sizeof text, format, arguments);
@@ -20,11 +20,11 @@ result failure(tb_status status, const char* format, ...) {
 
 const char* status_name(tb_status status) {
   switch (status) {
-#define XCPU_CASE(name, value, text) \
-  case value:                        \
+#define PLUGIN_CASE(name, value, text) \
+  case value:                          \
     return #name + std::strlen("TB_STATUS_");
-    TB_STATUS_LIST(XCPU_CASE)
-#undef XCPU_CASE
+    TB_STATUS_LIST(PLUGIN_CASE)
+#undef PLUGIN_CASE
   }
   return "unknown";
 }
@@ -41,4 +41,4 @@ tb_status report(const result& r) {
   return r.text.empty() ? r.status : the_host->fail(r.status, "%s", r.text.c_str());
 }
 
-} // namespace xcpu
+} // namespace plugin

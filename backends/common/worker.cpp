@@ -8,7 +8,7 @@
 #include <mutex>
 #include <thread>
 
-namespace xcuda {
+namespace plugin {
 
 struct worker::state {
   std::mutex mutex; // guards all below
@@ -66,4 +66,4 @@ void worker::push(work w) {
   state_->changed.notify_one();
 }
 
-} // namespace xcuda
+} // namespace plugin

@@ -4,7 +4,7 @@
 #include <functional>
 #include <memory>
 
-namespace ocl {
+namespace plugin {
 
 class worker {
  public:
@@ -19,4 +19,4 @@ class worker {
   std::shared_ptr<state> state_;
 };
 
-} // namespace ocl
+} // namespace plugin

@@ -4,10 +4,10 @@
 #include <exception>
 #include <new>
 
-#include "device.h"
+#include "forked_child.h"
 #include "result.h"
 
-namespace ocl {
+namespace plugin {
 
 // A function of the plugin as a slot: calls, reports, and lets no exception out.
 template <auto Function>
@@ -17,9 +17,7 @@ template <typename... Args, result (*Function)(Args...)>
 struct boundary<Function> {
   static tb_status call(Args... args) noexcept {
     try {
-      if (in_forked_child())
-        return report(
-            failure(TB_STATUS_INTERNAL, "ocl cannot be used in a process that was forked after its first use"));
+      if (in_forked_child()) return report(forked_child_failure());
       return report(Function(args...));
     } catch (const std::bad_alloc&) {
       return host().fail(TB_STATUS_OUT_OF_MEMORY, "the host is out of memory");
@@ -29,4 +27,4 @@ struct boundary<Function> {
   }
 };
 
-} // namespace ocl
+} // namespace plugin
