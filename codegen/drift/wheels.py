@@ -63,7 +63,7 @@ def unpack(wheel: Path, folder: Path) -> None:
     """Unpack what is compared, about a tenth of a wheel. Raises WheelError if it is none."""
     try:
         with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(folder, filter(_is_compared, archive.namelist()))
+            archive.extractall(folder, [name for name in archive.namelist() if _is_compared(name)])
     except (OSError, zipfile.BadZipFile) as error:
         raise WheelError(f"{wheel} cannot be unpacked: {error}. Delete it, and try again.") from None
 
