@@ -42,7 +42,7 @@ using Options = std::map<std::string, std::string>;
 /// torch_backend, where the reference devices are. Loads the library, and does not start the driver: the first use does.
 ///
 /// The active device again is a no-op. Backward passes of the calling thread run in that thread from now on if the device
-/// is synchronous (torch::autograd::AutogradState::set_multithreading_enabled).
+/// is synchronous (c10::AutogradState::set_multithreading_enabled).
 ///
 /// Throws c10::Error, with what was asked, what is so, and what to do, if there is no such library, it is none or finds no
 /// devices, another device is active, or `options` are given for a library that is loaded already. Threads: any; the first
