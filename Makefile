@@ -11,6 +11,7 @@
 #   make lint     formatting, types, spelling; builds nothing
 #   make bench    what the device costs against native CPU
 #   make docs     the documentation, as HTML (docs/_build/html/index.html)
+#   make drift NEW=2.15.0    what that torch changes against this one, and where it concerns torch_backend; OLD=2.14.0
 #   make first-hour    what README tells a new user to type, in an empty folder, with the times (minutes)
 #   make clean    remove what was built; make distclean: the virtual environment too
 #
@@ -51,10 +52,10 @@ TEST_SOURCES := $(shell find test/cpp -type f)
 .PHONY: help demo check build wheel first-hour test test-cpp test-python test-generated test-opinfo test-compiled-opinfo \
 	test-kit test-opencl test-npu test-ecosystem ecosystem test-torch test-sanitize test-sanitize-devices test-sanitize-core \
 	same-devices \
-	lint lint-ruff lint-format lint-mypy lint-imports lint-clang-format lint-cmake lint-codespell bench docs clean distclean
+	lint lint-ruff lint-format lint-mypy lint-imports lint-clang-format lint-cmake lint-codespell bench docs drift clean distclean
 
 help:
-	@sed -n '3,15s/^#   //p' Makefile
+	@sed -n '3,16s/^#   //p' Makefile
 
 # ---- environment ----
 
@@ -137,6 +138,11 @@ bench: $(STAMPS)/built
 docs: $(STAMPS)/built $(STAMPS)/for-docs
 	@$(PY) -m sphinx -W --keep-going --quiet -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
+
+# Wheels are unpacked into build/drift/, a tenth of each; none is imported.
+drift: $(STAMPS)/for-build
+	@$(PY) -m codegen.drift $(if $(TORCH_INDEX),--index $(TORCH_INDEX)) $(OLD) $(or $(NEW),$(error NEW is not set: make \
+	drift NEW=2.15.0))
 
 first-hour:
 	@$(PYTHON) .ci/first_hour.py

@@ -35,14 +35,15 @@ if(NOT SKBUILD_STATE STREQUAL "editable")
     PATTERN "__pycache__" EXCLUDE)
 endif()
 
-# find_package(torch_backend) gives a plugin the target torch_backend::device. It is found with
-# -DCMAKE_PREFIX_PATH=$(python -m torch_backend --cmake-dir).
+# find_package(torch_backend) gives a plugin the target torch_backend::device, and a program that uses libtorch
+# torch_backend::torch_backend. It is found with -DCMAKE_PREFIX_PATH=$(python -m torch_backend --cmake-dir).
+set(TB_LIBRARY_DIR ${tb_package}/lib)
 install(TARGETS torch_backend_device EXPORT torch_backend_targets INCLUDES DESTINATION ${tb_package}/include)
 install(EXPORT torch_backend_targets NAMESPACE torch_backend:: DESTINATION ${tb_package}/share/cmake/torch_backend)
 set_target_properties(torch_backend_device PROPERTIES EXPORT_NAME device)
 configure_package_config_file(
   "${CMAKE_CURRENT_LIST_DIR}/torch_backendConfig.cmake.in" "${CMAKE_CURRENT_BINARY_DIR}/torch_backendConfig.cmake"
-  INSTALL_DESTINATION ${tb_package}/share/cmake/torch_backend)
+  INSTALL_DESTINATION ${tb_package}/share/cmake/torch_backend PATH_VARS TB_LIBRARY_DIR)
 write_basic_package_version_file("${CMAKE_CURRENT_BINARY_DIR}/torch_backendConfigVersion.cmake"
                                  COMPATIBILITY SameMajorVersion ARCH_INDEPENDENT)
 install(FILES "${CMAKE_CURRENT_BINARY_DIR}/torch_backendConfig.cmake"

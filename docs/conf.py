@@ -22,6 +22,7 @@ extensions = [
     "sphinx_copybutton",
     "run_block",
     "command_help",
+    "cpp_header_page",
     "header_page",
     "repository_links",
     "torch_name",

@@ -254,7 +254,21 @@ def test_json_of_this_format(table: Declarations) -> None:
         "default": True,
         "structured": False,
         "structured_delegate": None,
+        "cpp": "at::Tensor abs(const at::Tensor & self)",
     }
+    for entry in value["operators"]:
+        del entry["cpp"]  # as files were before there was this
+    assert Declarations.from_json(value)["aten::abs"].cpp == ""
+
+
+def test_kernels_in_cpp(table: Declarations) -> None:
+    """As the dispatcher has them: other types for in-place operators and for lists of structured ones."""
+    assert table["aten::add_.Tensor"].cpp == (
+        "at::Tensor & add_(at::Tensor & self, const at::Tensor & other, const at::Scalar & alpha)"
+    )
+    assert table["aten::cat"].cpp == "at::Tensor cat(const at::ITensorListRef & tensors, int64_t dim)"
+    assert "c10::SymIntArrayRef size" in table["aten::empty.memory_format"].cpp
+    assert all(entry.cpp for entry in table)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def list_declarations(requirement: str | None, pattern: str | None, as_json: boo
         return
     console = _output.console()
     if chosen:
-        console.print(_listing(chosen))
+        console.print(_listing(chosen, in_cpp=pattern is not None))
     console.print(f"\ntorch {table.torch}:", highlight=False)
     counts = Counter(dict.fromkeys(get_args(Requirement) if requirement is None else (requirement,), 0))
     counts.update(entry.requirement for entry in chosen)
@@ -52,13 +52,13 @@ def _installed() -> Declarations:
         _output.fail(str(error), code=1)
 
 
-def _listing(chosen: list[Declaration]) -> Table:
+def _listing(chosen: list[Declaration], in_cpp: bool) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("operator", "a device", "because", "kernels in ATen"):
+    for heading in ("operator", "a device", "because", "kernels in ATen", *(["a kernel in C++"] if in_cpp else [])):
         table.add_column(heading, overflow="fold")
     for entry in chosen:
         reason = REASONS[entry.reason]
         if entry.structured_delegate is not None:
             reason += f": {entry.structured_delegate}"
-        table.add_row(entry.op, entry.requirement, reason, " ".join(entry.dispatch))
+        table.add_row(entry.op, entry.requirement, reason, " ".join(entry.dispatch), *([entry.cpp] if in_cpp else []))
     return table

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import click
 
 from torch_backend.cli.check import check
+from torch_backend.cli.codegen import codegen
 from torch_backend.cli.compare import compare
 from torch_backend.cli.doctor import doctor
 from torch_backend.cli.explain import explain
@@ -44,5 +45,5 @@ def app() -> None:
     """Bring a new accelerator to PyTorch."""
 
 
-for command in (list_devices, check, compare, info, ops, explain, memory, stubs, new, doctor):
+for command in (list_devices, check, compare, info, ops, explain, memory, stubs, codegen, new, doctor):
     app.add_command(command)

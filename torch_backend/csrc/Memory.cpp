@@ -17,6 +17,7 @@
 #include "csrc/core/Stream.h"
 #include "csrc/memory/DeviceAllocator.h"
 #include "csrc/memory/HostAllocator.h"
+#include "torch_backend/api.h"
 #include "torch_backend/csrc/Module.h"
 
 namespace py = pybind11;
@@ -322,37 +323,23 @@ void attach_out_of_memory_observer(py::function observer) {
 
 // ---- private pools ----
 
-/// Holds a private pool of one device.
+/// A pool that is given back without the GIL: devices written in Python take it.
 class PoolHandle {
  public:
-  explicit PoolHandle(int device) : device_(index_of(device)), id_(generate_mempool_id(/*user_created=*/true)) {
-    device_allocator().retain_pool(device_, id_);
-  }
+  explicit PoolHandle(int device) : pool_(std::in_place, index_of(device)) {}
   ~PoolHandle() {
     const py::gil_scoped_release no_gil;
-    try {
-      device_allocator().release_pool(device_, id_);
-      device_allocator().empty_cache(device_, id_);
-    } catch (const c10::Error& error) {
-      TORCH_WARN("While releasing a memory pool: ", error.what_without_backtrace());
-    }
+    pool_.reset();
   }
   PoolHandle(const PoolHandle&) = delete;
   PoolHandle& operator=(const PoolHandle&) = delete;
 
-  c10::MempoolId_t id() const {
-    return id_;
-  }
-  int device() const {
-    return device_;
-  }
-  int use_count() const {
-    return device_allocator().pool_use_count(device_, id_);
+  const MemPool& pool() const {
+    return *pool_;
   }
 
  private:
-  c10::DeviceIndex device_;
-  c10::MempoolId_t id_;
+  std::optional<MemPool> pool_;
 };
 
 uintptr_t allocate_raw(std::size_t size, int device, c10::StreamId stream) {
@@ -396,9 +383,10 @@ void init_memory(py::module_& m) {
 
   py::class_<PoolHandle>(m, "MemoryPool")
       .def(py::init<int>(), py::arg("device") = -1, NoGil())
-      .def_property_readonly("id", &PoolHandle::id)
-      .def_property_readonly("device", &PoolHandle::device)
-      .def("use_count", &PoolHandle::use_count);
+      .def_property_readonly("id", [](const PoolHandle& handle) { return handle.pool().id(); })
+      .def_property_readonly("device",
+                             [](const PoolHandle& handle) { return static_cast<int>(handle.pool().device()); })
+      .def("use_count", [](const PoolHandle& handle) { return handle.pool().use_count(); });
   m.def(
       "begin_allocate_to_pool",
       [](int device, c10::MempoolId_t pool) {

@@ -15,6 +15,18 @@ PLUGIN = "plugin"
 
 
 @dataclass(frozen=True)
+class Named:
+    """A function that is named by its place and not imported: for those who only write text about it."""
+
+    place: str
+    """As "module:function"."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Nobody calls it."""
+        raise RuntimeError(f"{self.place} was only read in a declaration; it was not imported.")
+
+
+@dataclass(frozen=True)
 class LikeRule:
     """Outputs that have the shapes, strides and dtypes of arguments."""
 

@@ -41,6 +41,7 @@ def _operator_backward(schema: torch.FunctionSchema, backward: BackwardOperator)
         tensors = [source for source in saved if isinstance(values[source], torch.Tensor)]
         ctx.tb_tensors = tensors
         ctx.tb_values = {source: values[source] for source in saved if source not in tensors}
+        ctx.tb_missing = [name for name in backward.gradients if values.get(name) is None]
         ctx.save_for_backward(*(values[source] for source in tensors))
 
     def backward_function(ctx: Any, *grads: Any) -> Any:
@@ -51,6 +52,7 @@ def _operator_backward(schema: torch.FunctionSchema, backward: BackwardOperator)
         ordered = [arguments.pop(a.name, a.default_value) for a in schemas.positional(op._schema)]
         found = op(*ordered, **arguments)
         gradients = dict(zip(backward.gradients, found if isinstance(found, tuple) else (found,), strict=True))
+        gradients |= dict.fromkeys(ctx.tb_missing)  # autograd wants none of what was not there
         return tuple(gradients.get(argument.name) for argument in schemas.positional(schema))
 
     return backward_function, setup_context

@@ -20,6 +20,7 @@ from torch_backend.custom_ops._declaration import (
     BackwardOperator,
     Function,
     LikeRule,
+    Named,
     Operator,
 )
 from torch_backend.custom_ops._faults import Faults, Path
@@ -255,7 +256,7 @@ class _Entry:
     def _function(self, path: Path, value: Any, schema: torch.FunctionSchema | None) -> Function | None:
         """The function that ``value`` is or names. If ``schema`` is given, it has to take its arguments."""
         function = value if callable(value) else self._imported(path, value)
-        if function is not None and schema is not None and function is not _unresolved:
+        if function is not None and schema is not None and not isinstance(function, Named):
             for misfit in schemas.misfits(function, schema):
                 self._fault(path, f"{schemas.describe(function)} does not fit the schema: {misfit}.")
         return function
@@ -265,7 +266,7 @@ class _Entry:
             self._fault(path, f"{value!r} is no function; write module:function.")
             return None
         if not self._resolve:
-            return _unresolved
+            return Named(value)
         module, _, name = value.partition(":")
         try:
             found: Any = importlib.import_module(module)
@@ -295,10 +296,6 @@ class _Entry:
 
     def _fault(self, path: Path, message: str) -> None:
         self._faults.add((*self._path, *path), self._label, message)
-
-
-def _unresolved(*args: Any, **kwargs: Any) -> Any:
-    raise RuntimeError("This declaration was only read, to write stubs; its functions were not imported.")
 
 
 def _one_line(error: Exception) -> str:

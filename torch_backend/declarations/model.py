@@ -57,6 +57,8 @@ class Declaration:
         structured_delegate: for these other forms, the out form.
         requirement: whether a device has to bring a kernel.
         reason: why, a key of :data:`REASONS`.
+        cpp: the C++ signature of a kernel for ``m.impl``, "at::Tensor abs(const at::Tensor & self)"; "" in a file that
+            was written before there was this.
     """
 
     op: str
@@ -67,6 +69,7 @@ class Declaration:
     structured_delegate: str | None
     requirement: Requirement
     reason: Reason
+    cpp: str = ""
 
 
 @dataclass(frozen=True)
@@ -131,7 +134,8 @@ class Declarations:
 
 
 def _declaration(entry: Mapping[str, Any]) -> Declaration:
-    values = {field.name: entry[field.name] for field in fields(Declaration)}
+    values = {field.name: entry[field.name] for field in fields(Declaration) if field.name != "cpp"}
+    values["cpp"] = entry.get("cpp", "")
     if values["requirement"] not in get_args(Requirement):
         raise ValueError(
             f"The requirement of {values['op']} is {values['requirement']!r}; expected one of "

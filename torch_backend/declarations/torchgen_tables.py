@@ -70,7 +70,16 @@ def _declaration(function: "NativeFunction", indices: "dict[DispatchKey, Backend
         structured_delegate=None if delegate is None else f"{function.namespace}::{delegate}",
         requirement=needed,
         reason=reason,
+        cpp=_cpp(function),
     )
+
+
+def _cpp(function: "NativeFunction") -> str:
+    from torchgen.api.types import DispatcherSignature
+    from torchgen.context import native_function_manager
+
+    with native_function_manager(function):
+        return str(DispatcherSignature.from_schema(function.func).decl())
 
 
 def _is_view(function: "NativeFunction") -> bool:
