@@ -29,6 +29,7 @@ COLLECTIVES = {
     "reduce_scatter": ("reduce_scatter",),
     "all_reduce": ("all_reduce", "allreduce"),
 }
+NO_EXCHANGE = ("wait_tensor", "_wrap_tensor_autograd")
 HEAD = f"| ranks | FSDP x TP | memory per rank, MiB | {' | '.join(f'{name}, calls, MiB' for name in COLLECTIVES)} | fits |"
 
 
@@ -41,14 +42,15 @@ class Collectives(TorchDispatchMode):
         self.bytes: dict[str, int] = defaultdict(int)
 
     def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
-        if operator.namespace in ("c10d", "_c10d_functional") and "wait" not in operator._opname:
-            name = next((name for name, parts in COLLECTIVES.items() if any(part in operator._opname for part in parts)))
-            result = operator(*args, **(kwargs or {}))
+        result = operator(*args, **(kwargs or {}))
+        if operator.namespace in ("c10d", "_c10d_functional") and operator._opname not in NO_EXCHANGE:
+            name = next((name for name, texts in COLLECTIVES.items() if any(text in operator._opname for text in texts)), None)
+            if name is None:
+                raise NotImplementedError(f"{operator} is not among the collectives that this counts")
             tensors = [value for value in tree_iter((args, result)) if isinstance(value, Tensor)]
             self.calls[name] += 1
             self.bytes[name] += max(tensor.numel() * tensor.element_size() for tensor in tensors)
-            return result
-        return operator(*args, **(kwargs or {}))
+        return result
 
 
 class Block(nn.Module):

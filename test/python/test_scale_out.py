@@ -85,7 +85,7 @@ def test_a_plan_is_what_ranks_measure(name: str, split: str) -> None:
         (measured,) = cells(said(python(name, *launch, PLAN, *options, devices=ranks)))
         assert measured[4:] == line[4:], "calls and MiB of collectives"
         assert sum(measured[4:]) > 0
-        assert measured[3] == pytest.approx(line[3], rel=0.05), "memory per rank"
+        assert measured[3] == pytest.approx(line[3], rel=0.1), "memory per rank"
 
 
 def test_a_plan_of_many_ranks(name: str) -> None:
