@@ -30,21 +30,27 @@ COLLECTIVES = {
     "all_reduce": ("all_reduce", "allreduce"),
 }
 NO_EXCHANGE = ("wait_tensor", "_wrap_tensor_autograd")
-HEAD = f"| ranks | FSDP x TP | memory per rank, MiB | {' | '.join(f'{name}, calls, MiB' for name in COLLECTIVES)} | fits |"
+HEAD = (
+    f"| ranks | FSDP x TP | memory per rank, MiB | {' | '.join(f'{name}, calls, MiB' for name in COLLECTIVES)} | fits |"
+)
 
 
 class Collectives(TorchDispatchMode):
     """Counts collectives, and their bytes: those of the whole tensor, which the ranks share or have together."""
 
     def __init__(self) -> None:
+        """Nothing is counted yet."""
         super().__init__()
         self.calls: dict[str, int] = defaultdict(int)
         self.bytes: dict[str, int] = defaultdict(int)
 
     def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        """Call ``operator``, and count it if the ranks exchange something in it."""
         result = operator(*args, **(kwargs or {}))
         if operator.namespace in ("c10d", "_c10d_functional") and operator._opname not in NO_EXCHANGE:
-            name = next((name for name, texts in COLLECTIVES.items() if any(text in operator._opname for text in texts)), None)
+            name = next(
+                (name for name, texts in COLLECTIVES.items() if any(text in operator._opname for text in texts)), None
+            )
             if name is None:
                 raise NotImplementedError(f"{operator} is not among the collectives that this counts")
             tensors = [value for value in tree_iter((args, result)) if isinstance(value, Tensor)]
@@ -57,6 +63,7 @@ class Block(nn.Module):
     """Of a transformer: attention and two layers after it."""
 
     def __init__(self, width: int, head: int) -> None:
+        """For tokens of ``width`` numbers, of which each head has ``head``."""
         super().__init__()
         self.head = head
         self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
@@ -66,7 +73,9 @@ class Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Of the shape of ``x``: examples, tokens, width. A rank has a part of the heads."""
         y = self.before(x)
-        q, k, v = (layer(y).unflatten(-1, (-1, self.head)).transpose(1, 2) for layer in (self.query, self.key, self.value))
+        q, k, v = (
+            layer(y).unflatten(-1, (-1, self.head)).transpose(1, 2) for layer in (self.query, self.key, self.value)
+        )
         y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.output(y.transpose(1, 2).flatten(2))
         return x + self.down(nn.functional.gelu(self.up(self.between(x))))
@@ -84,7 +93,9 @@ def share(model: nn.Module, split: int, device: torch.device) -> None:
     columns = dict.fromkeys(("query", "key", "value", "up"), ColwiseParallel())
     for block in model:
         if split > 1:
-            parallelize_module(block, mesh["tensor"], columns | {"output": RowwiseParallel(), "down": RowwiseParallel()})
+            parallelize_module(
+                block, mesh["tensor"], columns | {"output": RowwiseParallel(), "down": RowwiseParallel()}
+            )
         fully_shard(block, mesh=mesh["data"])
     fully_shard(model, mesh=mesh["data"])
 

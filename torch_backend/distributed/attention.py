@@ -36,7 +36,9 @@ def _forward_shardings(query: Any, key: Any, value: Any, bias: Any = None, *othe
     return [split(dim) for dim in _dimensions(query, key)]
 
 
-def _backward_shardings(grad: Any, query: Any, key: Any, value: Any, bias: Any, *others: Any, **named: Any) -> "Shardings":
+def _backward_shardings(
+    grad: Any, query: Any, key: Any, value: Any, bias: Any, *others: Any, **named: Any
+) -> "Shardings":
     def split(dim: int | None) -> tuple[list[Any], list[Any]]:
         part = _placement(dim)
         of_outputs = [part, part]  # what came out, and its logsumexp, behind the mask of gradients
@@ -47,7 +49,7 @@ def _backward_shardings(grad: Any, query: Any, key: Any, value: Any, bias: Any, 
 
 
 def _dimensions(query: Any, key: Any) -> list[int | None]:
-    """What may be split. With fewer heads in ``key`` each serves a number of ``query``'s, which have to stay with it."""
+    """What may be split. With fewer heads in ``key`` each serves several of ``query``'s, which have to stay with it."""
     grouped = query.shape[_HEADS] != key.shape[_HEADS]
     apart = grouped and key.shape[_HEADS] % query.mesh.size() != 0
     return [None, _BATCH] if apart else [None, _HEADS, _BATCH]
@@ -89,15 +91,17 @@ def register_context_parallel() -> None:
     _attention.custom_ops.update({FORWARD: forward, BACKWARD: backward})  # type: ignore[dict-item]
 
 
-def _local_arguments(operator: "OpOverload", args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+def _local_arguments(
+    operator: "OpOverload", args: tuple[Any, ...], named: dict[str, Any]
+) -> tuple[Any, dict[str, Any]]:
     """The query, and all arguments by name, those that ranks share as this rank's part."""
     from torch.distributed.tensor import DTensor
 
     given = {argument.name: value for argument, value in zip(operator._schema.arguments, args, strict=False)} | named
     if given.get("attn_bias") is not None:
         raise NotImplementedError(
-            "context_parallel was asked for scaled_dot_product_attention with a mask (attn_mask), but it passes keys and "
-            "values around without one. Use is_causal=True, or flex_attention, or leave context_parallel."
+            "context_parallel was asked for scaled_dot_product_attention with a mask (attn_mask), but it passes keys "
+            "and values around without one. Use is_causal=True, or flex_attention, or leave context_parallel."
         )
     local = {name: value.to_local() if isinstance(value, DTensor) else value for name, value in given.items()}
     return given["query"], local
