@@ -3,6 +3,8 @@
 PyTorch has both for CUDA's fused operators, and none for the one of other devices, "overrideable".
 """
 
+import importlib
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -71,24 +73,33 @@ def _of_bias(bias: Any, dim: int | None) -> Any:
 
 def register_context_parallel() -> None:
     """Let ``context_parallel`` pass keys and values around the ranks for the fused attention. Once per process."""
-    from torch.distributed.tensor.experimental._context_parallel import _attention
+    try:
+        ring: Any = importlib.import_module("torch.distributed.tensor.experimental._context_parallel._attention")
+        handlers = ring.custom_ops
+    except (ImportError, AttributeError) as error:
+        warnings.warn(
+            f"context_parallel of torch {torch.__version__} is not as expected ({error}), and not for this device.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return
 
     def forward(operator: "OpOverload", args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         query, local = _local_arguments(operator, args, named)
         causal = local.pop("is_causal", False)
-        out, logsumexp, *rest = _attention._templated_ring_attention(
+        out, logsumexp, *rest = ring._templated_ring_attention(
             query.device_mesh.get_group(), _SEQUENCE, operator, is_causal=causal, **local
         )
         return (_shared(out, query), _shared(logsumexp, query), *rest)
 
     def backward(operator: "OpOverload", args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         query, local = _local_arguments(operator, args, named)
-        gradients = _attention._templated_ring_attention_backward(
+        gradients = ring._templated_ring_attention_backward(
             query.device_mesh.get_group(), _SEQUENCE, operator, grad_out_name="grad_out", **local
         )
         return (*(_shared(gradient, query) for gradient in gradients[:3]), None)
 
-    _attention.custom_ops.update({FORWARD: forward, BACKWARD: backward})  # type: ignore[dict-item]
+    handlers.update({FORWARD: forward, BACKWARD: backward})
 
 
 def _local_arguments(
