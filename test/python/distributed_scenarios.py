@@ -460,6 +460,121 @@ def not_connected() -> None:
     dist.destroy_process_group()
 
 
+def shared_attention() -> None:
+    """Attention of DTensors that ranks share by heads or by batch exchanges nothing, and is that of whole tensors."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+    from torch.distributed.tensor.debug import CommDebugMode
+
+    join("shared_attention")
+    mesh = init_device_mesh(NAME, (COUNT,))
+    attend = torch.nn.functional.scaled_dot_product_attention
+    masks = (None, (8, 8), (2, 1, 8, 8), (1, 4, 8, 8), (2, 4, 8, 8), (1, 1, 8, 8))
+    cases = [(dim, shape, 4, 0) for dim in (0, 1) for shape in masks]
+    cases += [(1, None, 2, 0), (0, None, 1, 0), (1, None, 1, 6), (2, None, 4, 6)]  # what needs the whole gathers it
+    for dim, shape, heads, exchanges in cases:
+        generator = torch.Generator().manual_seed(1)
+        sizes = ((2, 4, 8, 16), (2, heads, 8, 16), (2, heads, 8, 16))
+        whole = [torch.randn(size, generator=generator, requires_grad=True) for size in sizes]
+        mask = None if shape is None else torch.randn(shape, generator=generator)
+        expected = attend(*whole, attn_mask=mask, is_causal=mask is None, enable_gqa=heads < 4)
+        expected.square().sum().backward()
+        parts = [distribute_tensor(x.detach().to(DEVICE), mesh, [Shard(dim)]).requires_grad_() for x in whole]
+        bias = None if mask is None else distribute_tensor(mask.to(DEVICE), mesh, [Replicate()])
+        what = f"sharded by dimension {dim}, mask of {shape}, {heads} heads of keys"
+        with CommDebugMode() as exchanged:
+            y = attend(*parts, attn_mask=bias, is_causal=mask is None, enable_gqa=heads < 4)
+            y.square().sum().backward()
+        assert exchanged.get_total_counts() == exchanges, f"{what}: {exchanged.get_comm_counts()}"
+        torch.testing.assert_close(y.full_tensor().cpu(), expected, msg=lambda text, what=what: f"{what}: {text}")
+        for part, x in zip(parts, whole, strict=True):
+            torch.testing.assert_close(part.grad.full_tensor().cpu(), x.grad, rtol=1e-4, atol=1e-4)
+    dist.destroy_process_group()
+
+
+def context_parallel() -> None:
+    """context_parallel passes keys and values around the ranks, which have parts of a sequence; and back."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import experimental
+    from torch.distributed.tensor.experimental._attention import context_parallel_unshard
+
+    join("context_parallel")
+    mesh = init_device_mesh(NAME, (COUNT,))
+    attend = torch.nn.functional.scaled_dot_product_attention
+    for dtype, tolerance in ((torch.float32, 1e-4), (torch.bfloat16, 0.1)):
+        generator = torch.Generator().manual_seed(2)
+        whole = [torch.randn(2, 4, 16, 8, generator=generator).to(dtype).requires_grad_() for _ in range(3)]
+        expected = attend(*whole, is_causal=True)
+        expected.float().square().sum().backward()
+        buffers = [x.detach().to(DEVICE) for x in whole]
+        with experimental.context_parallel(mesh, buffers=buffers, buffer_seq_dims=[2] * 3):
+            assert buffers[0].shape == (2, 4, 16 // COUNT, 8)
+            parts = [x.clone().requires_grad_() for x in buffers]
+            y = torch.nn.functional.scaled_dot_product_attention(*parts, is_causal=True)
+            y.float().square().sum().backward()
+            mask = torch.zeros(1, 1, 8, 16, device=DEVICE)
+            refused(
+                NotImplementedError,
+                "context_parallel was asked for scaled_dot_product_attention with a mask",
+                lambda parts=parts, mask=mask: torch.nn.functional.scaled_dot_product_attention(*parts, attn_mask=mask),
+            )
+            found = context_parallel_unshard(mesh, [y.detach(), *(x.grad for x in parts)], [2] * 4)
+        for part, x in zip(found, (expected.detach(), *(x.grad for x in whole)), strict=True):
+            torch.testing.assert_close(part.cpu(), x, rtol=tolerance, atol=tolerance)
+        assert torch.nn.functional.scaled_dot_product_attention is attend
+    dist.destroy_process_group()
+
+
+def hooks() -> None:
+    """DistributedDataParallel's hooks that send gradients in half precision."""
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+    join("hooks")
+    for hook in (default_hooks.bf16_compress_hook, default_hooks.fp16_compress_hook, default_hooks.allreduce_hook):
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 2, device=DEVICE))
+        model.register_comm_hook(None, hook)
+        model(torch.full((4, 3), float(RANK + 1), device=DEVICE)).sum().backward()
+        assert model.module.weight.grad.dtype == torch.float32
+        assert model.module.weight.grad.unique().tolist() == [4 * sum(range(1, COUNT + 1)) / COUNT], hook.__name__
+    dist.destroy_process_group()
+
+
+def saved_meanwhile() -> None:
+    """async_save saves what the tensors held when it was called, whatever is written to them meanwhile."""
+    from torch.distributed import checkpoint
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    join("saved_meanwhile", f"cpu:gloo,{NAME}:{NAME}ccl")
+    mesh = init_device_mesh(NAME, (COUNT,))
+    x = torch.arange(1 << 14, dtype=torch.float32)
+    state = {"shared": distribute_tensor(x.to(DEVICE), mesh, [Shard(0)]), "own": torch.ones(3, device=DEVICE)}
+    for _ in range(200):
+        state["own"].add_(1)  # the device has work to do when it is called
+    saving = checkpoint.async_save(state, checkpoint_id=f"{PLACE}-saved")
+    for value in state.values():
+        value.zero_()
+    saving.result()
+    loaded = {"shared": distribute_tensor(torch.zeros_like(x, device=DEVICE), mesh, [Shard(0)]), "own": torch.zeros(3)}
+    checkpoint.load(loaded, checkpoint_id=f"{PLACE}-saved")
+    assert torch.equal(loaded["shared"].full_tensor().cpu(), x)
+    assert loaded["own"].tolist() == [201.0] * 3
+    dist.destroy_process_group()
+
+
+def symmetric_memory() -> None:
+    """There is none: the call says so, and the group goes on."""
+    import torch.distributed._symmetric_memory as symmetric
+
+    join("symmetric_memory")
+    error = raised_by(lambda: symmetric.rendezvous(symmetric.empty(4, device=DEVICE), dist.group.WORLD))
+    assert NAME in str(error), error
+    x = torch.ones(2, device=DEVICE)
+    dist.all_reduce(x)
+    assert x.tolist() == [COUNT] * 2
+    dist.destroy_process_group()
+
+
 def kit() -> None:
     """The kit's collectives with as many ranks as there are: the kit itself has pairs."""
     from torch_backend.testing.suite.distributed import _work

@@ -41,7 +41,7 @@ def needs(library: str) -> None:
 
 
 def test_there_are_examples() -> None:
-    libraries = {"accelerate", "diffusers", "lightning", "safetensors", "torchmetrics", "transformers"}
+    libraries = {"accelerate", "diffusers", "lightning", "ray", "safetensors", "torchmetrics", "transformers"}
     assert set(LIBRARIES.values()) == libraries
 
 

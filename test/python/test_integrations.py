@@ -1,9 +1,10 @@
 """Libraries on top of PyTorch, with packages of our own in their place: what is changed, when, and what is said."""
 
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
+import torch
 from conftest import RunPython
 
 from torch_backend.integrations import cuda_code
@@ -28,6 +29,13 @@ def asked():
 
 def is_torch_cuda_available():
     return False
+
+def activity():
+    from torch.profiler import ProfilerActivity
+    return ProfilerActivity.CUDA
+
+def kind(RNGType):
+    return RNGType.CUDA
 
 class Chooser:
     @property
@@ -61,6 +69,8 @@ def test_functions_that_name_cuda_name_the_device(name: str, library: ModuleType
     assert library.Chooser.parse(name)
     assert library.asked()  # while everybody else hears what is so about CUDA
     assert not library.is_torch_cuda_available()
+    assert library.activity() is torch.profiler.ProfilerActivity.PrivateUse1
+    assert library.kind(SimpleNamespace(CUDA="another list")) == "another list"
 
 
 def test_only_the_functions_that_are_named(name: str, library: ModuleType) -> None:

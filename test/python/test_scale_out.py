@@ -1,4 +1,6 @@
-"""examples/scale_out: losses are those of one go after a rank was killed, on other numbers of ranks, on two nodes."""
+"""examples/scale_out: losses are those of one go after a rank was killed, on other numbers of ranks, on two nodes.
+
+What plan.py says of ranks that are not there is what it measures where they are."""
 
 import os
 import re
@@ -9,14 +11,19 @@ from pathlib import Path
 import pytest
 from conftest import clean_environment
 
-TRAIN = Path(__file__).parents[2] / "examples" / "scale_out" / "train.py"
+EXAMPLES = Path(__file__).parents[2] / "examples" / "scale_out"
+TRAIN, PLAN = EXAMPLES / "train.py", EXAMPLES / "plan.py"
 ALONE = ("--standalone", "--nproc-per-node", "2")
 
 
 def start(name: str, launch: tuple[str, ...], *arguments: str | Path, devices: int = 2) -> "subprocess.Popen[str]":
+    return python(name, "-m", "torch.distributed.run", *launch, TRAIN, *arguments, devices=devices)
+
+
+def python(name: str, *arguments: str | Path, devices: int) -> "subprocess.Popen[str]":
     settings = {"TORCH_BACKEND": name, "OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     return subprocess.Popen(
-        [sys.executable, "-m", "torch.distributed.run", *launch, TRAIN, *arguments],
+        [sys.executable, *arguments],
         env=clean_environment() | settings | {f"TORCH_BACKEND_{name.upper()}_DEVICES": str(devices)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -60,3 +67,37 @@ def test_four_ranks_then_two(name: str, expected: dict[int, float], tmp_path: Pa
     two = said(start(name, ALONE, tmp_path))
     assert "2 ranks go on at step 3" in two
     assert losses(four + two) == pytest.approx(expected, abs=1e-3)
+
+
+def cells(text: str) -> list[list[float]]:
+    """The numbers of each line of a table: ranks, FSDP and TP, memory, and calls and MiB of the collectives."""
+    return [[float(x) for x in re.findall(r"[\d.]+", line)] for line in text.splitlines() if re.match(r"\| \d", line)]
+
+
+@pytest.mark.parametrize("split", ["1", "2"])
+def test_a_plan_is_what_ranks_measure(name: str, split: str) -> None:
+    options = ("--tensor-parallel", split, "--width", "128", "--layers", "3", "--tokens", "64")
+    planned = cells(said(python(name, PLAN, "--ranks", "2", "4", *options, devices=1)))
+    assert [line[:3] for line in planned] == [[ranks, ranks / int(split), int(split)] for ranks in (2, 4)]
+    for line in planned:
+        ranks = int(line[0])
+        launch = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks))
+        (measured,) = cells(said(python(name, *launch, PLAN, *options, devices=ranks)))
+        assert measured[4:] == line[4:], "calls and MiB of collectives"
+        assert sum(measured[4:]) > 0
+        assert measured[3] == pytest.approx(line[3], rel=0.1), "memory per rank"
+
+
+def test_a_plan_of_many_ranks(name: str) -> None:
+    """Of 1,024 ranks each gathers a row per rank of weights that have 256: more than with 8, and more than there is."""
+    text = said(python(name, PLAN, "--ranks", "8", "1024", "--memory", "0.025", devices=1))
+    few, many = cells(text)
+    assert (few[0], many[0]) == (8, 1024)
+    assert few[3] < 25.6 < many[3]
+    assert [line.split()[-2] for line in text.splitlines()[2:]] == ["yes", "no"]
+
+
+def test_a_plan_that_cannot_be(name: str) -> None:
+    process = python(name, PLAN, "--ranks", "6", "--tensor-parallel", "4", devices=1)
+    assert "--tensor-parallel 4 does not divide 6 ranks" in process.communicate(timeout=240)[1]
+    assert process.returncode == 2

@@ -9,6 +9,7 @@ from torch_backend import compile, distributed, integrations
 from torch_backend.compat import (
     autograd_exit,
     autograd_multithreading,
+    bf16_hook,
     cached_devices,
     convolution_format,
     data_parallel,
@@ -93,6 +94,7 @@ def register(plugin: "Plugin") -> None:
     dlpack_device.replace(name)
     convolution_format.replace(name)
     data_parallel.replace(name)
+    bf16_hook.allow(name)
     grad_scaler.choose(name)
     autograd_multithreading.switch_off(plugin)
     autograd_exit.end_threads_with_process()

@@ -4,6 +4,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from torch_backend.compat import c10d_backend_names, c10d_default_backend
+from torch_backend.compat.after_import import after_import
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -35,6 +36,14 @@ def register(device: str) -> None:
     dist.Backend.register_backend(name, functools.partial(_create, name), devices=[device])
     c10d_default_backend.replace(name)
     c10d_backend_names.replace(device, name)
+    after_import("torch.distributed.tensor", _share_attention)
+
+
+def _share_attention() -> None:
+    from torch_backend.distributed import attention
+
+    attention.register_shardings()
+    attention.register_context_parallel()
 
 
 def _create(name: str, store: "Store", rank: int, size: int, timeout: "timedelta") -> "Backend":

@@ -70,12 +70,14 @@ def retargeted(code: CodeType, device: str) -> CodeType:
             return frozenset(map(constant, value))
         return _text(value, device) if isinstance(value, str) else value
 
+    def name(old: str) -> str:
+        if old == "CUDA" and "ProfilerActivity" in code.co_names:
+            return "PrivateUse1"
+        return device if old in _NAMES else _answer(old, device) if old in _QUESTIONS else old
+
     return code.replace(
         co_consts=tuple(map(constant, code.co_consts)),
-        co_names=tuple(
-            device if name in _NAMES else _answer(name, device) if name in _QUESTIONS else name
-            for name in code.co_names
-        ),
+        co_names=tuple(map(name, code.co_names)),
     )
 
 

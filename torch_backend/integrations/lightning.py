@@ -30,7 +30,7 @@ _PYTORCH = {
     "core.module": ("LightningModule.on_gpu",),
     "core.saving": (),
     "plugins.precision.fsdp": (),
-    "profilers.pytorch": (),
+    "profilers.pytorch": ("PyTorchProfiler._default_activities", "PyTorchProfiler._create_profilers"),
     "strategies.ddp": (),
     "strategies.fsdp": (),
     "strategies.model_parallel": (),
