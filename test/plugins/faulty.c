@@ -183,6 +183,9 @@ FIRST(fill_begins_at_the_base, memory_fill, dst = (void*)((uintptr_t)dst & ~(uin
 FIRST(fill_misses_the_last_byte, memory_fill, if (pattern_bytes == 1 && size_bytes > 1) size_bytes -= 1)
 FIRST(fill_halves_wide_patterns, memory_fill, if (pattern_bytes == 16) pattern_bytes = 8)
 
+/* Until somebody waits, which nobody does for a device that is not asynchronous. */
+ANSWERS(fills_are_left_for_later, memory_fill, TB_STATUS_OK)
+
 typedef struct late_fill {
   char* dst;
   const char* pattern;
@@ -313,6 +316,43 @@ FAULT(mappings_do_not_nest, memory_unmap) {
   if (!is_mapped) return TB_STATUS_OK;
   is_mapped = 0;
   return good.core.memory_unmap(mapped_device, mapped_ptr, mapped_size, TB_MAP_READ | TB_MAP_WRITE);
+}
+
+/* Mapping by copies, of which one way is forgotten. */
+FIRST(mapping_shows_nothing, memory_map, good.core.memory_fill(device, ptr, "", 1, size_bytes, NULL),
+      finish(device, NULL))
+
+static char* stored_before;
+
+THEN(stores_are_lost, memory_map, stored_before = memcpy(malloc(size_bytes), ptr, size_bytes))
+FIRST(stores_are_lost, memory_unmap, if (access & TB_MAP_WRITE) memcpy(ptr, stored_before, size_bytes))
+
+/* Cleared for safety, by a driver whose every stream waits for the default stream, but for those that do not. */
+THEN(new_memory_is_cleared_on_the_default_stream, memory_allocate,
+     if (!status && kind == TB_MEMORY_DEVICE) good.core.memory_fill(device, *out_ptr, "", 1, size_bytes, NULL))
+
+/* It declares TB_CAP_STREAM_ALLOC, and what is freed is the next to be given out. */
+static void* freed_last;
+static uint64_t size_freed_last;
+
+FAULT(freed_memory_is_given_out_at_once, device_properties) {
+  const tb_status status = GOOD(device_properties);
+  if (!status) out_properties->capabilities |= TB_CAP_STREAM_ALLOC;
+  return status;
+}
+
+FAULT(freed_memory_is_given_out_at_once, memory_allocate) {
+  if (kind != TB_MEMORY_DEVICE || !freed_last || size_bytes != size_freed_last) return GOOD(memory_allocate);
+  *out_ptr = freed_last;
+  freed_last = NULL;
+  return TB_STATUS_OK;
+}
+
+FAULT(freed_memory_is_given_out_at_once, memory_free) {
+  if (kind != TB_MEMORY_DEVICE || freed_last) return GOOD(memory_free);
+  freed_last = ptr;
+  size_freed_last = size_bytes;
+  return TB_STATUS_OK;
 }
 
 /* ---- memory that processes share ---- */
@@ -546,6 +586,19 @@ THEN(elapsed_in_microseconds, event_elapsed, if (!status) out_elapsed_ns[0] /= 1
 ANSWERS(elapsed_runs_backwards, event_elapsed, good.core.event_elapsed(device, end, start, out_elapsed_ns))
 THEN(pending_events_have_times, event_elapsed,
      if (status == TB_STATUS_NOT_READY) out_elapsed_ns[0] = status = TB_STATUS_OK)
+/* As in drivers that read two time stamps and ask no further. */
+FAULT(devices_share_a_clock, event_elapsed) {
+  const tb_status status = GOOD(event_elapsed);
+  tb_event* never;
+  if (status != TB_STATUS_INVALID_ARGUMENT || good.core.event_create(device, TB_EVENT_TIMING, &never)) return status;
+  good.core.event_destroy(device, never);
+  *out_elapsed_ns = 0;
+  return good.core.event_query(device, start) == TB_STATUS_INVALID_ARGUMENT ||
+                 good.core.event_query(device, end) == TB_STATUS_INVALID_ARGUMENT
+             ? TB_STATUS_OK
+             : status;
+}
+
 THEN(unrecorded_events_have_times, event_elapsed,
      if (status == TB_STATUS_INVALID_ARGUMENT) out_elapsed_ns[0] = status = TB_STATUS_OK)
 
@@ -766,6 +819,7 @@ CHANGE(kernel_ignores_strides, copy_kernels(), good_kernel = changed_kernel.func
 
 #include "faulty_modules.h"
 #include "faulty_order.h"
+#include "faulty_captures.h"
 
 /* ---- graphs, traces, collectives ---- */
 
@@ -796,6 +850,29 @@ FAULT(records_are_kept, trace_collect) {
   int i;
   for (i = 0; i < num_records; ++i) callback(arg, &records[i]);
   return TB_STATUS_OK;
+}
+
+static uint64_t last_pushed; /* of any thread */
+
+FIRST(correlations_are_shared, correlation_push, last_pushed = id)
+
+FAULT(correlations_are_shared, trace_collect) {
+  int i;
+  for (i = 0; i < num_records; ++i) records[i].correlation = last_pushed;
+  return GOOD(trace_collect);
+}
+
+/* In ticks since the device was started. */
+FAULT(records_have_another_clock, trace_collect) {
+  int i;
+  for (i = 0; i < num_records; ++i) records[i].start_ns %= 1000, records[i].end_ns %= 1000, records[i].end_ns += 1000;
+  return GOOD(trace_collect);
+}
+
+FAULT(records_name_the_default_stream, trace_collect) {
+  int i;
+  for (i = 0; i < num_records; ++i) records[i].stream = 0;
+  return GOOD(trace_collect);
 }
 
 THEN(host_clock_has_the_wrong_unit, clock_pair, *out_host_ns /= 1000)
@@ -834,6 +911,9 @@ FIRST(halves_are_shorts, all_reduce, if (dtype.code == TB_DTYPE_FLOAT && dtype.b
 FIRST(sums_have_whole_blocks, all_reduce, count = (count + 15) / 16 * 16)
 FIRST(results_are_cleared_first, all_reduce, memset(out, 0, bytes_of(count, dtype)))
 ANSWERS(all_ranks_are_the_root, reduce, GOOD(all_reduce))
+FIRST(broadcasts_need_two_buffers, broadcast,
+      if (in == out) return host->fail(TB_STATUS_INVALID_ARGUMENT, "in and out are one"))
+FIRST(reductions_clear_their_output, reduce, memset(out, 0, bytes_of(count, dtype)))
 FIRST(rank_0_is_the_root, broadcast, root = 0)
 
 FAULT(parts_are_backwards, all_gather) {
@@ -855,29 +935,7 @@ FAULT(parts_are_packed, all_to_all) {
   return GOOD(all_to_all);
 }
 
-/* ---- no fault: what few devices are like, and the contract allows ---- */
-
-#define PAGE 4096
-
-CHANGED(unusual, p->allocation_alignment_bytes = PAGE; p->capabilities &= ~(TB_CAP_EVENT_RERECORD | TB_CAP_PEER);
-        p->stream_priority_lowest = p->stream_priority_highest = 0; memset(p->dtype_mask, 0, sizeof p->dtype_mask);
-        p->dtype_mask[0] = TB_DTYPE_MASK_FLAG(TB_DTYPE_FLOAT, 32) | TB_DTYPE_MASK_FLAG(TB_DTYPE_INT, 32))
-ANSWERS(unusual, device_count, (*out_count = 1, TB_STATUS_OK))
-FIRST(unusual, memory_copy, if (kind == TB_COPY_PEER) return host->fail(TB_STATUS_UNSUPPORTED, "one device"))
-
-/* The block begins somewhere in the page before. */
-FAULT(unusual, memory_allocate) {
-  void* block;
-  const tb_status status = good.core.memory_allocate(device, kind, size_bytes + 2 * PAGE, stream, &block);
-  if (status) return status;
-  *out_ptr = (void*)(((uintptr_t)block + 2 * PAGE - 1) & ~(uintptr_t)(PAGE - 1));
-  ((void**)*out_ptr)[-1] = block;
-  return status;
-}
-
-ANSWERS(unusual, memory_free, good.core.memory_free(device, kind, ((void**)ptr)[-1], size_bytes + 2 * PAGE, stream))
-CHANGE(unusual, MADE(memory_query) = NULL, MADE(stream_query) = NULL, MADE(device_synchronize) = NULL,
-       MADE(peer_can_access) = NULL, MADE(memory_info) = NULL)
+#include "unusual.h"
 
 /* ---- the device ---- */
 

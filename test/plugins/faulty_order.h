@@ -83,6 +83,26 @@ ANSWERS(synchronize_knows_one_record, event_synchronize,
         forget((char*)event + 1) ? TB_STATUS_OK : GOOD(event_synchronize))
 FIRST(synchronize_knows_one_record, event_destroy, forget(event), forget((char*)event + 1))
 
+/* An event is a name for its stream: complete when that has nothing left to do. */
+static tb_event* last_event;
+static tb_stream* stream_of_last_event;
+
+#define STANDS_FOR_ITS_STREAM(fault) FIRST(fault, event_record, last_event = event, stream_of_last_event = stream)
+STANDS_FOR_ITS_STREAM(events_are_for_all_of_their_stream)
+ANSWERS(events_are_for_all_of_their_stream, event_query,
+        event == last_event ? good.core.stream_query(device, stream_of_last_event) : GOOD(event_query))
+STANDS_FOR_ITS_STREAM(waits_are_for_all_of_a_stream)
+
+FAULT(waits_are_for_all_of_a_stream, stream_wait_event) {
+  tb_event* now;
+  tb_status status;
+  if (event != last_event || (status = good.core.event_create(device, 0, &now))) return GOOD(stream_wait_event);
+  status = good.core.event_record(device, now, stream_of_last_event);
+  if (!status) status = good.core.stream_wait_event(device, stream, now);
+  good.core.event_destroy(device, now);
+  return status;
+}
+
 FIRST(records_are_on_the_default_stream, event_record, stream = NULL)
 FIRST(waits_are_on_the_default_stream, stream_wait_event, stream = NULL)
 
@@ -191,6 +211,19 @@ CHANGED_ADD(refused_kernels_are_written) {
   const tb_tensor* in = args[0].v.p;
   const tb_status status = good_add(context, args, num_args);
   return status || in->strides[0] == 5 ? status : host->fail(TB_STATUS_UNSUPPORTED, "only rows");
+}
+
+CHANGED_ADD(kernels_wait_for_their_stream) {
+  finish(context->device, context->stream);
+  return good_add(context, args, num_args);
+}
+
+/* One place for the arguments of the next launch. */
+CHANGED_ADD(kernels_share_their_arguments) {
+  static tb_arg next[4];
+  memcpy(next, args, (size_t)num_args * sizeof *args);
+  pause_ms(1);
+  return good_add(context, next, num_args);
 }
 
 CHANGED_ADD(kernels_ignore_offsets) {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Templates
-from faulty_devices import ASYNC, CRASHED, FAULTY_DEVICES, MODULES, PROTECTED, SMALL, UNUSUAL, FaultyDevice
+from faulty_devices import ASYNC, CRASHED, FAULTY_DEVICES, MANY, MODULES, PROTECTED, SMALL, UNUSUAL, FaultyDevice
 
 from torch_backend.files import installed
 from torch_backend.testing.levels import SUITE, level_of
@@ -104,10 +104,26 @@ def test_the_fault_is_found_and_named(device: FaultyDevice, run_suite: RunSuite,
         ("xcpu", "", ASYNC),
         ("xcpu", "", MODULES | ASYNC),
         ("example", "", {}),
-        ("xcpu", UNUSUAL, ASYNC | SMALL),
         ("xcpu", "", ASYNC | PROTECTED),
+        ("xcpu", "", MODULES | ASYNC | PROTECTED),
+        ("xcpu", "", MANY),
+        ("xcpu", "", ASYNC | MANY),
+        *(("xcpu", unusual, ASYNC | SMALL) for unusual in UNUSUAL),
+        ("xcpu", "required_slots_only", {}),
     ],
-    ids=["fake", "xcpu", "xcpu-async", "xcpu-modules", "example", "unusual", "xcpu-mapped"],
+    ids=[
+        "fake",
+        "xcpu",
+        "xcpu-async",
+        "xcpu-modules",
+        "example",
+        "mapped",
+        "untouchable",
+        "64-devices",
+        "64-devices-async",
+        *UNUSUAL,
+        "required_slots_only-sync",
+    ],
 )
 def test_nothing_is_found_in_a_device_without_a_fault(
     over: str, fault: str, options: dict[str, str], run_suite: RunSuite, good: Library
@@ -130,4 +146,4 @@ def test_every_fault_has_a_line(faulty: Path, good: Library) -> None:
         text=True,
     ).stdout
     names = said.split("there are: ")[1].split()
-    assert sorted(names) == sorted({UNUSUAL, *(device.fault for device in FAULTY_DEVICES)})
+    assert sorted(names) == sorted({*UNUSUAL, *(device.fault for device in FAULTY_DEVICES)})

@@ -187,6 +187,28 @@ def test_a_wait_is_for_the_record_before_it(library: DeviceLibrary) -> None:
 
 
 @needs.slot("stream_host_function")
+def test_later_work_holds_no_event_up(library: DeviceLibrary) -> None:
+    """An event completes, and who waits for it goes on, while work that was enqueued after its record is pending."""
+    for device in library.devices:
+        with device.stream() as first, device.stream() as second, device.event() as event:
+            device.record(event, first)
+            has_run = threading.Event()
+            with Hold(device, first, patient=True) as hold:
+                device.wait_event(event, second)
+                host_function(device, has_run.set, second)
+                late, waited = ["event_query", "stream_wait_event"], []
+                while late and not hold.ended:
+                    time.sleep(0.001)
+                    done = {"event_query": device.is_complete(event), "stream_wait_event": has_run.is_set()}
+                    late = [slot for slot in late if not done[slot]]
+                    waited = late or waited
+                assert not (hold.ended and waited), (
+                    f"{device}: {waited[0]} waits for work that was enqueued after event_record: the event completes "
+                    "when everything enqueued before the record is complete"
+                )
+
+
+@needs.slot("stream_host_function")
 def test_waiting_for_an_event_does_not_block_the_host(library: DeviceLibrary) -> None:
     """stream_wait_event returns while the event is pending."""
     for device in library.devices:
