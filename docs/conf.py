@@ -23,6 +23,7 @@ extensions = [
     "run_block",
     "command_help",
     "header_page",
+    "promise_table",
     "repository_links",
     "torch_name",
 ]

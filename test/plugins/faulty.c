@@ -177,6 +177,10 @@ ANSWERS(rows_of_one_block_are_one_block, memory_copy_2d,
             : original.memory_copy(device, dst, device, src, (height - 1) * src_pitch_bytes + width_bytes, kind,
                                    stream))
 
+FIRST(copies_out_drop_the_tail, memory_copy,
+      if (kind == TB_COPY_DEVICE_TO_HOST && size_bytes > 64) size_bytes &= ~63ull)
+FIRST(rows_within_lack_the_last, memory_copy_2d, if (kind == TB_COPY_DEVICE_TO_DEVICE && height > 1)-- height)
+
 /* ---- fills ---- */
 
 FIRST(fill_begins_at_the_base, memory_fill, dst = (void*)((uintptr_t)dst & ~(uintptr_t)63))
@@ -292,6 +296,28 @@ FAULT(device_1_aliases_device_0, memory_free) {
   if (device == 1 && forget(ptr)) return TB_STATUS_OK;
   if (ptr == block_of_device_0) block_of_device_0 = NULL;
   return GOOD(memory_free);
+}
+
+static int num_allocated;
+
+FIRST(blocks_are_counted_once, memory_allocate,
+      if (++num_allocated > 40) return host->fail(TB_STATUS_OUT_OF_MEMORY, "no block is left"))
+
+static void* allocated_before;
+
+THEN(new_memory_clears_the_last, memory_allocate,
+     if (!status && allocated_before) good.core.memory_fill(device, allocated_before, "", 1, 1, NULL);
+     if (!status) allocated_before = *out_ptr)
+FIRST(new_memory_clears_the_last, memory_free, if (ptr == allocated_before) allocated_before = NULL)
+
+/* With pages that the host must not touch. */
+FIRST(pinned_memory_is_device_memory, memory_allocate, if (kind == TB_MEMORY_HOST) kind = TB_MEMORY_DEVICE)
+FIRST(pinned_memory_is_device_memory, memory_free, if (kind == TB_MEMORY_HOST) kind = TB_MEMORY_DEVICE)
+
+FAULT(pinned_memory_is_not_read, memory_copy) {
+  tb_pointer_info info = {.struct_size = sizeof info};
+  good.core.memory_query(src, &info);
+  return kind == TB_COPY_HOST_TO_DEVICE && info.kind == TB_MEMORY_HOST ? TB_STATUS_OK : GOOD(memory_copy);
 }
 
 THEN(all_memory_is_free, memory_info, *out_free_bytes = *out_total_bytes)
@@ -454,6 +480,16 @@ CHANGED(driver_version_is_not_terminated, memset(p->driver_version, 'v', sizeof 
 CHANGED(driver_version_is_no_text, memcpy(p->driver_version, "\xff\xfe", 3))
 CHANGED(computes_in_what_it_cannot_store, p->dtype_mask[0] = TB_DTYPE_MASK_FLAG(TB_DTYPE_FLOAT, 32);
         p->compute_dtype_mask[0] = TB_DTYPE_MASK_FLAG(TB_DTYPE_FLOAT, 64))
+FAULT(properties_claim_what_is_not_there, device_properties) {
+  const uint64_t room = out_properties->struct_size;
+  const tb_status status = GOOD(device_properties);
+  out_properties->struct_size = room;
+  return status;
+}
+
+CHANGED(ipc_is_not_declared, p->capabilities &= ~TB_CAP_IPC)
+CHANGED(nothing_can_be_mapped, p->capabilities &= ~TB_CAP_HOST_COHERENT)
+CHANGE(nothing_is_unregistered, MADE(host_unregister) = NULL)
 CHANGED(no_memory_at_all, p->total_memory_bytes = 0)
 CHANGED(uuids_are_equal, memset(p->uuid, 7, sizeof p->uuid))
 CHANGE(graphs_without_table, made.graph.struct_size = 0)
@@ -796,6 +832,11 @@ CHANGE(kernel_is_listed_twice, copy_kernels(), changed_kernel.op = kernel_list[1
 CHANGE(kernel_has_no_function, copy_kernels(), changed_kernel.function = NULL)
 CHANGE(kernel_name_has_no_namespace, copy_kernels(), changed_kernel.op = "add.out")
 
+static const uint64_t mask_without_dtypes[TB_DTYPE_MASK_WORDS] = {1ull << 63};
+
+CHANGE(kernel_takes_no_dtype, copy_kernels(), changed_kernel.dtype_mask = mask_without_dtypes)
+CHANGE(kernels_are_only_counted, made.kernels.kernels = NULL)
+
 static const tb_kernel* finds_the_first(const char* op) {
   return kernel_list[0];
 }
@@ -817,9 +858,10 @@ static tb_status ignores_strides(const tb_kernel_context* context, const tb_arg*
 CHANGE(kernel_ignores_strides, copy_kernels(), good_kernel = changed_kernel.function,
        changed_kernel.function = ignores_strides)
 
+#include "faulty_captures.h"
 #include "faulty_modules.h"
 #include "faulty_order.h"
-#include "faulty_captures.h"
+#include "faulty_threads.h"
 
 /* ---- graphs, traces, collectives ---- */
 
@@ -844,6 +886,9 @@ FAULT(recording_streams_are_idle, stream_synchronize) {
 
 ANSWERS(streams_do_not_join, stream_wait_event, TB_STATUS_OK)
 FIRST(functions_run_when_recorded, stream_host_function, fn(arg))
+CHANGE(graphs_cannot_be_instantiated, MADE(graph_instantiate) = NULL)
+ANSWERS(streams_never_record, stream_is_capturing, (*out_is_capturing = 0, TB_STATUS_OK))
+FIRST(everything_is_traced, trace_start, kinds = ~0ull)
 ANSWERS(correlation_is_lost, correlation_push, good.prof.correlation_push(0))
 
 FAULT(records_are_kept, trace_collect) {
@@ -885,6 +930,7 @@ FAULT(sums_differ_between_ranks, all_reduce) {
   return status;
 }
 
+THEN(ids_are_equal, unique_id_create, memset(out_unique_id, 7, good.ccl.unique_id_bytes))
 CHANGE(ids_have_no_bytes, made.ccl.unique_id_bytes = 0)
 
 /* ---- collectives of the good library itself, if it has them ---- */

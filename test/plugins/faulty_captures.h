@@ -4,7 +4,7 @@ static tb_stream* records_on; /* the stream of the last capture, while that last
 static pthread_t recording_thread;
 
 /* For faults that know whether something is recorded. */
-#define NOTES_CAPTURES(fault)                                                                \
+#define NOTES_CAPTURES(fault)                                                                     \
   THEN(fault, capture_begin, if (!status) records_on = stream, recording_thread = pthread_self()) \
   FIRST(fault, capture_end, records_on = NULL)
 
@@ -19,8 +19,7 @@ TAKEN_IN_CAPTURES(recorded_events_are_waited_for, event_synchronize, TB_STATUS_O
 TAKEN_IN_CAPTURES(events_of_before_are_taken, stream_wait_event, TB_STATUS_OK)
 TAKEN_IN_CAPTURES(captures_refuse_memory, memory_allocate,
                   host->fail(TB_STATUS_INTERNAL, "no memory while a stream records"))
-FIRST(all_captures_are_for_their_thread, capture_begin,
-      if (mode == TB_CAPTURE_GLOBAL) mode = TB_CAPTURE_THREAD_LOCAL)
+FIRST(all_captures_are_for_their_thread, capture_begin, if (mode == TB_CAPTURE_GLOBAL) mode = TB_CAPTURE_THREAD_LOCAL)
 FIRST(all_captures_are_global, capture_begin, mode = TB_CAPTURE_GLOBAL)
 
 /* Refused without a word to the capture. */
@@ -35,10 +34,19 @@ FIRST(only_the_first_thread_records, memory_copy,
 
 THEN(captures_end_where_they_began, capture_begin, if (!status) recording_thread = pthread_self())
 FIRST(captures_end_where_they_began, capture_end,
-      if (!pthread_equal(recording_thread, pthread_self()))
-          return host->fail(TB_STATUS_INVALID_ARGUMENT, "another thread has begun the capture"))
+      if (!pthread_equal(recording_thread, pthread_self())) return host->fail(TB_STATUS_INVALID_ARGUMENT,
+                                                                              "another thread has begun the capture"))
 
 /* ---- graphs ---- */
+
+/* The pattern is read at the launch, of which there is one. */
+FAULT(recorded_fills_are_read_late, memory_fill) {
+  int32_t records = 0;
+  if (stream) good.graph.stream_is_capturing(device, stream, &records);
+  if (!records) return GOOD(memory_fill);
+  return good.core.stream_host_function(device, stream, run_late_fill,
+                                        KEPT(late_fill, dst, pattern, pattern_bytes, size_bytes));
+}
 
 /* What a graph copies is gone with it; the stream stands for the graph. */
 static tb_stream* recorded_on;

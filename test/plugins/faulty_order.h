@@ -6,6 +6,16 @@ FIRST(fills_are_on_the_default_stream, memory_fill, stream = NULL)
 FIRST(rows_are_on_the_default_stream, memory_copy_2d, stream = NULL)
 FIRST(copies_within_are_on_the_default_stream, memory_copy, if (kind == TB_COPY_DEVICE_TO_DEVICE) stream = NULL)
 FIRST(copies_between_are_on_the_default_stream, memory_copy, if (kind == TB_COPY_PEER) stream = NULL)
+FIRST(copies_out_are_on_the_default_stream, memory_copy, if (kind == TB_COPY_DEVICE_TO_HOST) stream = NULL)
+
+static tb_stream* first_stream[64];
+
+THEN(copies_are_on_the_first_stream, stream_create,
+     if (!status && !first_stream[device]) first_stream[device] = *out_stream)
+FIRST(copies_are_on_the_first_stream, stream_destroy, if (stream == first_stream[device]) first_stream[device] = NULL)
+FIRST(copies_are_on_the_first_stream, memory_copy,
+      if (stream) stream = first_stream[src_device < 0 ? dst_device : src_device])
+
 FIRST(graphs_are_on_the_default_stream, graph_launch, stream = NULL)
 
 /* One fault for each collective. */
@@ -103,6 +113,17 @@ FAULT(waits_are_for_all_of_a_stream, stream_wait_event) {
   return status;
 }
 
+/* A driver that learns of what is complete when somebody waits. */
+static int nobody_waited;
+
+THEN(events_complete_when_waited_for, event_record, nobody_waited = 1)
+THEN(events_complete_when_waited_for, stream_synchronize, nobody_waited = 0)
+ANSWERS(events_complete_when_waited_for, event_query, nobody_waited ? TB_STATUS_NOT_READY : GOOD(event_query))
+
+FIRST(waits_know_one_record, event_record, if (!remember(event)) remember((char*)event + 1))
+ANSWERS(waits_know_one_record, stream_wait_event, forget((char*)event + 1) ? TB_STATUS_OK : GOOD(stream_wait_event))
+FIRST(waits_know_one_record, event_destroy, forget(event), forget((char*)event + 1))
+
 FIRST(records_are_on_the_default_stream, event_record, stream = NULL)
 FIRST(waits_are_on_the_default_stream, stream_wait_event, stream = NULL)
 
@@ -170,6 +191,8 @@ FIRST(registering_clears_memory, host_register, memset(ptr, 0, size_bytes))
 #define UNSUPPORTED_AFTER_WRITING(fault, slot, condition) \
   THEN(fault, slot, if (!status && (condition)) status = host->fail(TB_STATUS_UNSUPPORTED, "not like this"))
 UNSUPPORTED_AFTER_WRITING(refused_fills_are_written, memory_fill, pattern_bytes == 8)
+UNSUPPORTED_AFTER_WRITING(refused_copies_are_made, memory_copy, kind == TB_COPY_PEER)
+CHANGED(refused_copies_are_made, p->capabilities &= ~TB_CAP_PEER)
 UNSUPPORTED_AFTER_WRITING(refused_rows_are_written, memory_copy_2d, kind == TB_COPY_HOST_TO_DEVICE)
 
 /* ---- kernels ---- */

@@ -2,7 +2,6 @@
 
 /* ---- little that is optional, and memory in pages ---- */
 
-
 #define PAGE 4096
 
 CHANGED(unusual, p->allocation_alignment_bytes = PAGE; p->capabilities &= ~(TB_CAP_EVENT_RERECORD | TB_CAP_PEER);
@@ -55,10 +54,10 @@ FAULT(stream_alloc, memory_free) {
 
 /* ---- every call takes its time ---- */
 
-#define SLOW(slot)            \
+#define SLOW(slot)              \
   FUNCTION(slot##_slow, slot) { \
-    pause_ms(10);             \
-    return GOOD(slot);        \
+    pause_ms(10);               \
+    return GOOD(slot);          \
   }
 TB_CORE_SLOTS(SLOW)
 #define MAKE_SLOW(slot) \

@@ -1,6 +1,6 @@
 """The sentences of device.h, and for each the tests that break when a device breaks it, or why there is none.
 
-promises.toml says both. Every sentence of a comment is listed, but those that only say "Required", "Optional" or "Since".
+promises.toml says both. It lists all sentences of comments, but those that only say "Required", "Optional" or "Since".
 """
 
 import re
@@ -40,7 +40,7 @@ class Promise:
     tests: tuple[str, ...] = ()
     reason: str = ""
 
-    def __str__(self) -> str:
+    def __str__(self) -> str:  # noqa: D105  # as it is listed
         return f"{self.place}: {self.sentence}"
 
 

@@ -119,7 +119,7 @@ def test_new_memory_is_usable_at_once(library: DeviceLibrary) -> None:
             expect_bytes(
                 device.read(address, size, stream),
                 data,
-                f"{device}: memory that was allocated, and written on a created stream, while the default stream was held",
+                f"{device}: new memory, written on a created stream while the default stream was held",
             )
             device.free(address, size, stream=ordered)
 

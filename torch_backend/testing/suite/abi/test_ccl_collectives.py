@@ -10,7 +10,7 @@ import pytest
 from torch_backend.abi import TORCH_DTYPES, DeviceLibrary, DTypeCode, Reduction, Status, tb_dtype
 from torch_backend.testing import needs
 from torch_backend.testing.suite.abi._numbers import element, is_complex, stored
-from torch_backend.testing.suite.abi._ranks import RANKS, Rank, need_slots, on_every_rank
+from torch_backend.testing.suite.abi._ranks import RANKS, Rank, names_of, need_slots, on_every_rank
 from torch_backend.testing.suite.abi._support import expect_bytes, memory, pattern
 
 pytestmark = [needs.table("ccl.1"), needs.devices(RANKS)]
@@ -67,7 +67,7 @@ def _run(library: DeviceLibrary, slot: str, work: Callable[[Rank], int]) -> None
     on_every_rank(library, noted)
     if set(statuses.values()) == {Status.UNSUPPORTED}:
         needs.not_offered(f"{slot} answered UNSUPPORTED")
-    assert set(statuses.values()) == {Status.OK}, f"{slot} returned {statuses}"
+    assert set(statuses.values()) == {Status.OK}, f"{slot} returned {names_of(statuses.values())}"
 
 
 def _collect(rank: Rank, into: dict[int, bytes], address: int, size_bytes: int) -> None:

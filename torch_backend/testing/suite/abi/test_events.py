@@ -43,7 +43,7 @@ def test_an_event_that_was_never_recorded_is_complete(library: DeviceLibrary) ->
             if "event_synchronize" in library.core:
                 status = library.status("event_synchronize", device.index, event)
                 assert status in (Status.OK, Status.UNSUPPORTED), (
-                    f"{device}: event_synchronize of an event never recorded returned {status}"
+                    f"{device}: event_synchronize of an event never recorded returned {status_name(status)}"
                 )
 
 
@@ -99,7 +99,9 @@ def test_event_synchronize_waits_for_the_work_before_it(library: DeviceLibrary) 
             device.synchronize(stream)
             if status == Status.UNSUPPORTED:
                 needs.not_offered("event_synchronize answered UNSUPPORTED")
-            assert status == Status.OK, f"{device}: event_synchronize returned {status}: {library.error_text()}"
+            assert status == Status.OK, (
+                f"{device}: event_synchronize returned {status_name(status)}: {library.error_text()}"
+            )
             assert was_done, f"{device}: event_synchronize returned while work before the record was not complete"
 
 
@@ -272,7 +274,9 @@ def test_an_event_with_unknown_flags_is_unsupported(library: DeviceLibrary, flag
         status = library.status("event_create", device.index, flags, ctypes.byref(out))
         if status == Status.OK and out.value is not None:
             device.destroy_event(out.value)
-        assert status == Status.UNSUPPORTED, f"{device}: event_create with flags {flags:#x} returned {status}"
+        assert status == Status.UNSUPPORTED, (
+            f"{device}: event_create with flags {flags:#x} returned {status_name(status)}"
+        )
         assert out.value == _UNTOUCHED, f"{device}: event_create failed but wrote to out_event"
 
 

@@ -96,7 +96,12 @@ def test_a_stream_tells_whether_it_records(library: DeviceLibrary) -> None:
 def test_a_graph_may_be_destroyed_while_it_runs(library: DeviceLibrary) -> None:
     """A launch that is pending completes after its graph was destroyed."""
     for device in library.devices:
-        with device.stream() as stream, device.stream() as aside, memory(device, _SIZE) as src, memory(device, _SIZE) as dst:
+        with (
+            device.stream() as stream,
+            device.stream() as aside,
+            memory(device, _SIZE) as src,
+            memory(device, _SIZE) as dst,
+        ):
             device.write(src, pattern(_SIZE, seed=1))
             device.write(dst, bytes(_SIZE))
             can_hold = "stream_host_function" in library.core
