@@ -104,7 +104,7 @@ def test_sentences(tmp_path: Path, comment: str, sentences: list[str]) -> None:
     lines = "\n".join(f" * {line}" for line in comment.splitlines())
     header = tmp_path / "device.h"
     header.write_text(f"/* Opening.\n */\n\n/* ===== things ===== */\n\n/*{lines[2:]} */\n#define TB_X 1\n")
-    assert list(promises.in_header(header)) == ["device.h: Opening.", *(f"TB_X: {each}" for each in sentences)]
+    assert list(promises.in_header(header)) == ["all calls: Opening.", *(f"TB_X: {each}" for each in sentences)]
 
 
 def test_a_failure_knows_what_was_promised() -> None:

@@ -18,7 +18,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-_OPENING = "device.h"
+_OPENING = "all calls"
 _PARAGRAPH = re.compile(r"\n\s*\n|\n\s*(?=- )|\n(?= {2}[A-Z_]{4,} {2})")
 _END = re.compile(r"(?<=\.)(?<!e\.g\.)(?<!\.\.\.)\s+(?=[A-Z`*\"]|[a-z]+_)")
 _IN_PASSING = re.compile(r"(required|optional|Required|Optional)\.?|Since \d+\.\d+\.")
@@ -30,7 +30,7 @@ class Promise:
     """One sentence.
 
     Attributes:
-        place: the slot, type, field or constant it is about, "device.h" for what is said of all.
+        place: the slot, type, field or constant it is about, "all calls" for what the opening says.
         tests: as in test ids, without parameters: "abi/test_copies.py::test_large_copies_arrive_whole".
         reason: why no test of the suite can break; "" if there are tests.
     """
