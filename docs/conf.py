@@ -24,6 +24,7 @@ extensions = [
     "command_help",
     "cpp_header_page",
     "header_page",
+    "promise_table",
     "repository_links",
     "torch_name",
 ]

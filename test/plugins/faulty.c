@@ -177,11 +177,18 @@ ANSWERS(rows_of_one_block_are_one_block, memory_copy_2d,
             : original.memory_copy(device, dst, device, src, (height - 1) * src_pitch_bytes + width_bytes, kind,
                                    stream))
 
+FIRST(copies_out_drop_the_tail, memory_copy,
+      if (kind == TB_COPY_DEVICE_TO_HOST && size_bytes > 64) size_bytes &= ~63ull)
+FIRST(rows_within_lack_the_last, memory_copy_2d, if (kind == TB_COPY_DEVICE_TO_DEVICE && height > 1)-- height)
+
 /* ---- fills ---- */
 
 FIRST(fill_begins_at_the_base, memory_fill, dst = (void*)((uintptr_t)dst & ~(uintptr_t)63))
 FIRST(fill_misses_the_last_byte, memory_fill, if (pattern_bytes == 1 && size_bytes > 1) size_bytes -= 1)
 FIRST(fill_halves_wide_patterns, memory_fill, if (pattern_bytes == 16) pattern_bytes = 8)
+
+/* Until somebody waits, which nobody does for a device that is not asynchronous. */
+ANSWERS(fills_are_left_for_later, memory_fill, TB_STATUS_OK)
 
 typedef struct late_fill {
   char* dst;
@@ -291,6 +298,28 @@ FAULT(device_1_aliases_device_0, memory_free) {
   return GOOD(memory_free);
 }
 
+static int num_allocated;
+
+FIRST(blocks_are_counted_once, memory_allocate,
+      if (++num_allocated > 40) return host->fail(TB_STATUS_OUT_OF_MEMORY, "no block is left"))
+
+static void* allocated_before;
+
+THEN(new_memory_clears_the_last, memory_allocate,
+     if (!status && allocated_before) good.core.memory_fill(device, allocated_before, "", 1, 1, NULL);
+     if (!status) allocated_before = *out_ptr)
+FIRST(new_memory_clears_the_last, memory_free, if (ptr == allocated_before) allocated_before = NULL)
+
+/* With pages that the host must not touch. */
+FIRST(pinned_memory_is_device_memory, memory_allocate, if (kind == TB_MEMORY_HOST) kind = TB_MEMORY_DEVICE)
+FIRST(pinned_memory_is_device_memory, memory_free, if (kind == TB_MEMORY_HOST) kind = TB_MEMORY_DEVICE)
+
+FAULT(pinned_memory_is_not_read, memory_copy) {
+  tb_pointer_info info = {.struct_size = sizeof info};
+  good.core.memory_query(src, &info);
+  return kind == TB_COPY_HOST_TO_DEVICE && info.kind == TB_MEMORY_HOST ? TB_STATUS_OK : GOOD(memory_copy);
+}
+
 THEN(all_memory_is_free, memory_info, *out_free_bytes = *out_total_bytes)
 THEN(more_is_free_than_there_is, memory_info, *out_free_bytes = *out_total_bytes + 4096)
 THEN(only_bases_are_known, memory_query, if (!status && out_info->base != ptr) out_info->kind = TB_MEMORY_UNKNOWN)
@@ -313,6 +342,43 @@ FAULT(mappings_do_not_nest, memory_unmap) {
   if (!is_mapped) return TB_STATUS_OK;
   is_mapped = 0;
   return good.core.memory_unmap(mapped_device, mapped_ptr, mapped_size, TB_MAP_READ | TB_MAP_WRITE);
+}
+
+/* Mapping by copies, of which one way is forgotten. */
+FIRST(mapping_shows_nothing, memory_map, good.core.memory_fill(device, ptr, "", 1, size_bytes, NULL),
+      finish(device, NULL))
+
+static char* stored_before;
+
+THEN(stores_are_lost, memory_map, stored_before = memcpy(malloc(size_bytes), ptr, size_bytes))
+FIRST(stores_are_lost, memory_unmap, if (access & TB_MAP_WRITE) memcpy(ptr, stored_before, size_bytes))
+
+/* Cleared for safety, by a driver whose every stream waits for the default stream, but for those that do not. */
+THEN(new_memory_is_cleared_on_the_default_stream, memory_allocate,
+     if (!status && kind == TB_MEMORY_DEVICE) good.core.memory_fill(device, *out_ptr, "", 1, size_bytes, NULL))
+
+/* It declares TB_CAP_STREAM_ALLOC, and what is freed is the next to be given out. */
+static void* freed_last;
+static uint64_t size_freed_last;
+
+FAULT(freed_memory_is_given_out_at_once, device_properties) {
+  const tb_status status = GOOD(device_properties);
+  if (!status) out_properties->capabilities |= TB_CAP_STREAM_ALLOC;
+  return status;
+}
+
+FAULT(freed_memory_is_given_out_at_once, memory_allocate) {
+  if (kind != TB_MEMORY_DEVICE || !freed_last || size_bytes != size_freed_last) return GOOD(memory_allocate);
+  *out_ptr = freed_last;
+  freed_last = NULL;
+  return TB_STATUS_OK;
+}
+
+FAULT(freed_memory_is_given_out_at_once, memory_free) {
+  if (kind != TB_MEMORY_DEVICE || freed_last) return GOOD(memory_free);
+  freed_last = ptr;
+  size_freed_last = size_bytes;
+  return TB_STATUS_OK;
 }
 
 /* ---- memory that processes share ---- */
@@ -414,6 +480,16 @@ CHANGED(driver_version_is_not_terminated, memset(p->driver_version, 'v', sizeof 
 CHANGED(driver_version_is_no_text, memcpy(p->driver_version, "\xff\xfe", 3))
 CHANGED(computes_in_what_it_cannot_store, p->dtype_mask[0] = TB_DTYPE_MASK_FLAG(TB_DTYPE_FLOAT, 32);
         p->compute_dtype_mask[0] = TB_DTYPE_MASK_FLAG(TB_DTYPE_FLOAT, 64))
+FAULT(properties_claim_what_is_not_there, device_properties) {
+  const uint64_t room = out_properties->struct_size;
+  const tb_status status = GOOD(device_properties);
+  out_properties->struct_size = room;
+  return status;
+}
+
+CHANGED(ipc_is_not_declared, p->capabilities &= ~TB_CAP_IPC)
+CHANGED(nothing_can_be_mapped, p->capabilities &= ~TB_CAP_HOST_COHERENT)
+CHANGE(nothing_is_unregistered, MADE(host_unregister) = NULL)
 CHANGED(no_memory_at_all, p->total_memory_bytes = 0)
 CHANGED(uuids_are_equal, memset(p->uuid, 7, sizeof p->uuid))
 CHANGE(graphs_without_table, made.graph.struct_size = 0)
@@ -546,6 +622,19 @@ THEN(elapsed_in_microseconds, event_elapsed, if (!status) out_elapsed_ns[0] /= 1
 ANSWERS(elapsed_runs_backwards, event_elapsed, good.core.event_elapsed(device, end, start, out_elapsed_ns))
 THEN(pending_events_have_times, event_elapsed,
      if (status == TB_STATUS_NOT_READY) out_elapsed_ns[0] = status = TB_STATUS_OK)
+/* As in drivers that read two time stamps and ask no further. */
+FAULT(devices_share_a_clock, event_elapsed) {
+  const tb_status status = GOOD(event_elapsed);
+  tb_event* never;
+  if (status != TB_STATUS_INVALID_ARGUMENT || good.core.event_create(device, TB_EVENT_TIMING, &never)) return status;
+  good.core.event_destroy(device, never);
+  *out_elapsed_ns = 0;
+  return good.core.event_query(device, start) == TB_STATUS_INVALID_ARGUMENT ||
+                 good.core.event_query(device, end) == TB_STATUS_INVALID_ARGUMENT
+             ? TB_STATUS_OK
+             : status;
+}
+
 THEN(unrecorded_events_have_times, event_elapsed,
      if (status == TB_STATUS_INVALID_ARGUMENT) out_elapsed_ns[0] = status = TB_STATUS_OK)
 
@@ -743,6 +832,11 @@ CHANGE(kernel_is_listed_twice, copy_kernels(), changed_kernel.op = kernel_list[1
 CHANGE(kernel_has_no_function, copy_kernels(), changed_kernel.function = NULL)
 CHANGE(kernel_name_has_no_namespace, copy_kernels(), changed_kernel.op = "add.out")
 
+static const uint64_t mask_without_dtypes[TB_DTYPE_MASK_WORDS] = {1ull << 63};
+
+CHANGE(kernel_takes_no_dtype, copy_kernels(), changed_kernel.dtype_mask = mask_without_dtypes)
+CHANGE(kernels_are_only_counted, made.kernels.kernels = NULL)
+
 static const tb_kernel* finds_the_first(const char* op) {
   return kernel_list[0];
 }
@@ -764,8 +858,10 @@ static tb_status ignores_strides(const tb_kernel_context* context, const tb_arg*
 CHANGE(kernel_ignores_strides, copy_kernels(), good_kernel = changed_kernel.function,
        changed_kernel.function = ignores_strides)
 
+#include "faulty_captures.h"
 #include "faulty_modules.h"
 #include "faulty_order.h"
+#include "faulty_threads.h"
 
 /* ---- graphs, traces, collectives ---- */
 
@@ -790,12 +886,38 @@ FAULT(recording_streams_are_idle, stream_synchronize) {
 
 ANSWERS(streams_do_not_join, stream_wait_event, TB_STATUS_OK)
 FIRST(functions_run_when_recorded, stream_host_function, fn(arg))
+CHANGE(graphs_cannot_be_instantiated, MADE(graph_instantiate) = NULL)
+ANSWERS(streams_never_record, stream_is_capturing, (*out_is_capturing = 0, TB_STATUS_OK))
+FIRST(everything_is_traced, trace_start, kinds = ~0ull)
 ANSWERS(correlation_is_lost, correlation_push, good.prof.correlation_push(0))
 
 FAULT(records_are_kept, trace_collect) {
   int i;
   for (i = 0; i < num_records; ++i) callback(arg, &records[i]);
   return TB_STATUS_OK;
+}
+
+static uint64_t last_pushed; /* of any thread */
+
+FIRST(correlations_are_shared, correlation_push, last_pushed = id)
+
+FAULT(correlations_are_shared, trace_collect) {
+  int i;
+  for (i = 0; i < num_records; ++i) records[i].correlation = last_pushed;
+  return GOOD(trace_collect);
+}
+
+/* In ticks since the device was started. */
+FAULT(records_have_another_clock, trace_collect) {
+  int i;
+  for (i = 0; i < num_records; ++i) records[i].start_ns %= 1000, records[i].end_ns %= 1000, records[i].end_ns += 1000;
+  return GOOD(trace_collect);
+}
+
+FAULT(records_name_the_default_stream, trace_collect) {
+  int i;
+  for (i = 0; i < num_records; ++i) records[i].stream = 0;
+  return GOOD(trace_collect);
 }
 
 THEN(host_clock_has_the_wrong_unit, clock_pair, *out_host_ns /= 1000)
@@ -808,6 +930,7 @@ FAULT(sums_differ_between_ranks, all_reduce) {
   return status;
 }
 
+THEN(ids_are_equal, unique_id_create, memset(out_unique_id, 7, good.ccl.unique_id_bytes))
 CHANGE(ids_have_no_bytes, made.ccl.unique_id_bytes = 0)
 
 /* ---- collectives of the good library itself, if it has them ---- */
@@ -834,6 +957,9 @@ FIRST(halves_are_shorts, all_reduce, if (dtype.code == TB_DTYPE_FLOAT && dtype.b
 FIRST(sums_have_whole_blocks, all_reduce, count = (count + 15) / 16 * 16)
 FIRST(results_are_cleared_first, all_reduce, memset(out, 0, bytes_of(count, dtype)))
 ANSWERS(all_ranks_are_the_root, reduce, GOOD(all_reduce))
+FIRST(broadcasts_need_two_buffers, broadcast,
+      if (in == out) return host->fail(TB_STATUS_INVALID_ARGUMENT, "in and out are one"))
+FIRST(reductions_clear_their_output, reduce, memset(out, 0, bytes_of(count, dtype)))
 FIRST(rank_0_is_the_root, broadcast, root = 0)
 
 FAULT(parts_are_backwards, all_gather) {
@@ -855,29 +981,7 @@ FAULT(parts_are_packed, all_to_all) {
   return GOOD(all_to_all);
 }
 
-/* ---- no fault: what few devices are like, and the contract allows ---- */
-
-#define PAGE 4096
-
-CHANGED(unusual, p->allocation_alignment_bytes = PAGE; p->capabilities &= ~(TB_CAP_EVENT_RERECORD | TB_CAP_PEER);
-        p->stream_priority_lowest = p->stream_priority_highest = 0; memset(p->dtype_mask, 0, sizeof p->dtype_mask);
-        p->dtype_mask[0] = TB_DTYPE_MASK_FLAG(TB_DTYPE_FLOAT, 32) | TB_DTYPE_MASK_FLAG(TB_DTYPE_INT, 32))
-ANSWERS(unusual, device_count, (*out_count = 1, TB_STATUS_OK))
-FIRST(unusual, memory_copy, if (kind == TB_COPY_PEER) return host->fail(TB_STATUS_UNSUPPORTED, "one device"))
-
-/* The block begins somewhere in the page before. */
-FAULT(unusual, memory_allocate) {
-  void* block;
-  const tb_status status = good.core.memory_allocate(device, kind, size_bytes + 2 * PAGE, stream, &block);
-  if (status) return status;
-  *out_ptr = (void*)(((uintptr_t)block + 2 * PAGE - 1) & ~(uintptr_t)(PAGE - 1));
-  ((void**)*out_ptr)[-1] = block;
-  return status;
-}
-
-ANSWERS(unusual, memory_free, good.core.memory_free(device, kind, ((void**)ptr)[-1], size_bytes + 2 * PAGE, stream))
-CHANGE(unusual, MADE(memory_query) = NULL, MADE(stream_query) = NULL, MADE(device_synchronize) = NULL,
-       MADE(peer_can_access) = NULL, MADE(memory_info) = NULL)
+#include "unusual.h"
 
 /* ---- the device ---- */
 

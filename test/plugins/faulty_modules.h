@@ -8,6 +8,13 @@ CHANGE(formats_are_repeated, made.kernels.module_formats = formats_twice)
 CHANGE(modules_cannot_be_unloaded, MADE(module_unload) = NULL)
 THEN(the_compiler_is_not_heard, module_load, if (status) host->fail(status, "the build of the program has failed"))
 
+FIRST(there_is_no_compiler, module_load,
+      if (strcmp(format, "image")) return host->fail(TB_STATUS_INTERNAL, "no compiler is installed"))
+
+THEN(images_have_no_image, module_load, if (!status && !strcmp(format, "image")) remember(*out_module))
+FIRST(images_have_no_image, module_image,
+      if (forget(module)) return host->fail(TB_STATUS_INTERNAL, "the program was not compiled here"))
+
 FAULT(bad_source_is_taken, module_load) { /* by a driver that compiles when a function is asked for */
   static const char nothing[] = "";
   const tb_status status = GOOD(module_load);

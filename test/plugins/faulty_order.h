@@ -6,6 +6,16 @@ FIRST(fills_are_on_the_default_stream, memory_fill, stream = NULL)
 FIRST(rows_are_on_the_default_stream, memory_copy_2d, stream = NULL)
 FIRST(copies_within_are_on_the_default_stream, memory_copy, if (kind == TB_COPY_DEVICE_TO_DEVICE) stream = NULL)
 FIRST(copies_between_are_on_the_default_stream, memory_copy, if (kind == TB_COPY_PEER) stream = NULL)
+FIRST(copies_out_are_on_the_default_stream, memory_copy, if (kind == TB_COPY_DEVICE_TO_HOST) stream = NULL)
+
+static tb_stream* first_stream[64];
+
+THEN(copies_are_on_the_first_stream, stream_create,
+     if (!status && !first_stream[device]) first_stream[device] = *out_stream)
+FIRST(copies_are_on_the_first_stream, stream_destroy, if (stream == first_stream[device]) first_stream[device] = NULL)
+FIRST(copies_are_on_the_first_stream, memory_copy,
+      if (stream) stream = first_stream[src_device < 0 ? dst_device : src_device])
+
 FIRST(graphs_are_on_the_default_stream, graph_launch, stream = NULL)
 
 /* One fault for each collective. */
@@ -83,6 +93,37 @@ ANSWERS(synchronize_knows_one_record, event_synchronize,
         forget((char*)event + 1) ? TB_STATUS_OK : GOOD(event_synchronize))
 FIRST(synchronize_knows_one_record, event_destroy, forget(event), forget((char*)event + 1))
 
+/* An event is a name for its stream: complete when that has nothing left to do. */
+static tb_event* last_event;
+static tb_stream* stream_of_last_event;
+
+#define STANDS_FOR_ITS_STREAM(fault) FIRST(fault, event_record, last_event = event, stream_of_last_event = stream)
+STANDS_FOR_ITS_STREAM(events_are_for_all_of_their_stream)
+ANSWERS(events_are_for_all_of_their_stream, event_query,
+        event == last_event ? good.core.stream_query(device, stream_of_last_event) : GOOD(event_query))
+STANDS_FOR_ITS_STREAM(waits_are_for_all_of_a_stream)
+
+FAULT(waits_are_for_all_of_a_stream, stream_wait_event) {
+  tb_event* now;
+  tb_status status;
+  if (event != last_event || (status = good.core.event_create(device, 0, &now))) return GOOD(stream_wait_event);
+  status = good.core.event_record(device, now, stream_of_last_event);
+  if (!status) status = good.core.stream_wait_event(device, stream, now);
+  good.core.event_destroy(device, now);
+  return status;
+}
+
+/* A driver that learns of what is complete when somebody waits. */
+static int nobody_waited;
+
+THEN(events_complete_when_waited_for, event_record, nobody_waited = 1)
+THEN(events_complete_when_waited_for, stream_synchronize, nobody_waited = 0)
+ANSWERS(events_complete_when_waited_for, event_query, nobody_waited ? TB_STATUS_NOT_READY : GOOD(event_query))
+
+FIRST(waits_know_one_record, event_record, if (!remember(event)) remember((char*)event + 1))
+ANSWERS(waits_know_one_record, stream_wait_event, forget((char*)event + 1) ? TB_STATUS_OK : GOOD(stream_wait_event))
+FIRST(waits_know_one_record, event_destroy, forget(event), forget((char*)event + 1))
+
 FIRST(records_are_on_the_default_stream, event_record, stream = NULL)
 FIRST(waits_are_on_the_default_stream, stream_wait_event, stream = NULL)
 
@@ -150,6 +191,8 @@ FIRST(registering_clears_memory, host_register, memset(ptr, 0, size_bytes))
 #define UNSUPPORTED_AFTER_WRITING(fault, slot, condition) \
   THEN(fault, slot, if (!status && (condition)) status = host->fail(TB_STATUS_UNSUPPORTED, "not like this"))
 UNSUPPORTED_AFTER_WRITING(refused_fills_are_written, memory_fill, pattern_bytes == 8)
+UNSUPPORTED_AFTER_WRITING(refused_copies_are_made, memory_copy, kind == TB_COPY_PEER)
+CHANGED(refused_copies_are_made, p->capabilities &= ~TB_CAP_PEER)
 UNSUPPORTED_AFTER_WRITING(refused_rows_are_written, memory_copy_2d, kind == TB_COPY_HOST_TO_DEVICE)
 
 /* ---- kernels ---- */
@@ -191,6 +234,19 @@ CHANGED_ADD(refused_kernels_are_written) {
   const tb_tensor* in = args[0].v.p;
   const tb_status status = good_add(context, args, num_args);
   return status || in->strides[0] == 5 ? status : host->fail(TB_STATUS_UNSUPPORTED, "only rows");
+}
+
+CHANGED_ADD(kernels_wait_for_their_stream) {
+  finish(context->device, context->stream);
+  return good_add(context, args, num_args);
+}
+
+/* One place for the arguments of the next launch. */
+CHANGED_ADD(kernels_share_their_arguments) {
+  static tb_arg next[4];
+  memcpy(next, args, (size_t)num_args * sizeof *args);
+  pause_ms(1);
+  return good_add(context, next, num_args);
 }
 
 CHANGED_ADD(kernels_ignore_offsets) {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Templates
-from faulty_devices import ASYNC, CRASHED, FAULTY_DEVICES, MODULES, PROTECTED, SMALL, UNUSUAL, FaultyDevice
+from faulty_devices import ASYNC, CRASHED, FAULTY_DEVICES, MANY, MODULES, PROTECTED, SMALL, UNUSUAL, FaultyDevice
 
 from torch_backend.files import installed
 from torch_backend.testing.levels import SUITE, level_of
@@ -96,23 +96,45 @@ def test_the_fault_is_found_and_named(device: FaultyDevice, run_suite: RunSuite,
     assert one_line(device.words) in one_line(said), said
 
 
+# What of device libraries takes minutes on them is tested in part.
+_OF_ALL_DEVICES = ("properties", "slots", "peers", "memory", "events.py::test_a", "streams.py::test_every", "ipc")
+_OF_TIME = ("events.py::test_a", "event_times", "graph", "host_functions", "order", "streams.py::test_s")
+
+
 @pytest.mark.parametrize(
-    ("over", "fault", "options"),
+    ("over", "fault", "options", "only"),
     [
-        ("fake", "", {"TORCH_BACKEND_FAKE_DEVICES": "2"}),
-        ("xcpu", "", {}),
-        ("xcpu", "", ASYNC),
-        ("xcpu", "", MODULES | ASYNC),
-        ("example", "", {}),
-        ("xcpu", UNUSUAL, ASYNC | SMALL),
-        ("xcpu", "", ASYNC | PROTECTED),
+        ("fake", "", {"TORCH_BACKEND_FAKE_DEVICES": "2"}, ()),
+        ("xcpu", "", {}, ()),
+        ("xcpu", "", ASYNC, ()),
+        ("xcpu", "", MODULES | ASYNC, ()),
+        ("example", "", {}, ()),
+        ("xcpu", "", ASYNC | PROTECTED, ()),
+        ("xcpu", "", MODULES | ASYNC | PROTECTED, ()),
+        ("xcpu", "", MANY, _OF_ALL_DEVICES),
+        ("xcpu", "", ASYNC | MANY, _OF_ALL_DEVICES),
+        *(("xcpu", unusual, ASYNC | SMALL, _OF_TIME if unusual == "slow" else ()) for unusual in UNUSUAL),
+        ("xcpu", "required_slots_only", {}, ()),
     ],
-    ids=["fake", "xcpu", "xcpu-async", "xcpu-modules", "example", "unusual", "xcpu-mapped"],
+    ids=[
+        "fake",
+        "xcpu",
+        "xcpu-async",
+        "xcpu-modules",
+        "example",
+        "mapped",
+        "untouchable",
+        "64-devices",
+        "64-devices-async",
+        *UNUSUAL,
+        "required_slots_only-sync",
+    ],
 )
 def test_nothing_is_found_in_a_device_without_a_fault(
-    over: str, fault: str, options: dict[str, str], run_suite: RunSuite, good: Library
+    over: str, fault: str, options: dict[str, str], only: tuple[str, ...], run_suite: RunSuite, good: Library
 ) -> None:
-    code, said = run_suite(good(over), fault, options, SUITE / "abi", "--quick")
+    patterns = [f"--only=abi/test_{part}" for part in only]
+    code, said = run_suite(good(over), fault, options, SUITE / "abi", "--quick", *patterns)
     assert code == 0, said
 
 
@@ -130,4 +152,4 @@ def test_every_fault_has_a_line(faulty: Path, good: Library) -> None:
         text=True,
     ).stdout
     names = said.split("there are: ")[1].split()
-    assert sorted(names) == sorted({UNUSUAL, *(device.fault for device in FAULTY_DEVICES)})
+    assert sorted(names) == sorted({*UNUSUAL, *(device.fault for device in FAULTY_DEVICES)})

@@ -80,8 +80,8 @@ def results(tmp_path_factory: pytest.TempPathFactory, name: str) -> dict[str, Re
     ("test", "outcome", "message"),
     [
         ("test_passes", "passed", ""),
-        ("test_crashes", "crashed", "the process crashed: Segmentation fault"),
-        ("test_aborts", "crashed", "the process crashed: Aborted"),
+        ("test_crashes", "crashed", "the process crashed: Segmentation fault, in string_at (__init__.py:"),
+        ("test_aborts", "crashed", "the process crashed: Aborted, in test_aborts (test_bad.py:"),
         ("test_ends_the_process", "crashed", "the process ended without a word"),
         ("test_hangs_with_the_interpreter_locked", "hung", "did not end in 0:00:"),
         ("test_fails", "failed", "one is not two"),

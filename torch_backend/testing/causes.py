@@ -30,7 +30,7 @@ def cause(result: Result) -> str:
     if result.outcome == "hung":
         return "hung"
     if result.outcome == "crashed":
-        return result.message
+        return result.message.partition(", in ")[0]  # wherever that was
     for text in (result.message, result.details):
         for pattern, meaning in _CAUSES:
             if match := pattern.search(text):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from torch_backend.files import patience
 
 _HUNG = "Timeout ("  # how faulthandler begins when the time is up
 _FATAL = "Fatal Python error: "
+_FRAME = re.compile(r'^\s+File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>.+)$')
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -120,12 +122,25 @@ class _Death:
         fatal = next((line for line in lines if line.startswith(_FATAL)), None)
         if hung is not None:
             message = f"did not end in {hung.removeprefix(_HUNG).removesuffix(')!')} (h:mm:ss) and was stopped"
-            message += f"; {patience.how_busy()}"
+            message += f"{_where(lines)}; {patience.how_busy()}"
         elif fatal is not None:
-            message = f"the process crashed: {fatal.removeprefix(_FATAL)}"
+            message = f"the process crashed: {fatal.removeprefix(_FATAL)}{_where(lines)}"
         else:
             message = "the process ended without a word, as after exit() or the kernel's out-of-memory killer"
         return cls("hung" if hung is not None else "crashed", message, "\n".join(lines))
+
+
+def _where(lines: list[str]) -> str:
+    """The call that did not return, and where the test made it, from the first thread that runs a test."""
+    call = None
+    for line in lines:
+        frame = _FRAME.match(line)
+        call = (call or frame) if frame else None
+        if frame and call and Path(frame["file"]).name.startswith("test_"):
+            what = f"in {call['function']} ({Path(call['file']).name}:{call['line']})"
+            at = f"{Path(frame['file']).name}:{frame['line']}"
+            return f", {what}" if call is frame else f", {what} of {at}"
+    return ""
 
 
 def _message(report: pytest.TestReport) -> str:

@@ -22,8 +22,8 @@ from torch_backend.testing.selection import files_with_matches
 from torch_backend.testing.session import Progress, Settings, Suite
 from torch_backend.testing.upstream_rules import CONTROL, general_name, name_on_the_cpu
 
-_MAX_CONTROLLED = 1000
-"""So many failed tests are tried on the CPU: they are named on a command line."""
+_MAX_NAMED = 1000
+"""So many failed tests are tried on the CPU at a time: they are named on a command line."""
 
 _MARK = "instantiate_device_type_tests("
 
@@ -129,15 +129,14 @@ def _without_what_fails_on_the_cpu(
     failed = [result.test for result in results if result.outcome in FAILURES]
     if not failed:
         return list(results)
-    files = sorted({root / test.split("::")[0] for test in failed})
-    control = replace(
-        settings,
-        device=CONTROL,
-        environment={**settings.environment, "PYTORCH_TESTING_DEVICE_ONLY_FOR": CONTROL},
-        only=tuple(name_on_the_cpu(test, device) for test in failed[:_MAX_CONTROLLED]),
-        imports=(),
-    )
-    found = session.run(Suite(files, root, upstream=True), control, lambda result, total: None).results
+    environment = {**settings.environment, "PYTORCH_TESTING_DEVICE_ONLY_FOR": CONTROL}
+    control = replace(settings, device=CONTROL, environment=environment, imports=())
+    found: list[Result] = []
+    for start in range(0, len(failed), _MAX_NAMED):
+        named = failed[start : start + _MAX_NAMED]
+        files = sorted({root / test.split("::")[0] for test in named})
+        only = tuple(name_on_the_cpu(test, device) for test in named)
+        found += session.run(Suite(files, root, upstream=True), replace(control, only=only), _tell_nobody).results
     on_cpu = {general_name(result.test, CONTROL): result for result in found if result.outcome in FAILURES}
     return [
         replace(result, outcome="known", message=f"fails on the CPU too: {twin.message}")
@@ -145,6 +144,10 @@ def _without_what_fails_on_the_cpu(
         else result
         for result in results
     ]
+
+
+def _tell_nobody(result: Result, total: int) -> None:
+    """The progress is that of the tests on the device."""
 
 
 def device_generic_files(root: Path, only: Sequence[str] = ()) -> list[Path]:
@@ -156,7 +159,8 @@ def device_generic_files(root: Path, only: Sequence[str] = ()) -> list[Path]:
     """
     if not root.is_dir():
         raise ValueError(f"{root.parent} has no folder 'test': give the folder that holds PyTorch's sources.")
-    everything = [path for path in sorted(root.rglob("test_*.py")) if _MARK in path.read_text(errors="replace")]
+    files = [path for path in sorted(root.rglob("test_*.py")) if path.is_file()]  # links may lead nowhere
+    everything = [path for path in files if _MARK in path.read_text(errors="replace")]
     if not everything:
         raise ValueError(f"No file below {root} calls instantiate_device_type_tests.")
     chosen = files_with_matches(everything, root, only)

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from jinja2 import Environment, StrictUndefined
 
-from torch_backend.testing import coverage
+from torch_backend.testing import coverage, promises
 from torch_backend.testing.report import treemap
 from torch_backend.testing.report.findings import Report
 from torch_backend.testing.results import FAILURES, count, failed, totals
@@ -47,6 +47,7 @@ def render(report: Report) -> str:
         known=[result for result in report.results if result.outcome == "known"],
         reasons=report.not_offered(),
         failure_outcomes=FAILURES,
+        promises_of=promises.of_test,
     )
 
 

@@ -7,7 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from torch_backend.testing import coverage
+from torch_backend.testing import coverage, promises
 from torch_backend.testing.report.findings import Findings, Report
 from torch_backend.testing.results import FAILURES, Result, count, failed, totals
 
@@ -115,6 +115,8 @@ def _show_failures(report: Report, console: Console, verbose: bool) -> None:
         console.print(Text.assemble((f"\n{result.test}", "bold"), f"  {result.outcome}"))
         console.print(Text(f"  {result.proves}", style="dim"))
         console.print(Text(f"  {result.message}", style="red"))
+        for promise in promises.of_test(result.test):
+            console.print(Text(f"  device.h says of {promise}", style="dim"))
         if verbose and result.details:
             console.print(Text(result.details))
     if len(failures) > len(shown):

@@ -20,6 +20,7 @@ from torch_backend.abi import (
     DeviceLibrary,
     LibraryError,
     host,
+    status_name,
     tb_host,
     tb_host_function,
 )
@@ -157,7 +158,7 @@ def exit_while_work_is_pending(path: str) -> None:
         slot(device.index, None, ctypes.cast(sleep, tb_host_function), ctypes.c_void_p(_PENDING_SECONDS))
     )
     if status != 0:
-        sys.exit(f"stream_host_function returned {status}: {library.error_text()}")
+        sys.exit(f"stream_host_function returned {status_name(status)}: {library.error_text()}")
 
 
 # ---- memory of another process ----

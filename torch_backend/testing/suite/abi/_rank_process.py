@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 
-from torch_backend.abi import DeviceLibrary, DTypeCode, Status, tb_dtype
+from torch_backend.abi import DeviceLibrary, DTypeCode, Status, status_name, tb_dtype
 from torch_backend.testing.suite.abi._child import main
 from torch_backend.testing.suite.abi._ranks import RANKS, Rank, ccl_status, new_unique_id
 from torch_backend.testing.suite.abi._support import expect_bytes, pattern
@@ -53,7 +53,7 @@ def _exchange(library: DeviceLibrary, number: int, unique_id: "ctypes.Array[ctyp
         print("UNSUPPORTED", flush=True)
         os._exit(0)
     if status != Status.OK or comm.value is None:
-        sys.exit(f"rank {number}: comm_create returned {status}: {library.error_text()}")
+        sys.exit(f"rank {number}: comm_create returned {status_name(status)}: {library.error_text()}")
     rank = Rank(number, device, comm.value)
     for sender in (0, 1):
         with device.allocation(_MESSAGE_BYTES) as address:

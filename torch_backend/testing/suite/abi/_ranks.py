@@ -1,10 +1,10 @@
 """What the tests of the table ccl.1 share: two ranks, each a thread with a device of its own."""
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from torch_backend.abi import Device, DeviceError, DeviceLibrary, Status, tb_dtype
+from torch_backend.abi import Device, DeviceError, DeviceLibrary, Status, status_name, tb_dtype
 from torch_backend.testing import needs
 from torch_backend.testing.suite._threads import in_numbered_threads
 
@@ -93,3 +93,8 @@ def on_every_rank(library: DeviceLibrary, work: Callable[[Rank], None]) -> None:
         ccl_check(library, "comm_destroy", comm)
 
     in_numbered_threads(RANKS, run)
+
+
+def names_of(statuses: Iterable[int]) -> str:
+    """How messages call what the ranks got."""
+    return ", ".join(map(status_name, statuses))

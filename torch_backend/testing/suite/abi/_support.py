@@ -187,7 +187,9 @@ def enqueue_function(device: Device, function: object, argument: int, stream: in
     status = device.library.status("stream_host_function", device.index, stream, function, argument)
     if status == Status.UNSUPPORTED:
         needs.not_offered("stream_host_function answered UNSUPPORTED")
-    assert status == Status.OK, f"{device}: stream_host_function returned {status}: {device.library.error_text()}"
+    assert status == Status.OK, (
+        f"{device}: stream_host_function returned {status_name(status)}: {device.library.error_text()}"
+    )
 
 
 def run_child(

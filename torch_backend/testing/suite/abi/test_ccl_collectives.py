@@ -10,7 +10,7 @@ import pytest
 from torch_backend.abi import TORCH_DTYPES, DeviceLibrary, DTypeCode, Reduction, Status, tb_dtype
 from torch_backend.testing import needs
 from torch_backend.testing.suite.abi._numbers import element, is_complex, stored
-from torch_backend.testing.suite.abi._ranks import RANKS, Rank, need_slots, on_every_rank
+from torch_backend.testing.suite.abi._ranks import RANKS, Rank, names_of, need_slots, on_every_rank
 from torch_backend.testing.suite.abi._support import expect_bytes, memory, pattern
 
 pytestmark = [needs.table("ccl.1"), needs.devices(RANKS)]
@@ -67,7 +67,7 @@ def _run(library: DeviceLibrary, slot: str, work: Callable[[Rank], int]) -> None
     on_every_rank(library, noted)
     if set(statuses.values()) == {Status.UNSUPPORTED}:
         needs.not_offered(f"{slot} answered UNSUPPORTED")
-    assert set(statuses.values()) == {Status.OK}, f"{slot} returned {statuses}"
+    assert set(statuses.values()) == {Status.OK}, f"{slot} returned {names_of(statuses.values())}"
 
 
 def _collect(rank: Rank, into: dict[int, bytes], address: int, size_bytes: int) -> None:
@@ -125,16 +125,21 @@ def test_all_reduce_in_place_of_many(library: DeviceLibrary) -> None:
         expect_bytes(data, expected, f"rank {number}: the sum of {_LARGE} numbers, in place")
 
 
+_places = pytest.mark.parametrize("in_place", [False, True], ids=["apart", "in-place"])
+
+
+@_places
 @pytest.mark.parametrize("root", range(RANKS))
-def test_reduce_gives_the_root_the_result(library: DeviceLibrary, root: int) -> None:
+def test_reduce_gives_the_root_the_result(library: DeviceLibrary, root: int, in_place: bool) -> None:
     """Reduce writes the result at the root, and nothing at the other rank."""
     results: dict[int, bytes] = {}
 
     def work(rank: Rank) -> int:
         data = b"".join(stored("int32", v) for v in _values("int32", rank.number)) * _REPEATS
-        with memory(rank.device, len(data)) as src, memory(rank.device, len(data)) as dst:
+        with memory(rank.device, len(data)) as src, memory(rank.device, len(data)) as apart:
+            dst = src if in_place else apart
+            rank.device.write(apart, pattern(len(data)))
             rank.device.write(src, data)
-            rank.device.write(dst, pattern(len(data)))
             status = rank.status(
                 "reduce", src, dst, 4 * _REPEATS, element("int32"), Reduction.SUM, root, rank.comm, None
             )
@@ -144,18 +149,21 @@ def test_reduce_gives_the_root_the_result(library: DeviceLibrary, root: int) -> 
     _run(library, "reduce", work)
     expected = _reduced("int32", Reduction.SUM)
     expect_bytes(results[root], expected, f"the sum at the root, rank {root}")
-    expect_bytes(results[1 - root], pattern(len(expected)), f"out of rank {1 - root}, which is not the root")
+    if not in_place:
+        expect_bytes(results[1 - root], pattern(len(expected)), f"out of rank {1 - root}, which is not the root")
 
 
+@_places
 @pytest.mark.parametrize("root", range(RANKS))
-def test_broadcast_gives_all_what_the_root_has(library: DeviceLibrary, root: int) -> None:
+def test_broadcast_gives_all_what_the_root_has(library: DeviceLibrary, root: int, in_place: bool) -> None:
     """Broadcast writes what the root has on every rank, the root included."""
     results: dict[int, bytes] = {}
 
     def work(rank: Rank) -> int:
-        with memory(rank.device, _PART) as src, memory(rank.device, _PART) as dst:
+        with memory(rank.device, _PART) as src, memory(rank.device, _PART) as apart:
+            dst = src if in_place else apart
+            rank.device.write(apart, bytes(_PART))
             rank.device.write(src, pattern(_PART, seed=rank.number))
-            rank.device.write(dst, bytes(_PART))
             status = rank.status("broadcast", src, dst, _PART, _BYTE, root, rank.comm, None)
             _collect(rank, results, dst, _PART)
         return status

@@ -5,7 +5,7 @@ import time
 
 from torch_backend.abi import DeviceError, DeviceLibrary, DTypeCode, Status, tb_dtype
 from torch_backend.testing import needs
-from torch_backend.testing.suite.abi._ranks import RANKS, Rank, need_slots, on_every_rank
+from torch_backend.testing.suite.abi._ranks import RANKS, Rank, names_of, need_slots, on_every_rank
 from torch_backend.testing.suite.abi._support import memory
 
 pytestmark = [needs.table("ccl.1"), needs.devices(RANKS)]
@@ -77,5 +77,5 @@ def test_errors_are_reported_when_asked_for(library: DeviceLibrary) -> None:
         after.append(rank.status("comm_query_error", rank.comm))
 
     on_every_rank(library, work)
-    assert set(before) == {Status.OK}, f"comm_query_error of new communicators returned {before}"
-    assert Status.OK not in after, f"comm_query_error after comm_abort returned {after}"
+    assert set(before) == {Status.OK}, f"comm_query_error of new communicators returned {names_of(before)}"
+    assert Status.OK not in after, f"comm_query_error after comm_abort returned {names_of(after)}"

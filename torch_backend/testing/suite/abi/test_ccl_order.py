@@ -10,7 +10,7 @@ import pytest
 
 from torch_backend.abi import CopyKind, DeviceLibrary, DTypeCode, Reduction, Status, tb_dtype
 from torch_backend.testing import needs
-from torch_backend.testing.suite.abi._ranks import RANKS, Rank, need_slots, on_every_rank
+from torch_backend.testing.suite.abi._ranks import RANKS, Rank, names_of, need_slots, on_every_rank
 from torch_backend.testing.suite.abi._support import Hold, expect_bytes, memory, pattern, some_streams
 
 pytestmark = [needs.table("ccl.1"), needs.devices(RANKS)]
@@ -128,7 +128,7 @@ def test_collectives_take_their_place_on_their_stream(library: DeviceLibrary, sl
     on_every_rank(library, work)
     if set(statuses.values()) == {Status.UNSUPPORTED}:
         needs.not_offered(f"{slot} answered UNSUPPORTED")
-    assert set(statuses.values()) == {Status.OK}, f"{slot} returned {statuses}"
+    assert set(statuses.values()) == {Status.OK}, f"{slot} returned {names_of(statuses.values())}"
     for (number, turn), (inputs, outputs) in sorted(seen.items()):
         what = f"rank {number}: {slot} between copies on {'a created' if turn else 'the default'} stream"
         made = _bytes(expected(number))

@@ -4,7 +4,7 @@ import struct
 
 from torch_backend.abi import DeviceLibrary, DTypeCode, Reduction, Status, tb_dtype
 from torch_backend.testing import needs
-from torch_backend.testing.suite.abi._ranks import RANKS, Rank, need_slots, new_unique_id, on_every_rank
+from torch_backend.testing.suite.abi._ranks import RANKS, Rank, names_of, need_slots, new_unique_id, on_every_rank
 from torch_backend.testing.suite.abi._support import expect_bytes, memory, pattern, run_child
 
 pytestmark = needs.table("ccl.1")
@@ -70,7 +70,7 @@ def test_empty_messages_keep_their_place(library: DeviceLibrary) -> None:
                 received.append(rank.device.read(address, _COUNT))
 
     on_every_rank(library, work)
-    assert set(statuses) == {Status.OK}, f"send and recv of 0 elements returned {statuses}"
+    assert set(statuses) == {Status.OK}, f"send and recv of 0 elements returned {names_of(statuses)}"
     expect_bytes(received[0], pattern(_COUNT), "the message after the empty one")
 
 
@@ -114,7 +114,7 @@ def test_sums_are_the_same_on_all_ranks(library: DeviceLibrary) -> None:
     on_every_rank(library, work)
     if set(statuses) == {Status.UNSUPPORTED}:
         needs.not_offered("all_reduce answered UNSUPPORTED")
-    assert set(statuses) == {Status.OK}, f"all_reduce returned {statuses}"
+    assert set(statuses) == {Status.OK}, f"all_reduce returned {names_of(statuses)}"
     expected = struct.pack(f"{_COUNT}f", *(float(3 * i) for i in range(_COUNT)))
     for number, data in sorted(sums.items()):
         expect_bytes(data, expected, f"rank {number}: the sum of {_COUNT} numbers")

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from torch_backend.abi import CopyKind, Device, DeviceLibrary, Status
+from torch_backend.abi import CopyKind, Device, DeviceLibrary, Status, status_name
 from torch_backend.testing import needs
 from torch_backend.testing.suite.abi._support import expect_bytes, memory, pattern
 
@@ -39,7 +39,7 @@ def _copy(
         device.synchronize()
         expect_bytes(held(), before, f"{device}: memory_copy_2d of kind {kind.name} answered UNSUPPORTED, but")
         needs.not_offered(f"memory_copy_2d of kind {kind.name} answered UNSUPPORTED")
-    assert status == Status.OK, f"{device}: memory_copy_2d of kind {kind.name} returned {status}"
+    assert status == Status.OK, f"{device}: memory_copy_2d of kind {kind.name} returned {status_name(status)}"
     device.synchronize()
 
 
@@ -119,5 +119,5 @@ def test_rows_are_copied_within_one_allocation(library: DeviceLibrary, places: s
             if status == Status.UNSUPPORTED:
                 expect_bytes(after, before, f"{device}: memory_copy_2d within one allocation answered UNSUPPORTED, but")
                 needs.not_offered("memory_copy_2d within one allocation answered UNSUPPORTED")
-            assert status == Status.OK, f"{device}: memory_copy_2d within one allocation returned {status}"
+            assert status == Status.OK, f"{device}: memory_copy_2d within one allocation returned {status_name(status)}"
             expect_bytes(after, bytes(expected), f"{device}: rows that were copied within one allocation, {places}")

@@ -96,7 +96,8 @@ def test_the_time_of_an_event_never_recorded_is_refused(library: DeviceLibrary) 
             for start, end in ((recorded, never), (never, recorded), (never, never)):
                 status, elapsed = _elapsed_status(device, start, end)
                 assert status == Status.INVALID_ARGUMENT, (
-                    f"{device}: event_elapsed of an event never recorded returned {status} instead of INVALID_ARGUMENT"
+                    f"{device}: event_elapsed of an event never recorded returned {status_name(status)}, "
+                    "not INVALID_ARGUMENT"
                 )
                 assert elapsed == _UNTOUCHED, f"{device}: event_elapsed failed but wrote to out_elapsed_ns"
 
@@ -112,6 +113,6 @@ def test_the_time_between_events_of_two_devices_is_refused(library: DeviceLibrar
         for start, end in ((own, foreign), (foreign, own)):
             status, elapsed = _elapsed_status(first, start, end)
             assert status == Status.INVALID_ARGUMENT, (
-                f"{first}: event_elapsed of an event of {second} returned {status} instead of INVALID_ARGUMENT"
+                f"{first}: event_elapsed of an event of {second} returned {status_name(status)}, not INVALID_ARGUMENT"
             )
             assert elapsed == _UNTOUCHED, f"{first}: event_elapsed failed but wrote to out_elapsed_ns"

@@ -43,7 +43,7 @@ def test_an_event_that_was_never_recorded_is_complete(library: DeviceLibrary) ->
             if "event_synchronize" in library.core:
                 status = library.status("event_synchronize", device.index, event)
                 assert status in (Status.OK, Status.UNSUPPORTED), (
-                    f"{device}: event_synchronize of an event never recorded returned {status}"
+                    f"{device}: event_synchronize of an event never recorded returned {status_name(status)}"
                 )
 
 
@@ -99,7 +99,9 @@ def test_event_synchronize_waits_for_the_work_before_it(library: DeviceLibrary) 
             device.synchronize(stream)
             if status == Status.UNSUPPORTED:
                 needs.not_offered("event_synchronize answered UNSUPPORTED")
-            assert status == Status.OK, f"{device}: event_synchronize returned {status}: {library.error_text()}"
+            assert status == Status.OK, (
+                f"{device}: event_synchronize returned {status_name(status)}: {library.error_text()}"
+            )
             assert was_done, f"{device}: event_synchronize returned while work before the record was not complete"
 
 
@@ -187,6 +189,28 @@ def test_a_wait_is_for_the_record_before_it(library: DeviceLibrary) -> None:
 
 
 @needs.slot("stream_host_function")
+def test_later_work_holds_no_event_up(library: DeviceLibrary) -> None:
+    """An event completes, and who waits for it goes on, while work that was enqueued after its record is pending."""
+    for device in library.devices:
+        with device.stream() as first, device.stream() as second, device.event() as event:
+            device.record(event, first)
+            has_run = threading.Event()
+            with Hold(device, first, patient=True) as hold:
+                device.wait_event(event, second)
+                host_function(device, has_run.set, second)
+                late, waited = ["event_query", "stream_wait_event"], []
+                while late and not hold.ended:
+                    time.sleep(0.001)
+                    done = {"event_query": device.is_complete(event), "stream_wait_event": has_run.is_set()}
+                    late = [slot for slot in late if not done[slot]]
+                    waited = late or waited
+                assert not (hold.ended and waited), (
+                    f"{device}: {waited[0]} waits for work that was enqueued after event_record: the event completes "
+                    "when everything enqueued before the record is complete"
+                )
+
+
+@needs.slot("stream_host_function")
 def test_waiting_for_an_event_does_not_block_the_host(library: DeviceLibrary) -> None:
     """stream_wait_event returns while the event is pending."""
     for device in library.devices:
@@ -250,7 +274,9 @@ def test_an_event_with_unknown_flags_is_unsupported(library: DeviceLibrary, flag
         status = library.status("event_create", device.index, flags, ctypes.byref(out))
         if status == Status.OK and out.value is not None:
             device.destroy_event(out.value)
-        assert status == Status.UNSUPPORTED, f"{device}: event_create with flags {flags:#x} returned {status}"
+        assert status == Status.UNSUPPORTED, (
+            f"{device}: event_create with flags {flags:#x} returned {status_name(status)}"
+        )
         assert out.value == _UNTOUCHED, f"{device}: event_create failed but wrote to out_event"
 
 

@@ -4,7 +4,7 @@ import ctypes
 
 import pytest
 
-from torch_backend.abi import Device, DeviceLibrary, Status
+from torch_backend.abi import Device, DeviceLibrary, Status, status_name
 from torch_backend.testing import needs
 from torch_backend.testing.suite.abi._support import GUARD_BYTES, expect_bytes, memory, pattern, some_streams
 
@@ -22,7 +22,7 @@ def _fill(device: Device, address: int, value: bytes, size: int, stream: int | N
         what = f"{device}: memory_fill with a pattern of {len(value)} bytes answered UNSUPPORTED, but"
         expect_bytes(device.read(address, size, stream), before, what)
         needs.not_offered(f"memory_fill with a pattern of {len(value)} bytes answered UNSUPPORTED")
-    assert status == Status.OK, f"{device}: memory_fill returned {status}: {device.library.error_text()}"
+    assert status == Status.OK, f"{device}: memory_fill returned {status_name(status)}: {device.library.error_text()}"
 
 
 @_widths
@@ -66,7 +66,7 @@ def test_the_pattern_is_read_before_the_call_returns(library: DeviceLibrary) -> 
             ctypes.memset(value, 0xEE, 4)
             if status == Status.UNSUPPORTED:
                 needs.not_offered("memory_fill with a pattern of 4 bytes answered UNSUPPORTED")
-            assert status == Status.OK, f"{device}: memory_fill returned {status}: {library.error_text()}"
+            assert status == Status.OK, f"{device}: memory_fill returned {status_name(status)}: {library.error_text()}"
             device.synchronize()
             expect_bytes(
                 device.read(address, size),

@@ -1,8 +1,9 @@
 """The table graph.1: work that is recorded and replayed."""
 
 import ctypes
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
 
 import pytest
 
@@ -14,11 +15,14 @@ from torch_backend.abi import (
     DeviceLibrary,
     MemoryKind,
     Status,
+    status_name,
     tb_host_function,
 )
 from torch_backend.testing import needs
+from torch_backend.testing.suite._threads import in_threads
 from torch_backend.testing.suite.abi._modules import Launch, Modules, Pointer, modules_of
 from torch_backend.testing.suite.abi._support import (
+    Hold,
     enqueue_function,
     expect_bytes,
     graph_call,
@@ -31,6 +35,7 @@ from torch_backend.testing.suite.abi._support import (
 pytestmark = needs.table("graph.1")
 
 _SIZE = 4096
+_IMPOSSIBLE_BYTES = 1 << 60
 
 
 def test_all_slots_are_set(library: DeviceLibrary) -> None:
@@ -91,11 +96,18 @@ def test_a_stream_tells_whether_it_records(library: DeviceLibrary) -> None:
 def test_a_graph_may_be_destroyed_while_it_runs(library: DeviceLibrary) -> None:
     """A launch that is pending completes after its graph was destroyed."""
     for device in library.devices:
-        with device.stream() as stream, memory(device, _SIZE) as src, memory(device, _SIZE) as dst:
+        with (
+            device.stream() as stream,
+            device.stream() as aside,
+            memory(device, _SIZE) as src,
+            memory(device, _SIZE) as dst,
+        ):
             device.write(src, pattern(_SIZE, seed=1))
             device.write(dst, bytes(_SIZE))
-            with _graph_of_a_copy(device, stream, dst, src, CaptureMode.RELAXED) as graph:
-                graph_call(device, "graph_launch", graph, stream)
+            can_hold = "stream_host_function" in library.core
+            with Hold(device, stream) if can_hold else nullcontext():
+                with _graph_of_a_copy(device, aside, dst, src, CaptureMode.RELAXED) as graph:
+                    graph_call(device, "graph_launch", graph, stream)
             expect_bytes(
                 device.read(dst, _SIZE, stream), pattern(_SIZE, seed=1), f"{device}: a launch of a destroyed graph"
             )
@@ -251,22 +263,170 @@ def test_recorded_launches_keep_their_parameters(library: DeviceLibrary) -> None
                     )
 
 
+# ---- what fails during a capture ----
+
+
+@dataclass(frozen=True)
+class _Capture:
+    """A capture of a copy, and of an event, and what else a call may be given."""
+
+    device: Device
+    stream: int
+    event: int
+    """That is recorded in the capture."""
+    outside: int
+    """An event that was recorded before, and is complete."""
+    other: int
+    """A graph of before."""
+    src: int
+    dst: int
+    """What its copy reads and writes."""
+    last: int
+    """Memory that is 0, like dst."""
+
+
+_FORBIDDEN: dict[str, Callable[[_Capture], int]] = {
+    "stream_synchronize": lambda of: _status(of, "stream_synchronize", of.stream),
+    "stream_query": lambda of: _status(of, "stream_query", of.stream),
+    "event_query": lambda of: _status(of, "event_query", of.event),
+    "event_synchronize": lambda of: _status(of, "event_synchronize", of.event),
+    "stream_destroy": lambda of: _status(of, "stream_destroy", of.stream),
+    "stream_wait_event": lambda of: _status(of, "stream_wait_event", of.stream, of.outside),
+    "graph_launch": lambda of: of.device.library.noted(
+        of.device.library.tables["graph.1"].graph_launch(of.device.index, of.other, of.stream)
+    ),
+}
+
+
+def _status(of: _Capture, slot: str, *arguments: object) -> int:
+    library = of.device.library
+    if slot not in library.core:
+        return Status.UNSUPPORTED
+    library.bind(of.device.index)
+    return library.status(slot, of.device.index, *arguments)
+
+
+def _end(device: Device, stream: int) -> tuple[int, int | None, str]:
+    """What capture_end returned, the graph, and the reason of a failure."""
+    library = device.library
+    graph = ctypes.c_void_p()
+    status = library.noted(library.tables["graph.1"].capture_end(device.index, stream, ctypes.byref(graph)))
+    return status, graph.value, "" if status == Status.OK else library.error_text()
+
+
+@contextmanager
+def _capture(device: Device, mode: CaptureMode) -> Iterator[_Capture]:
+    """A capture that has begun, of a copy and a record."""
+    with ExitStack() as stack:
+        stream, aside = (stack.enter_context(device.stream()) for _ in range(2))
+        event, outside = (stack.enter_context(device.event()) for _ in range(2))
+        src, dst, last, copied = (stack.enter_context(memory(device, _SIZE)) for _ in range(4))
+        device.write(src, pattern(_SIZE))
+        for address in (dst, last):
+            device.write(address, bytes(_SIZE))
+        device.record(outside, aside)
+        device.synchronize(aside)
+        other = stack.enter_context(_graph_of_a_copy(device, aside, copied, src, CaptureMode.RELAXED))
+        graph_call(device, "capture_begin", stream, mode)
+        device.copy(dst, src, _SIZE, CopyKind.DEVICE_TO_DEVICE, stream)
+        device.record(event, stream)
+        yield _Capture(device, stream, event, outside, other, src, dst, last)
+
+
 @_modes
-def test_a_stream_that_records_cannot_be_waited_for(library: DeviceLibrary, mode: CaptureMode) -> None:
-    """stream_synchronize fails while the stream records, the capture with it, and after its end the stream works."""
+@pytest.mark.parametrize("slot", _FORBIDDEN)
+def test_a_capture_fails_with_what_it_forbids(library: DeviceLibrary, slot: str, mode: CaptureMode) -> None:
+    """A call that waits for, queries, destroys or launches on what records fails, the capture with it, and no more."""
     for device in library.devices:
-        with device.stream() as stream, memory(device, _SIZE) as src, memory(device, _SIZE) as dst:
-            device.write(src, pattern(_SIZE))
-            device.write(dst, bytes(_SIZE))
-            graph_call(device, "capture_begin", stream, mode)
-            device.copy(dst, src, _SIZE, CopyKind.DEVICE_TO_DEVICE, stream)
-            waited = library.status("stream_synchronize", device.index, stream)
-            graph = ctypes.c_void_p()
-            with pytest.raises(DeviceError):
-                graph_call(device, "capture_end", stream, ctypes.byref(graph))
-            assert waited != Status.OK, f"{device}: stream_synchronize returned OK for a stream that records"
-            assert graph.value is None, f"{device}: capture_end failed and gave a graph"
+        with _capture(device, mode) as capture:
+            stream, src, dst = capture.stream, capture.src, capture.dst
+            status = _FORBIDDEN[slot](capture)
+            ended, graph, reason = _end(device, stream)
+            if graph is not None:
+                graph_call(device, "graph_destroy", graph)
+            if status == Status.UNSUPPORTED and slot in ("stream_query", "event_synchronize"):
+                needs.not_offered(f"{slot} answered UNSUPPORTED")
+            what = f"{device}: during a capture {slot}"
+            assert status not in (Status.OK, Status.NOT_READY), f"{what} returned {status_name(status)}, but must fail"
+            assert ended != Status.OK, f"{what} failed, and capture_end returned OK: the capture fails with it"
+            assert graph is None, f"{what} failed, and capture_end, which failed too, gave a graph"
+            assert reason, f"{what} failed, and capture_end does not say why the capture has failed"
             assert _is_capturing(device, stream) == 0, f"{device}: the stream records after a failed capture"
             expect_bytes(device.read(dst, _SIZE, stream), bytes(_SIZE), f"{device}: after a failed capture of a copy")
             device.copy(dst, src, _SIZE, CopyKind.DEVICE_TO_DEVICE, stream)
             expect_bytes(device.read(dst, _SIZE, stream), pattern(_SIZE), f"{device}: a copy after a failed capture")
+
+
+def _expect_good(capture: _Capture, what: str) -> None:
+    """The capture ends well, and its graph copies."""
+    device, stream = capture.device, capture.stream
+    status, graph, reason = _end(device, stream)
+    assert status == Status.OK, f"{device}: {what}: capture_end returned {status_name(status)}: {reason}"
+    graph_call(device, "graph_instantiate", graph)
+    replay(device, graph or 0, stream)
+    expect_bytes(device.read(capture.dst, _SIZE, stream), pattern(_SIZE), f"{device}: {what}: a launch")
+    graph_call(device, "graph_destroy", graph)
+
+
+@needs.slot("device_synchronize")
+@pytest.mark.parametrize("thread", ["same", "other"])
+@_modes
+def test_unsafe_calls_fail_a_capture_by_its_mode(library: DeviceLibrary, mode: CaptureMode, thread: str) -> None:
+    """device_synchronize fails a GLOBAL capture, a THREAD_LOCAL one if the thread began it, and no RELAXED one."""
+    fails = mode == CaptureMode.GLOBAL or (mode == CaptureMode.THREAD_LOCAL and thread == "same")
+    for device in library.devices:
+        with _capture(device, mode) as capture:
+            statuses: list[int] = []
+
+            def call(capture: _Capture = capture, into: list[int] = statuses) -> None:
+                into.append(_status(capture, "device_synchronize"))
+
+            if thread == "same":
+                call()
+            else:
+                in_threads([call])
+            what = f"device_synchronize in the {thread} thread during a {mode.name} capture"
+            if statuses == [Status.UNSUPPORTED]:
+                needs.not_offered("device_synchronize answered UNSUPPORTED")
+            if not fails:
+                _expect_good(capture, what)
+                continue
+            ended, graph, _ = _end(device, capture.stream)
+            if graph is not None:
+                graph_call(device, "graph_destroy", graph)
+            assert Status.OK not in (statuses[0], ended), (
+                f"{device}: {what} returned {status_name(statuses[0])}, and capture_end {status_name(ended)}: both fail"
+            )
+
+
+@_modes
+def test_memory_is_allocated_during_a_capture(library: DeviceLibrary, mode: CaptureMode) -> None:
+    """memory_allocate works while a stream records; neither that nor a request that is too large harms the capture."""
+    for device in library.devices:
+        with _capture(device, mode) as capture:
+            with pytest.raises(DeviceError):
+                device.allocate(_IMPOSSIBLE_BYTES)
+            address = device.allocate(_SIZE)
+            _expect_good(capture, "memory_allocate during a capture")
+            device.free(address, _SIZE)
+
+
+@_modes
+def test_any_thread_takes_part_in_a_capture(library: DeviceLibrary, mode: CaptureMode) -> None:
+    """What another thread enqueues is recorded, and another one may end the capture."""
+    for device in library.devices:
+        with _capture(device, mode) as capture:
+
+            def copy(of: _Capture = capture) -> None:
+                of.device.copy(of.last, of.dst, _SIZE, CopyKind.DEVICE_TO_DEVICE, of.stream)
+
+            def end(of: _Capture = capture) -> None:
+                _expect_good(of, "capture_end in another thread")
+
+            in_threads([copy])
+            in_threads([end])
+            expect_bytes(
+                device.read(capture.last, _SIZE),
+                pattern(_SIZE),
+                f"{device}: a launch of a copy that another thread has enqueued during the capture",
+            )

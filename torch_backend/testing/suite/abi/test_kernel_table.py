@@ -34,13 +34,15 @@ from torch_backend.abi import (
 )
 from torch_backend.abi.table import end_of
 from torch_backend.testing import needs
-from torch_backend.testing.suite.abi._support import Hold, expect_bytes, pattern, some_streams
+from torch_backend.testing.suite._threads import in_numbered_threads
+from torch_backend.testing.suite.abi._support import HOLD_SECONDS, Hold, expect_bytes, pattern, some_streams
 
 pytestmark = needs.table("kernels.1")
 
 _OP = re.compile(r"[A-Za-z_][\w.]*::\w+(\.\w+)?")
 _MODULE_SLOTS = ("module_formats", "module_load", "module_unload", "module_function", "module_launch")
 _EARLY_SECONDS = 0.01
+_TURNS = 5
 _UNKNOWN = b"conformance::no_such_operator"
 
 
@@ -251,12 +253,13 @@ def _compute(
     what = f"{device}: {name}"
     try:
         arguments = _arguments(tensors, numbers, out)
-        with (
-            Hold(device, stream) if device.is_async and "stream_host_function" in device.library.core else nullcontext()
-        ):
+        can_hold = device.is_async and "stream_host_function" in device.library.core
+        with Hold(device, stream) if can_hold else nullcontext() as hold:
             for tensor in made:
                 tensor.bring(stream)
+            was_held, began = hold is not None and not hold.ended, time.monotonic()
             status = _call(device, kernel, arguments, stream)
+            waited = was_held and hold.ended and time.monotonic() - began > HOLD_SECONDS / 2
             # As the core's next call may have it: other tensors at the same places.
             gone = _arguments(others[:-1], tuple(0 for _ in numbers), others[-1])
             ctypes.memmove(arguments, gone, ctypes.sizeof(arguments))
@@ -271,6 +274,7 @@ def _compute(
                 tensor.expect_unchanged(f"{what} answered UNSUPPORTED, but a tensor")
             needs.not_offered(f"the kernel {name} answered UNSUPPORTED")
         assert status == Status.OK, f"{what} returned {status_name(status)}: {device.library.error_text()}"
+        assert not waited, f"{what} waited for the stream that it was to enqueue its work on"
         places = [[row * y + column * x for row in range(_ROWS) for column in range(_COLUMNS)] for y, x in strides]
         expected = [
             function(*(held[place] for held, place in zip(values, at, strict=True))) for at in zip(*places, strict=True)
@@ -306,3 +310,19 @@ def test_pointwise_kernels_compute(
         with some_streams(device) as streams:
             for stream in streams:
                 _compute(device, stream, kernel, op, _LAYOUTS[layout])
+
+
+def test_threads_call_one_kernel(library: DeviceLibrary) -> None:
+    """Threads that call one kernel at the same time each get their own result."""
+    found = [(op, kernel) for op in _POINTWISE if (kernel := _kernel(library, op[0])) is not None]
+    if not found:
+        needs.not_offered(f"there is no kernel of {', '.join(op[0] for op in _POINTWISE)}")
+    op, kernel = found[0]
+
+    def call_often(_: int) -> None:
+        for device in library.devices:
+            with some_streams(device) as streams:
+                for _ in range(_TURNS):
+                    _compute(device, streams[-1], kernel, op, _LAYOUTS["contiguous"])
+
+    in_numbered_threads(4, call_often)

@@ -4,7 +4,7 @@ import ctypes
 
 import pytest
 
-from torch_backend.abi import DeviceLibrary, MemoryKind, Status, tb_pointer_info
+from torch_backend.abi import DeviceLibrary, MemoryKind, Status, status_name, tb_pointer_info
 from torch_backend.testing import needs
 from torch_backend.testing.suite.abi._support import expect_bytes, memory
 
@@ -19,7 +19,7 @@ def _query(library: DeviceLibrary, address: int) -> tb_pointer_info:
     status = library.status("memory_query", address, ctypes.byref(info))
     if status == Status.UNSUPPORTED:
         needs.not_offered("memory_query answered UNSUPPORTED")
-    assert status == Status.OK, f"memory_query({address:#x}) returned {status}: {library.error_text()}"
+    assert status == Status.OK, f"memory_query({address:#x}) returned {status_name(status)}: {library.error_text()}"
     return info
 
 

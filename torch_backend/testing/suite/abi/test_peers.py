@@ -4,7 +4,7 @@ import ctypes
 
 import pytest
 
-from torch_backend.abi import CopyKind, DeviceLibrary, Status
+from torch_backend.abi import CopyKind, DeviceLibrary, Status, status_name
 from torch_backend.testing import needs
 from torch_backend.testing.suite.abi._support import GUARD_BYTES, expect_bytes, memory, pattern
 
@@ -41,7 +41,11 @@ def test_a_refused_copy_between_devices_moves_nothing(library: DeviceLibrary) ->
         status = library.status("memory_copy", target.index, dst, source.index, src, size, CopyKind.PEER, None)
         source.synchronize()
         expected = data if status == Status.OK else before
-        expect_bytes(target.read(dst, size), expected, f"{target}: after memory_copy of TB_COPY_PEER answered {status}")
+        expect_bytes(
+            target.read(dst, size),
+            expected,
+            f"{target}: after memory_copy of TB_COPY_PEER answered {status_name(status)}",
+        )
 
 
 @needs.devices(2)
@@ -58,7 +62,9 @@ def test_peer_access_is_yes_or_no(library: DeviceLibrary) -> None:
                 status = library.status("peer_can_access", device.index, peer.index, ctypes.byref(answer))
                 if status == Status.UNSUPPORTED:
                     needs.not_offered("peer_can_access answered UNSUPPORTED")
-                assert status == Status.OK, f"peer_can_access({device.index}, {peer.index}) returned {status}"
+                assert status == Status.OK, (
+                    f"peer_can_access({device.index}, {peer.index}) returned {status_name(status)}"
+                )
                 answers.append(answer.value)
             assert answers in ([0, 0], [1, 1]), f"peer_can_access({device.index}, {peer.index}) answered {answers}"
 

@@ -15,7 +15,8 @@ from torch_backend.abi import (
     tb_trace_record,
 )
 from torch_backend.testing import needs
-from torch_backend.testing.suite.abi._support import memory
+from torch_backend.testing.suite._threads import in_threads
+from torch_backend.testing.suite.abi._support import memory, some_streams
 
 pytestmark = needs.table("prof.1")
 
@@ -28,6 +29,7 @@ _MOST_SKEW_NS = 50_000_000
 class _Record:
     kind: int
     device: int
+    stream: int
     correlation: int
     start_ns: int
     end_ns: int
@@ -53,6 +55,7 @@ def _collect(library: DeviceLibrary) -> list[_Record]:
             _Record(
                 record.kind,
                 record.device,
+                record.stream,
                 record.correlation,
                 record.start_ns,
                 record.end_ns,
@@ -65,15 +68,28 @@ def _collect(library: DeviceLibrary) -> list[_Record]:
     return records
 
 
-def _trace_of_a_copy(device: Device, kinds: TraceKind) -> list[_Record]:
+def _clocks(device: Device) -> tuple[int, int]:
+    """What clock_pair says: the device's time and the host's."""
+    device_ns, host_ns = ctypes.c_int64(), ctypes.c_int64()
+    device.library.bind(device.index)
+    _check(device.library, "clock_pair", device.index, ctypes.byref(device_ns), ctypes.byref(host_ns))
+    return device_ns.value, host_ns.value
+
+
+def _trace_of_a_copy(device: Device, kinds: TraceKind, stream: int | None = None) -> list[_Record]:
     library = device.library
+
+    def name_another() -> None:
+        _check(library, "correlation_push", _CORRELATION + 1)
+
     with memory(device, _SIZE) as address:
         _collect(library)  # what is left from before
         _check(library, "trace_start", kinds)
         _check(library, "correlation_push", _CORRELATION)
-        device.write(address, bytes(_SIZE))
+        in_threads([name_another])  # every thread has a stack of its own
+        device.write(address, bytes(_SIZE), stream)
         _check(library, "correlation_pop")
-        device.synchronize()
+        device.synchronize(stream)
         _check(library, "trace_stop")
     return _collect(library)
 
@@ -87,18 +103,30 @@ def test_required_slots_are_set(library: DeviceLibrary) -> None:
 
 
 def test_a_copy_is_traced(library: DeviceLibrary) -> None:
-    """A copy leaves a record with its device, size, times and correlation."""
+    """A copy leaves a record with its device, stream, size, times and correlation."""
     for device in library.devices:
-        copies = [record for record in _trace_of_a_copy(device, TraceKind.COPY) if record.kind == TraceKind.COPY]
-        assert copies, f"{device}: a copy left no record"
-        (copy,) = copies
-        assert copy.device == device.index, f"{device}: the record of a copy names device {copy.device}"
-        assert copy.size_bytes == _SIZE, f"{device}: the record of {_SIZE} bytes says {copy.size_bytes}"
-        assert copy.start_ns <= copy.end_ns, f"{device}: a copy ended {copy.start_ns - copy.end_ns} ns before it began"
-        assert copy.correlation == _CORRELATION, (
-            f"{device}: a copy under correlation {_CORRELATION} has correlation {copy.correlation}"
-        )
-        assert copy.name is not None, f"{device}: the record of a copy has no name"
+        with some_streams(device) as streams:
+            for stream in streams:
+                _expect_record(device, stream)
+
+
+def _expect_record(device: Device, stream: int | None) -> None:
+    before, _ = _clocks(device)
+    copies = [record for record in _trace_of_a_copy(device, TraceKind.COPY, stream) if record.kind == TraceKind.COPY]
+    assert len(copies) == 1, f"{device}: one copy left {len(copies)} records"
+    (copy,) = copies
+    assert copy.stream == (stream or 0), f"{device}: the record of a copy on {stream or 0:#x} names {copy.stream:#x}"
+    assert copy.device == device.index, f"{device}: the record of a copy names device {copy.device}"
+    assert copy.size_bytes == _SIZE, f"{device}: the record of {_SIZE} bytes says {copy.size_bytes}"
+    after, _ = _clocks(device)
+    assert before - _MOST_SKEW_NS <= copy.start_ns <= after + _MOST_SKEW_NS, (
+        f"{device}: a copy began at {copy.start_ns}, and clock_pair said {before} before it and {after} after it"
+    )
+    assert copy.start_ns <= copy.end_ns, f"{device}: a copy ended {copy.start_ns - copy.end_ns} ns before it began"
+    assert copy.correlation == _CORRELATION, (
+        f"{device}: a copy under correlation {_CORRELATION} has correlation {copy.correlation}"
+    )
+    assert copy.name is not None, f"{device}: the record of a copy has no name"
 
 
 def test_only_what_was_asked_for_is_traced(library: DeviceLibrary) -> None:
@@ -124,15 +152,13 @@ def test_clocks_can_be_compared(library: DeviceLibrary) -> None:
     for device in library.devices:
         pairs = []
         for _ in range(2):
-            device_ns, host_ns = ctypes.c_int64(), ctypes.c_int64()
             before = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-            library.bind(device.index)
-            _check(library, "clock_pair", device.index, ctypes.byref(device_ns), ctypes.byref(host_ns))
+            pairs.append(_clocks(device))
             after = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-            assert before <= host_ns.value <= after, (
-                f"{device}: clock_pair says {host_ns.value} for the host, whose CLOCK_MONOTONIC was {before} to {after}"
+            host_ns = pairs[-1][1]
+            assert before <= host_ns <= after, (
+                f"{device}: clock_pair says {host_ns} for the host, whose CLOCK_MONOTONIC was {before} to {after}"
             )
-            pairs.append((device_ns.value, host_ns.value))
             time.sleep(0.02)
         on_device, on_host = (pairs[1][i] - pairs[0][i] for i in (0, 1))
         assert abs(on_device - on_host) < max(_MOST_SKEW_NS, on_host // 2), (

@@ -87,7 +87,9 @@ def test_device_synchronize_waits_for_all_streams(library: DeviceLibrary) -> Non
                 if status == Status.UNSUPPORTED:
                     device.synchronize(stream)
                     needs.not_offered("device_synchronize answered UNSUPPORTED")
-                assert status == Status.OK, f"{device}: device_synchronize returned {status}: {library.error_text()}"
+                assert status == Status.OK, (
+                    f"{device}: device_synchronize returned {status_name(status)}: {library.error_text()}"
+                )
                 which = "the default stream" if stream is None else "a created stream"
                 assert done, f"{device}: device_synchronize returned while work on {which} was not complete"
 

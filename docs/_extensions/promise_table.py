@@ -1,0 +1,84 @@
+"""The directive ``promise-table``: the sentences of device.h, the tests that break with them, and what these catch."""
+
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+from torch_backend.testing import promises
+
+TESTS = Path(__file__).parents[2] / "test" / "python"
+
+
+class PromiseTable(SphinxDirective):
+    """Two tables. For a page in reStructuredText."""
+
+    def run(self) -> list[nodes.Node]:
+        """Write promises.toml, in the order of the header, as reStructuredText."""
+        self.env.note_dependency(str(Path(promises.__file__).with_suffix(".toml")))
+        self.env.note_dependency(str(TESTS / "faulty_devices.py"))
+        return self.parse_text_to_nodes("\n".join(_page()), allow_section_headings=True)
+
+
+def _caught() -> dict[str, list[str]]:
+    """The faulty devices by the test that catches them."""
+    sys.path.insert(0, str(TESTS))
+    try:
+        from faulty_devices import FAULTY_DEVICES
+    finally:
+        sys.path.remove(str(TESTS))
+    caught = defaultdict(list)
+    for device in FAULTY_DEVICES:
+        caught[device.caught_by.partition("[")[0]].append(device.fault)
+    return caught
+
+
+def _page() -> Iterator[str]:
+    caught = _caught()
+    listed = [promises.listed()[text] for text in promises.in_header()]
+    tested = [promise for promise in listed if promise.tests]
+    faulty = sum(any(caught[test] for test in promise.tests) for promise in tested)
+    yield from (f"Of {len(listed)} sentences {len(tested)} have tests, {faulty} of these faulty devices.", "")
+    yield from ("With tests", "----------", "")
+    yield from _head("What device.h says", "Tests that break", "Devices that show it")
+    for promise in tested:
+        yield from _row(
+            _sentence(promise),
+            ", ".join(f"``{test.removeprefix('abi/')}``" for test in promise.tests),
+            ", ".join(f"``{fault}``" for test in promise.tests for fault in caught[test]) or "none",
+        )
+    yield from ("", "Without", "-------", "")
+    yield from _head("What device.h says", "Why no test can break")
+    for promise in listed:
+        if promise.reason:
+            yield from _row(_sentence(promise), _plain(promise.reason))
+    yield ""
+
+
+def _sentence(promise: promises.Promise) -> str:
+    return f"``{promise.place}``: {_plain(promise.sentence)}"
+
+
+def _plain(text: str) -> str:
+    return "".join(f"\\{character}" if character in "*`|_\\" else character for character in text)
+
+
+def _head(*titles: str) -> Iterator[str]:
+    yield from (".. list-table::", "   :header-rows: 1", "")
+    yield from _row(*titles)
+
+
+def _row(*cells: str) -> Iterator[str]:
+    for number, cell in enumerate(cells):
+        yield f"   {'-' if number else '* -'} {cell}".replace("   - ", "     - ")
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the directive."""
+    app.add_directive("promise-table", PromiseTable)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
