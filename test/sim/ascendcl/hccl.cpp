@@ -65,6 +65,8 @@ std::set<comm*>& live_comms() {
   return all;
 }
 
+const leftovers at_the_end{"communicators", [] { return live_comms().size(); }};
+
 // ---- joining ----
 
 sockaddr_un address(const std::string& name, socklen_t* out_size) {
