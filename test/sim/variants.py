@@ -1,9 +1,9 @@
 """Whether a simulation and the conformance kit notice faults of a device library: ``python test/sim/variants.py npu``.
 
-``variants.toml`` of the simulation lists them, each an edit of the device's sources: a call that is missing, an order or a
-flag that is wrong. Each is applied to a copy, built, and tried on the kit's tests that it names, which have to fail, or the
-simulation has to refuse a call. Prints a table of what caught what. The unedited library has to pass all of these tests;
-what the simulation refuses it as well catches nothing.
+``variants.toml`` of the simulation lists them, each an edit of the device's sources: a call that is missing, an order
+or a flag that is wrong. Each is applied to a copy, built, and tried on the kit's tests that it names: they have to fail,
+or the simulation has to refuse a call. Prints a table of what caught what. The unedited library has to pass all of
+these tests; what the simulation refuses it as well catches nothing.
 
 Copies are kept in ``build/variants``. Builds are fast where ccache is installed.
 """
@@ -83,7 +83,7 @@ def read(name: str) -> Simulated:
 
 
 def build(source: Path, into: Path, copied: Path) -> None:
-    """Build a CMake project. ``copied`` is what ccache takes paths relative to. Raises RuntimeError with the messages."""
+    """Build a CMake project. ccache takes paths relative to ``copied``. Raises RuntimeError with the messages."""
     launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
     environment = os.environ | {"CCACHE_BASEDIR": str(copied), "CCACHE_NOHASHDIR": "1"}
     for command in (["cmake", "-S", source, "-B", into, *launcher], ["cmake", "--build", into]):
