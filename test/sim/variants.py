@@ -1,9 +1,9 @@
 """Whether a simulation and the conformance kit notice faults of a device library: ``python test/sim/variants.py npu``.
 
 ``variants.toml`` of the simulation lists them, each an edit of the device's sources: a call that is missing, an order
-or a flag that is wrong. Each is applied to a copy, built, and tried on the kit's tests that it names: they have to fail,
-or the simulation has to refuse a call. Prints a table of what caught what. The unedited library has to pass all of
-these tests; what the simulation refuses it as well catches nothing.
+or a flag that is wrong. Each is applied to a copy, built, and tried on the tests of the kit that it names. It is caught
+if they fail, or if the simulation refuses a call that it does not refuse the unedited library, which has to pass all of
+these tests. Prints a table of what caught what.
 
 Copies are kept in ``build/variants``. Builds are fast where ccache is installed.
 """
