@@ -122,7 +122,7 @@ string build_module(const string& source, int arch, bool fmad, string* out_log) 
   replace_dynamic_shared(&text);
   write(in.path + "/module.cpp", text + table_of_kernels(text));
   const string flags =
-      "-O2 -shared -fPIC -fvisibility=hidden -fno-math-errno -fno-trapping-math -D__global__= module.cpp -o module.so ";
+      "-O1 -shared -fPIC -fvisibility=hidden -fno-math-errno -fno-trapping-math -D__global__= module.cpp -o module.so ";
   if (!run(in, flags + (fmad ? "-mfma -ffp-contract=fast" : "-ffp-contract=off"), out_log)) return "";
   string code = read(in.path + "/module.so");
   code_end end{{}, arch, sum_of(code.data(), code.size())};

@@ -36,9 +36,7 @@ int value_of(int attribute) {
     case kCU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + 2:
       return kMaxGrid;
     case kCU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:
-      return 48 << 10;
-    case kCU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
-      return 227 << 10;
+      return kSharedBytes;
     case kCU_DEVICE_ATTRIBUTE_WARP_SIZE:
       return 32;
     case kCU_DEVICE_ATTRIBUTE_MAX_PITCH:

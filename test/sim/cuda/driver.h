@@ -181,6 +181,8 @@ int enqueue(const char* name, CUstream stream, command c);
 // Until all is complete. The context's error.
 int wait_for(CUstream stream);
 
+constexpr unsigned kSharedBytes = 48 << 10; // of a block
+
 // ---- memory ----
 
 // Where a range is that a command on `context` may use; null if it may not. Host memory that is page-locked is itself.

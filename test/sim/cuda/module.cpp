@@ -29,7 +29,6 @@ struct CUmod_st {
 struct CUfunc_st {
   sim::CUmodule module = nullptr;
   const sim_kernel* kernel = nullptr;
-  std::atomic<unsigned> shared_bytes{48 << 10};
 };
 
 namespace sim {
@@ -251,17 +250,6 @@ CU_API cuModuleGetFunction(CUfunction* function, CUmodule module, const char* na
   return kCUDA_ERROR_NOT_FOUND; // how programs ask
 }
 
-CU_API cuFuncSetAttribute(CUfunction function, int attribute, int value) {
-  CUcontext context = nullptr;
-  if (const int error = enter("cuFuncSetAttribute", &context)) return error;
-  if (!registry<CUfunc_st>::all().has(function))
-    return refuse(kCUDA_ERROR_INVALID_HANDLE, "cuFuncSetAttribute: not a function");
-  if (attribute != kCU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 || value > 227 << 10)
-    return refuse(kCUDA_ERROR_INVALID_VALUE, "cuFuncSetAttribute(%d, %d)", attribute, value);
-  function->shared_bytes = static_cast<unsigned>(value);
-  return 0;
-}
-
 CU_API cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                       unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream handle, void** params,
                       void** extra) {
@@ -277,9 +265,8 @@ CU_API cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, uns
       grid_z > 65535 || block_x > 1024 || block_y > 1024 || block_z > 64 || block_x * block_y * block_z > 1024)
     return refuse(kCUDA_ERROR_INVALID_VALUE, "cuLaunchKernel: a grid of %u x %u x %u blocks of %u x %u x %u", grid_x,
                   grid_y, grid_z, block_x, block_y, block_z);
-  if (shared_bytes > function->shared_bytes)
-    return refuse(kCUDA_ERROR_INVALID_VALUE, "cuLaunchKernel: %u bytes of shared memory, allowed are %u", shared_bytes,
-                  function->shared_bytes.load());
+  if (shared_bytes > kSharedBytes)
+    return refuse(kCUDA_ERROR_INVALID_VALUE, "cuLaunchKernel: %u bytes of shared memory", shared_bytes);
   if (extra) return refuse(kCUDA_ERROR_INVALID_VALUE, "cuLaunchKernel: `extra` is not simulated");
   launch l{function, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes, {}};
   for (size_t i = 0; function->kernel->parameters[i].size; ++i) {

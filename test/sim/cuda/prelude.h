@@ -1,6 +1,8 @@
 // CUDA C++ for the host's compiler: what comes before a module's text.
 #include "kernel_abi.h"
 
+using size_t = decltype(sizeof 0);
+
 #define __device__
 #define __host__
 #define __constant__
@@ -59,12 +61,13 @@ static inline unsigned __umulhi(unsigned a, unsigned b) {
     return name##f(x, y);                          \
   }
 SIM_MATH_1(acos)
-SIM_MATH_1(acosh) SIM_MATH_1(asin) SIM_MATH_1(asinh) SIM_MATH_1(atan) SIM_MATH_1(atanh) SIM_MATH_1(ceil) SIM_MATH_1(cos)
-    SIM_MATH_1(cosh) SIM_MATH_1(erf) SIM_MATH_1(erfc) SIM_MATH_1(exp) SIM_MATH_1(exp2) SIM_MATH_1(expm1)
-        SIM_MATH_1(fabs) SIM_MATH_1(floor) SIM_MATH_1(lgamma) SIM_MATH_1(log) SIM_MATH_1(log10) SIM_MATH_1(log1p)
-            SIM_MATH_1(log2) SIM_MATH_1(rint) SIM_MATH_1(sin) SIM_MATH_1(sinh) SIM_MATH_1(sqrt) SIM_MATH_1(tan)
-                SIM_MATH_1(tanh) SIM_MATH_1(tgamma) SIM_MATH_1(trunc) SIM_MATH_2(atan2) SIM_MATH_2(copysign)
-                    SIM_MATH_2(fmax) SIM_MATH_2(fmin) SIM_MATH_2(fmod) SIM_MATH_2(hypot) SIM_MATH_2(nextafter)
+SIM_MATH_1(acosh)
+SIM_MATH_1(asin) SIM_MATH_1(asinh) SIM_MATH_1(atan) SIM_MATH_1(atanh) SIM_MATH_1(ceil) SIM_MATH_1(cos) SIM_MATH_1(cosh)
+    SIM_MATH_1(erf) SIM_MATH_1(erfc) SIM_MATH_1(exp) SIM_MATH_1(exp2) SIM_MATH_1(expm1) SIM_MATH_1(fabs)
+        SIM_MATH_1(floor) SIM_MATH_1(lgamma) SIM_MATH_1(log) SIM_MATH_1(log10) SIM_MATH_1(log1p) SIM_MATH_1(log2)
+            SIM_MATH_1(rint) SIM_MATH_1(sin) SIM_MATH_1(sinh) SIM_MATH_1(sqrt) SIM_MATH_1(tan) SIM_MATH_1(tanh)
+                SIM_MATH_1(tgamma) SIM_MATH_1(trunc) SIM_MATH_2(atan2) SIM_MATH_2(copysign) SIM_MATH_2(fmax)
+                    SIM_MATH_2(fmin) SIM_MATH_2(fmod) SIM_MATH_2(hypot) SIM_MATH_2(nextafter)
                         SIM_MATH_2(pow) extern "C" float ldexpf(float, int) noexcept;
 extern "C" double ldexp(double, int) noexcept;
 static inline float ldexp(float x, int y) {
