@@ -284,7 +284,8 @@ test-npu: $(STAMPS)/built-tests $(STAMPS)/for-test
 	@failed=0; echo "npu, on a simulated AscendCL: no Ascend device takes part"; \
 	$(PYTEST) test/python/test_npu.py || failed=1; \
 	echo "Models without a fallback"; TORCH_BACKEND=npu $(PYTEST) $(NPU_GENERATED_TESTS) || failed=1; \
-	echo "Conformance of npu"; $(KIT) npu --quick --level 1 || failed=1; \
+	echo "Conformance of npu"; ASCEND_SIM_DELAY_US=0-300 $(KIT) npu --quick || failed=1; \
+	echo "Faults of the plugin"; $(PY) test/sim/variants.py npu --simulation $(NPU_SIMULATION) || failed=1; \
 	exit $$failed
 
 # On the simulated driver of test/sim/cuda: no GPU and nothing of CUDA takes part.

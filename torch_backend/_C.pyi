@@ -81,6 +81,11 @@ def get_sync_debug_mode() -> int: ...
 def set_sync_debug_mode(mode: int) -> None:
     """0: nothing, 1: warn, 2: raise when an operation makes the host wait for the device."""
 
+def range_push(name: str) -> None:
+    """Begin a range of the calling thread in the vendor's own tools, if the device library serves them (prof.1)."""
+
+def range_pop() -> None: ...
+
 # ---- Stream.cpp: streams travel as (stream_id, device_index) ----
 
 def default_stream_id(device: int) -> int: ...

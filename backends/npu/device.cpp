@@ -59,24 +59,6 @@ bool can_access_all(int32_t device) {
   return true;
 }
 
-// Binds the thread for as long as it lives, and then to the device that it had, if it had one.
-class bound {
- public:
-  explicit bound(int32_t device)
-      : had_one_(acl.aclrtGetDevice(&before_) == kAclSuccess), result_(thread_bind(device)) {}
-  ~bound() {
-    if (had_one_) acl.aclrtSetDevice(before_);
-  }
-  const result& outcome() const {
-    return result_;
-  }
-
- private:
-  int32_t before_ = 0;
-  bool had_one_;
-  result result_;
-};
-
 void describe(int32_t device, tb_device_properties* p) {
   const char* soc = acl.aclrtGetSocName ? acl.aclrtGetSocName() : nullptr;
   std::snprintf(p->name, sizeof p->name, "%s", soc ? soc : "Ascend");
@@ -114,6 +96,12 @@ result initialize() {
 
 result thread_bind(int32_t device) {
   return check(acl.aclrtSetDevice(device), "aclrtSetDevice");
+}
+
+bound::bound(int32_t device) : had_one_(acl.aclrtGetDevice(&before_) == kAclSuccess), result_(thread_bind(device)) {}
+
+bound::~bound() {
+  if (had_one_) acl.aclrtSetDevice(before_);
 }
 
 result device_properties(int32_t device, tb_device_properties* out_properties) {

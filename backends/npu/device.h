@@ -11,6 +11,23 @@ result device_count(int32_t* out_count);
 result initialize();
 // Makes the device the thread's: AscendCL has one per thread, and makes its context when a thread first asks for it.
 result thread_bind(int32_t device);
+// Binds the thread for as long as it lives, and then to the device that it had, if it had one.
+class bound {
+ public:
+  explicit bound(int32_t device);
+  ~bound();
+  bound(const bound&) = delete;
+  bound& operator=(const bound&) = delete;
+  const result& outcome() const {
+    return result_;
+  }
+
+ private:
+  int32_t before_ = 0;
+  bool had_one_;
+  result result_;
+};
+
 result device_properties(int32_t device, tb_device_properties* out_properties);
 result device_synchronize(int32_t device);
 result peer_can_access(int32_t device, int32_t peer, int32_t* out_can_access);

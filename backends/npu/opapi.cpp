@@ -202,6 +202,12 @@ tb_tensor operator_calls::filled(const tb_tensor& like, tb_dtype dtype, const nu
   return {one.data, like.device, like.ndim, dtype, like.shape, strides.data(), 0};
 }
 
+void operator_calls::read(const void* data, void* out, uint64_t size_bytes) {
+  if (ok()) fail(check(acl.aclrtSynchronizeStream(stream_), "aclrtSynchronizeStream"));
+  if (ok()) fail(check(acl.aclrtMemcpy(out, size_bytes, data, size_bytes, kAclDeviceToHost), "aclrtMemcpy"));
+  wrote_ = false;
+}
+
 void operator_calls::execute(const char* name, void* run, uint64_t workspace_bytes, acl_executor* executor) {
   void* memory = workspace_bytes ? workspace(workspace_bytes) : nullptr;
   if (!ok()) {

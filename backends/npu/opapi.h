@@ -114,6 +114,9 @@ class operator_calls {
   tb_tensor temporary(const tb_tensor& like, tb_dtype dtype);
   tb_tensor filled(const tb_tensor& like, tb_dtype dtype, const number& value);
 
+  // Waits for the stream, and copies from the device's memory. Pre: all that was written so far is temporary.
+  void read(const void* data, void* out, uint64_t size_bytes);
+
   template <fixed_string Name, typename... Values>
   void launch(Values... values) {
     if (!failure_.ok()) return;

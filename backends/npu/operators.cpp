@@ -1,5 +1,6 @@
 #include "operators.h"
 
+#include <cmath>
 #include <vector>
 
 #include "common/boundary.h"
@@ -187,6 +188,40 @@ void update_scale(const kernel_call& k) {
   c.launch<"SWhere">(is_found, none, steps, tracker_out);
 }
 
+// CANN is not known to mind a negative deviation; who takes the call instead says what is wrong.
+void normal(const kernel_call& k) {
+  if (!(number_of(k, 2).f >= 0)) return k.calls.refuse();
+  call_operator<"InplaceNormal", tensor<0>, real<1, float>, real<2, float>, seed<3>, offset<3>>(k);
+}
+
+// CANN draws from weights that are no distribution as well: the least weight, and the least and the greatest sum of a row
+// are looked at first, which waits for the stream, as PyTorch's own kernels do.
+void multinomial(const kernel_call& k) {
+  operator_calls& c = k.calls;
+  tb_tensor rows = k.tensor(0);
+  const int64_t last = --rows.ndim;
+  int64_t three = 3;
+  const tb_tensor sums = c.temporary(rows, kFloat), found = c.temporary({{}, {}, 1, {}, &three, {}, 0}, kFloat);
+  const tb_tensor lowest = c.temporary({{}, {}, 0, {}, {}, {}, 0}, k.tensor(0).dtype);
+  const auto place = [&](uint64_t i) {
+    tb_tensor one = found;
+    one.ndim = 0;
+    one.byte_offset = i * sizeof(float);
+    return c.tensor(one);
+  };
+  acl_tensor* row_sums = c.tensor(sums);
+  acl_int_array *row_dims = c.ints(&last, 1), *none = c.ints(nullptr, 0);
+  c.launch<"ReduceSum">(tensor<0>::make(k), row_dims, false, int{kAclFloat}, row_sums);
+  c.launch<"Amin">(tensor<0>::make(k), none, false, c.tensor(lowest));
+  c.launch<"InplaceCopy">(place(0), c.tensor(lowest));
+  c.launch<"Amin">(row_sums, none, false, place(1));
+  c.launch<"Amax">(row_sums, none, false, place(2));
+  float values[3] = {};
+  c.read(found.data, values, sizeof values);
+  if (!(values[0] >= 0 && values[1] > 0 && std::isfinite(values[2]))) return c.refuse();
+  call_operator<"Multinomial", tensor<0>, integer<1>, boolean<2>, seed<3>, offset<3>, tensor<4>>(k);
+}
+
 // ---- the table: PyTorch's operator, CANN's, its parameters in CANN's order by their places in PyTorch's ----
 
 std::vector<row> rows() {
@@ -317,10 +352,9 @@ std::vector<row> rows() {
 
       one<"InplaceUniform", tensor<0>, real<1>, real<2>, seed<3, uint64_t>, offset<3, uint64_t>>("aten::uniform_",
                                                                                                  kFloats),
-      one<"InplaceNormal", tensor<0>, real<1, float>, real<2, float>, seed<3>, offset<3>>("aten::normal_", kFloats),
+      several<normal, "InplaceNormal">("aten::normal_", kFloats),
       one<"InplaceBernoulli", tensor<0>, scalar<1>, seed<2>, offset<2>>("aten::bernoulli_.float"),
-      one<"Multinomial", tensor<0>, integer<1>, boolean<2>, seed<3>, offset<3>, tensor<4>>("aten::multinomial.out",
-                                                                                           kAny),
+      several<multinomial, "Multinomial", "ReduceSum", "Amin", "Amax", "InplaceCopy">("aten::multinomial.out"),
 
       one<"ForeachNonFiniteCheckAndUnscale", tensors<0>, tensor<1>, tensor<2>>(
           "aten::_amp_foreach_non_finite_check_and_unscale_", kFloats),

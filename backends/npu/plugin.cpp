@@ -3,12 +3,14 @@
 
 #include "acl.h"
 #include "allocation.h"
+#include "ccl.h"
 #include "common/boundary.h"
 #include "copy.h"
 #include "device.h"
 #include "event.h"
 #include "operators.h"
 #include "options.h"
+#include "ranges.h"
 #include "result.h"
 #include "stream.h"
 
@@ -49,7 +51,10 @@ tb_core_table make_table() {
 #undef NPU_SET
 
 const void* find_table(const char* name) {
-  return std::strcmp(name, "kernels.1") == 0 ? &operator_table() : nullptr;
+  if (std::strcmp(name, "kernels.1") == 0) return &operator_table();
+  if (std::strcmp(name, "ccl.1") == 0) return collectives();
+  if (std::strcmp(name, "prof.1") == 0) return ranges();
+  return nullptr;
 }
 
 const tb_plugin* load() {

@@ -3,12 +3,20 @@
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from conftest import ROOT, RunPython
+from distributed_ranks import expect_good, run_ranks
 
+from torch_backend.testing.levels import SUITE
+
+sys.path.insert(0, str(ROOT / "test" / "sim"))
+from variants import LISTS, read
+
+DELAY = "0-300"
 SIMULATION = ROOT / "test" / "sim" / "ascendcl"
 
 
@@ -105,8 +113,6 @@ def test_without_operators_there_is_memory(run_python: RunPython, simulation: Pa
 
 # ---- rules ----
 
-DELAY = "0-300"
-
 
 def test_copies_of_any_alignment(run: Run) -> None:
     code = """
@@ -163,6 +169,68 @@ torch.npu.synchronize()
 print(sim.aclSimLiveObjects())
 """
     assert run(code) == "0\n"
+
+
+def test_ranges_reach_the_vendors_tools(run: Run, tmp_path: Path) -> None:
+    code = """
+torch.npu.nvtx.range_push("outer")
+with torch.npu.nvtx.range("number {}", 3):
+    torch.npu.nvtx.mark("moment")
+print(torch.npu.nvtx.range_pop(), torch.npu.nvtx.range_pop())
+"""
+    ranges = tmp_path / "ranges"
+    assert run(code, ASCEND_SIM_RANGES=str(ranges)) == "0 -1\n"
+    assert ranges.read_text().split("\n")[:-1] == [
+        "begin 1 outer",
+        "begin 2 number 3",
+        "begin 3 moment",
+        "end 3",
+        "end 2",
+        "end 1",
+    ]
+
+
+# ---- collectives ----
+
+
+@pytest.mark.parametrize("scenarios", ["kit", "slots crossing empty reductions rare_dtypes", "callbacks not_connected"])
+def test_ranks_in_two_processes(simulation: Path, tmp_path: Path, scenarios: str) -> None:
+    """Over HCCL, with the kit's training in parallel (DDP) among them."""
+    log = tmp_path / "refusals"
+    environment = {
+        "TORCH_BACKEND": "npu",
+        "TORCH_BACKEND_NPU_PATH": str(simulation),
+        "EXPECTED_PATH": "ccl.1",
+        "ASCEND_SIM_DELAY_US": DELAY,
+        "ASCEND_SIM_LOG": str(log),
+    }
+    said = run_ranks(tuple(scenarios.split()), tmp_path, 2, environment)
+    for scenario in scenarios.split():
+        expect_good(scenario, said)
+    assert not log.exists(), log.read_text()
+
+
+def test_without_hccl_gloo_serves(simulation: Path, tmp_path: Path) -> None:
+    for library in ("libascendcl.so", "libopapi.so"):
+        shutil.copy(simulation / library, tmp_path)
+    said = run_ranks(("kit",), tmp_path, 2, {"TORCH_BACKEND": "npu", "TORCH_BACKEND_NPU_PATH": str(tmp_path)})
+    expect_good("kit", said)
+
+
+# ---- variants ----
+
+
+@pytest.mark.parametrize("device", LISTS)
+def test_every_variant_can_be_made(device: str, tmp_path: Path) -> None:
+    """test/sim/variants.py tries them; here their edits are applied."""
+    variants = read(device).variants
+    assert len({variant.name for variant in variants}) == len(variants)
+    for variant in variants:
+        copy = tmp_path / "copy"
+        shutil.copytree(ROOT / "backends" / device, copy)
+        variant.apply(copy)
+        assert all((SUITE / test.partition("::")[0]).is_file() for test in variant.tests), variant.tests
+        shutil.rmtree(copy)
 
 
 # ---- faults ----

@@ -1,6 +1,7 @@
 // Devices: current one, properties, synchronization.
 
 #include <pybind11/stl.h>
+#include <torch/csrc/profiler/stubs/base.h>
 
 #include "csrc/core/Runtime.h"
 #include "csrc/core/SyncDebug.h"
@@ -61,6 +62,10 @@ void init_device(py::module_& m) {
         set_sync_debug_mode(static_cast<SyncDebugMode>(mode));
       },
       py::arg("mode"));
+  m.def(
+      "range_push", [](const std::string& name) { torch::profiler::impl::privateuse1Stubs()->rangePush(name.c_str()); },
+      py::arg("name"));
+  m.def("range_pop", [] { torch::profiler::impl::privateuse1Stubs()->rangePop(); });
 }
 
 } // namespace torch_backend::python

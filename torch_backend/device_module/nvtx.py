@@ -1,4 +1,7 @@
-"""Named ranges and marks, with the names of torch.cuda.nvtx: ``torch.profiler`` shows them beside operators."""
+"""Named ranges and marks, with the names of torch.cuda.nvtx: ``torch.profiler`` shows them beside operators.
+
+Those that are pushed and popped, and marks, reach the vendor's own tools as well, if the device library has a way.
+"""
 
 import contextlib
 import threading
@@ -6,6 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+
+from torch_backend import _C
 
 __all__ = ["mark", "range", "range_end", "range_pop", "range_push", "range_start"]
 
@@ -26,6 +31,7 @@ def range_push(msg: str) -> int:
     """Begin a range in the calling thread. Returns how many are around it."""
     stack = _local.__dict__.setdefault("ranges", [])
     stack.append(_open(msg))
+    _C.range_push(msg)
     return len(stack) - 1
 
 
@@ -34,6 +40,7 @@ def range_pop() -> int:
     stack = _local.__dict__.get("ranges", [])
     if not stack:
         return -1
+    _C.range_pop()
     _close(stack.pop())
     return len(stack)
 
@@ -56,7 +63,8 @@ def range_end(range_id: int) -> None:
 
 def mark(msg: str) -> None:
     """A moment: a range without length."""
-    _close(_open(msg))
+    range_push(msg)
+    range_pop()
 
 
 @contextlib.contextmanager

@@ -161,15 +161,18 @@ int fill(const char* name, uint64_t* workspace, aclOpExecutor** executor, aclTen
   });
 }
 
-double uniform(std::mt19937_64& random) {
-  return static_cast<double>(random() >> 40) * 0x1p-24; // in [0, 1), and a float32
+// In [0, 1), with as many bits as the dtype has: none is rounded up to 1.
+double uniform(std::mt19937_64& random, int dtype = kFloat) {
+  const int bits = dtype == kDouble ? 53 : dtype == kHalf ? 11 : dtype == kBfloat16 ? 8 : 24;
+  return std::ldexp(static_cast<double>(random() >> (64 - bits)), -bits);
 }
 
 } // namespace
 
 SIM_OPERATOR(InplaceUniform, aclTensor* self, double from, double to, uint64_t seed, uint64_t offset) {
+  if (!self || !(from <= to)) return refuse(kInvalidParameter, "aclnnInplaceUniform: from %g to %g", from, to);
   return fill("aclnnInplaceUniform", workspace, executor, self, seed, offset,
-              [=](auto& random) { return from + (to - from) * uniform(random); });
+              [=, dtype = self->dtype](auto& random) { return from + (to - from) * uniform(random, dtype); });
 }
 
 SIM_OPERATOR(InplaceNormal, aclTensor* self, float mean, float deviation, int64_t seed, int64_t offset) {
@@ -182,6 +185,7 @@ SIM_OPERATOR(InplaceNormal, aclTensor* self, float mean, float deviation, int64_
 SIM_OPERATOR(InplaceBernoulli, aclTensor* self, const aclScalar* probability, int64_t seed, int64_t offset) {
   if (!probability) return refuse(kNullParameter, "aclnnInplaceBernoulli: prob is NULL");
   const double p = probability->f;
+  if (!(p >= 0 && p <= 1)) return refuse(kInvalidParameter, "aclnnInplaceBernoulli: prob is %g", p);
   return fill("aclnnInplaceBernoulli", workspace, executor, self, uint64_t(seed), uint64_t(offset),
               [=](auto& random) { return uniform(random) < p ? 1.0 : 0.0; });
 }

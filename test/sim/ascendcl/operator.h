@@ -50,11 +50,11 @@ enum dtype : int {
 
 constexpr int kNullParameter = 161001, kInvalidParameter = 161002;
 
-int64_t item_bytes(int dtype); // 0 for what is none
-bool is_floating(int dtype);
+SIM_SHARED int64_t item_bytes(int dtype); // 0 for what is none
+SIM_SHARED bool is_floating(int dtype);
 
 // A tensor while a command runs: where its elements are.
-struct view {
+struct SIM_SHARED view {
   std::vector<int64_t> sizes, strides;
   int dtype = 0;
   char* data = nullptr; // of the first element; null: the tensor was left out

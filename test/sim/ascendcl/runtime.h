@@ -27,6 +27,15 @@ constexpr int kOk = 0, kUninitialized = 100001, kRepeatedInitialize = 100002, kI
 // Keeps the text for aclGetRecentErrMsg, and writes it to the file that ASCEND_SIM_LOG names. Returns the code.
 SIM_SHARED int refuse(int code, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
+// Of a library at its end: refuses what the program has not given back.
+struct leftovers {
+  const char* what;
+  size_t (*count)();
+  ~leftovers() {
+    if (const size_t left = count()) refuse(kInvalid, "%zu %s are left at the end", left, what);
+  }
+};
+
 // ---- settings ----
 
 struct settings {
