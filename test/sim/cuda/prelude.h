@@ -60,15 +60,16 @@ static inline unsigned __umulhi(unsigned a, unsigned b) {
   static inline float name(float x, float y) {     \
     return name##f(x, y);                          \
   }
-SIM_MATH_1(acos)
-SIM_MATH_1(acosh)
-SIM_MATH_1(asin) SIM_MATH_1(asinh) SIM_MATH_1(atan) SIM_MATH_1(atanh) SIM_MATH_1(ceil) SIM_MATH_1(cos) SIM_MATH_1(cosh)
-    SIM_MATH_1(erf) SIM_MATH_1(erfc) SIM_MATH_1(exp) SIM_MATH_1(exp2) SIM_MATH_1(expm1) SIM_MATH_1(fabs)
-        SIM_MATH_1(floor) SIM_MATH_1(lgamma) SIM_MATH_1(log) SIM_MATH_1(log10) SIM_MATH_1(log1p) SIM_MATH_1(log2)
-            SIM_MATH_1(rint) SIM_MATH_1(sin) SIM_MATH_1(sinh) SIM_MATH_1(sqrt) SIM_MATH_1(tan) SIM_MATH_1(tanh)
-                SIM_MATH_1(tgamma) SIM_MATH_1(trunc) SIM_MATH_2(atan2) SIM_MATH_2(copysign) SIM_MATH_2(fmax)
-                    SIM_MATH_2(fmin) SIM_MATH_2(fmod) SIM_MATH_2(hypot) SIM_MATH_2(nextafter)
-                        SIM_MATH_2(pow) extern "C" float ldexpf(float, int) noexcept;
+// clang-format off
+#define SIM_ALL_1(X) \
+  X(acos) X(acosh) X(asin) X(asinh) X(atan) X(atanh) X(ceil) X(cos) X(cosh) X(erf) X(erfc) X(exp) X(exp2) X(expm1) \
+  X(fabs) X(floor) X(lgamma) X(log) X(log10) X(log1p) X(log2) X(rint) X(sin) X(sinh) X(sqrt) X(tan) X(tanh) \
+  X(tgamma) X(trunc)
+// clang-format on
+#define SIM_ALL_2(X) X(atan2) X(copysign) X(fmax) X(fmin) X(fmod) X(hypot) X(nextafter) X(pow)
+SIM_ALL_1(SIM_MATH_1)
+SIM_ALL_2(SIM_MATH_2)
+extern "C" float ldexpf(float, int) noexcept;
 extern "C" double ldexp(double, int) noexcept;
 static inline float ldexp(float x, int y) {
   return ldexpf(x, y);
