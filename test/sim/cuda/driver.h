@@ -1,10 +1,11 @@
 // The simulated CUDA driver: what its parts share. The types and numbers are those of the plugin, which a test compares
-// with cuda.h. Objects are never deleted, so that handles that are not valid any more are known.
+// with cuda.h. Objects are deleted late or never, so that handles that are not valid any more are known.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -46,14 +47,23 @@ class registry {
     const std::lock_guard<std::mutex> lock(mutex_);
     return live_.erase(handle) != 0;
   }
+  // Likewise, and deletes it when many others have followed.
+  bool retire(T* handle) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (live_.erase(handle) == 0) return false;
+    retired_.emplace_back(handle);
+    if (retired_.size() > 256) retired_.pop_front();
+    return true;
+  }
   static registry& all() {
     static auto& the = *new registry;
     return the;
   }
 
  private:
-  std::mutex mutex_; // guards live_
+  std::mutex mutex_; // guards all below
   std::set<T*> live_;
+  std::deque<std::unique_ptr<T>> retired_;
 };
 
 template <typename T>

@@ -172,13 +172,16 @@ CU_API cuGraphLaunch(CUgraphExec exec, CUstream handle) {
 
 CU_API cuGraphDestroy(CUgraph graph) {
   if (const int error = enter_free("cuGraphDestroy")) return error;
-  return registry<CUgraph_st>::all().remove(graph) ? 0
-                                                   : refuse(kCUDA_ERROR_INVALID_HANDLE, "cuGraphDestroy: not a graph");
+  if (const int error = find_graph("cuGraphDestroy", graph)) return error;
+  graph->commands = nullptr;
+  registry<CUgraph_st>::all().retire(graph);
+  return 0;
 }
 
 CU_API cuGraphExecDestroy(CUgraphExec exec) {
   if (const int error = enter_free("cuGraphExecDestroy")) return error;
-  return registry<CUgraphExec_st>::all().remove(exec)
-             ? 0
-             : refuse(kCUDA_ERROR_INVALID_HANDLE, "cuGraphExecDestroy: not an instantiated graph");
+  if (const int error = find_exec("cuGraphExecDestroy", exec)) return error;
+  exec->commands = nullptr; // launches that are pending have theirs
+  registry<CUgraphExec_st>::all().retire(exec);
+  return 0;
 }

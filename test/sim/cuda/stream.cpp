@@ -209,7 +209,7 @@ CU_API cuEventCreate(CUevent* event, unsigned flags) {
 CU_API cuEventDestroy_v2(CUevent event) {
   CUcontext context = nullptr;
   if (const int error = enter("cuEventDestroy", &context)) return error;
-  return registry<CUevent_st>::all().remove(event) ? 0
+  return registry<CUevent_st>::all().retire(event) ? 0
                                                    : refuse(kCUDA_ERROR_INVALID_HANDLE, "cuEventDestroy: not an event");
 }
 
