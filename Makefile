@@ -6,7 +6,7 @@
 #   make test     build, C++ tests, Python tests, conformance of the reference devices
 #   make test-torch TORCH_VERSION=2.15.0    the same with another torch, beside this one (build/torch-2.15.0/)
 #   make test-opencl    the same for the device ocl, on the OpenCL drivers that are installed; DRIVER=intel: on Intel's
-#   make test-npu    the same for the device npu, on a simulation
+#   make test-npu, make test-cuda    the same for the devices npu and xcuda, on simulations
 #   make check    conformance of DEVICE, with a report (check-output/)
 #   make lint     formatting, types, spelling; builds nothing
 #   make bench    what the device costs against native CPU
@@ -50,8 +50,8 @@ TEST_SOURCES := $(shell find test/cpp -type f)
 
 .DELETE_ON_ERROR:
 .PHONY: help demo check build wheel first-hour test test-cpp test-python test-generated test-opinfo test-compiled-opinfo \
-	test-kit test-opencl test-npu test-ecosystem ecosystem test-torch test-sanitize test-sanitize-devices test-sanitize-core \
-	same-devices \
+	test-kit test-opencl test-npu test-cuda test-ecosystem ecosystem test-torch \
+	test-sanitize test-sanitize-devices test-sanitize-core same-devices \
 	lint lint-ruff lint-format lint-mypy lint-imports lint-clang-format lint-cmake lint-codespell bench docs drift clean distclean
 
 help:
@@ -114,7 +114,7 @@ wheel: $(STAMPS)/tools
 
 # Device libraries include no torch: these are built once and used with every version.
 build/plugins/SHA256SUMS: $(shell find include backends -type f -not -name '*.md') | $(STAMPS)/tools
-	@mkdir -p build/plugins; set -e; for folder in fake cpu opencl npu; do \
+	@mkdir -p build/plugins; set -e; for folder in fake cpu opencl npu cuda; do \
 	cmake -S backends/$$folder -B build/plugins/$$folder -DCMAKE_BUILD_TYPE=Release > build/plugins/$$folder.log; \
 	cmake --build build/plugins/$$folder >> build/plugins/$$folder.log; \
 	cp build/plugins/$$folder/libtorch_backend_*.so build/plugins/ || test $$folder = opencl; \
@@ -191,6 +191,7 @@ ECOSYSTEM_TESTS := $(patsubst %,test/python/test_%.py,cuda_scripts ecosystem sca
 # Not the fused encoder layer and the checks of weights, which CANN's operators do not have.
 NPU_GENERATED_TESTS := $(patsubst %,test/generated/test_%.py,training generation) \
 	-k 'not test_dropout_trains and not refuses'
+CUDA_GENERATED_TESTS := $(patsubst %,test/generated/test_%.py,copies ranges training generation)
 OCL_TESTS := $(patsubst %,test/python/test_%.py,device fallback_api memory opencl operators random)
 
 # Without the first line, a device that cannot be activated would only skip the tests that need one.
@@ -291,6 +292,18 @@ test-npu: $(STAMPS)/built-tests $(STAMPS)/for-test
 	echo "Models without a fallback"; TORCH_BACKEND=npu $(PYTEST) $(NPU_GENERATED_TESTS) || failed=1; \
 	echo "Conformance of npu"; ASCEND_SIM_DELAY_US=0-300 $(KIT) npu --quick || failed=1; \
 	echo "Faults of the plugin"; $(PY) test/sim/variants.py npu --simulation $(NPU_SIMULATION) || failed=1; \
+	exit $$failed
+
+# On the simulated driver of test/sim/cuda: no GPU and nothing of CUDA takes part.
+CUDA_SIMULATION := $(abspath build/cuda-simulation)
+test-cuda: export TORCH_BACKEND_XCUDA_LIBRARY_PATH := $(CUDA_SIMULATION)
+test-cuda: $(STAMPS)/built-tests $(STAMPS)/for-test
+	@cmake -S test/sim/cuda -B $(CUDA_SIMULATION) > $(STAMPS)/cuda-simulation.log
+	@cmake --build $(CUDA_SIMULATION) >> $(STAMPS)/cuda-simulation.log
+	@failed=0; echo "xcuda, on a simulated CUDA driver: no GPU takes part"; \
+	$(PYTEST) test/python/test_cuda.py || failed=1; \
+	echo "Models without a fallback"; TORCH_BACKEND=xcuda $(PYTEST) $(CUDA_GENERATED_TESTS) || failed=1; \
+	echo "Conformance of xcuda"; CUDA_SIM_DELAY_US=0-300 $(KIT) xcuda --quick || failed=1; \
 	exit $$failed
 
 # Another version of torch in an environment of its own, with the device libraries that all versions share.

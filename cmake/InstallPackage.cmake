@@ -9,11 +9,12 @@ endif()
 install(TARGETS _C LIBRARY DESTINATION ${tb_package})
 install(TARGETS torch_backend_core torch_backend_host LIBRARY DESTINATION ${tb_package}/lib)
 if(TB_PLUGIN_DIR) # not stripped, as targets are: the files stay what they are
-  foreach(tb_device fake xcpu npu)
+  foreach(tb_device fake xcpu npu xcuda)
     install(PROGRAMS "${TB_PLUGIN_DIR}/libtorch_backend_${tb_device}.so" DESTINATION ${tb_package}/lib)
   endforeach()
 else()
-  install(TARGETS torch_backend_fake torch_backend_xcpu torch_backend_npu LIBRARY DESTINATION ${tb_package}/lib)
+  install(TARGETS torch_backend_fake torch_backend_xcpu torch_backend_npu torch_backend_xcuda
+          LIBRARY DESTINATION ${tb_package}/lib)
 endif()
 if(TARGET torch_backend_ocl) # where there are OpenCL headers
   install(TARGETS torch_backend_ocl LIBRARY DESTINATION ${tb_package}/lib)

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "device.h"
+#include "graph.h"
 #include "share.h"
 #include "stream.h"
 
@@ -22,6 +23,17 @@ result copy_to_peer(device& to, void* dst, device& from, const void* src, uint64
   if (!r.ok()) return r;
   return call_on(from, "memory_copy",
                  [&] { return cu.MemcpyPeerAsync(address_of(dst), there, address_of(src), here, size, stream); });
+}
+
+// What comes from pageable memory is read by the call itself, whatever the stream still has to do before.
+result wait_if_pageable(device& d, const void* src, tb_stream* stream) {
+  int attribute = kCU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+  unsigned type = 0;
+  void* value = &type;
+  if (cu.PointerGetAttributes(1, &attribute, &value, address_of(src)) == kCUDA_SUCCESS && type == kCU_MEMORYTYPE_HOST)
+    return {};
+  return call_on(d, "memory_copy",
+                 [&] { return is_captured(stream) ? kCUDA_SUCCESS : cu.StreamSynchronize(handle_of(stream)); });
 }
 
 // Every word of the pattern in a fill of its own, of a column.
@@ -71,6 +83,8 @@ result memory_copy(int32_t dst_device, void* dst, int32_t src_device, const void
   device& d = device_at(of_source ? src_device : dst_device);
   const CUstream on = handle_of(stream);
   if (kind == TB_COPY_PEER) return copy_to_peer(device_at(dst_device), dst, d, src, size_bytes, on);
+  if (kind == TB_COPY_HOST_TO_DEVICE)
+    if (result r = wait_if_pageable(d, src, stream); !r.ok()) return r;
   return call_on(d, "memory_copy", [&] {
     if (kind == TB_COPY_HOST_TO_DEVICE) return cu.MemcpyHtoDAsync(address_of(dst), src, size_bytes, on);
     if (kind == TB_COPY_DEVICE_TO_HOST) return cu.MemcpyDtoHAsync(dst, address_of(src), size_bytes, on);
@@ -84,6 +98,8 @@ result memory_copy_2d(int32_t device, void* dst, uint64_t dst_pitch_bytes, const
     return failure(TB_STATUS_UNSUPPORTED, "memory_copy_2d: copies of kind %u are not offered", kind);
   xcuda::device& d = device_at(device);
   if (dst_pitch_bytes > d.max_pitch_bytes || src_pitch_bytes > d.max_pitch_bytes) return {TB_STATUS_UNSUPPORTED, ""};
+  if (kind == TB_COPY_HOST_TO_DEVICE)
+    if (result r = wait_if_pageable(d, src, stream); !r.ok()) return r;
   CUDA_MEMCPY2D copy{};
   copy.srcMemoryType = kind == TB_COPY_HOST_TO_DEVICE ? kCU_MEMORYTYPE_HOST : kCU_MEMORYTYPE_DEVICE;
   copy.srcHost = src;

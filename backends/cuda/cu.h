@@ -55,67 +55,65 @@ struct CUDA_MEMCPY2D {
 };
 
 // X(name, value), of those that something is done about
-#define XCUDA_CONSTANTS(X)                                     \
-  X(CUDA_SUCCESS, 0)                                           \
-  X(CUDA_ERROR_INVALID_VALUE, 1)                               \
-  X(CUDA_ERROR_OUT_OF_MEMORY, 2)                               \
-  X(CUDA_ERROR_NOT_INITIALIZED, 3)                             \
-  X(CUDA_ERROR_STUB_LIBRARY, 34)                               \
-  X(CUDA_ERROR_NO_DEVICE, 100)                                 \
-  X(CUDA_ERROR_INVALID_IMAGE, 200)                             \
-  X(CUDA_ERROR_NO_BINARY_FOR_GPU, 209)                         \
-  X(CUDA_ERROR_ECC_UNCORRECTABLE, 214)                         \
-  X(CUDA_ERROR_INVALID_PTX, 218)                               \
-  X(CUDA_ERROR_NVLINK_UNCORRECTABLE, 220)                      \
-  X(CUDA_ERROR_JIT_COMPILER_NOT_FOUND, 221)                    \
-  X(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, 222)                   \
-  X(CUDA_ERROR_CONTAINED, 226)                                 \
-  X(CUDA_ERROR_INVALID_HANDLE, 400)                            \
-  X(CUDA_ERROR_NOT_FOUND, 500)                                 \
-  X(CUDA_ERROR_NOT_READY, 600)                                 \
-  X(CUDA_ERROR_ILLEGAL_ADDRESS, 700)                           \
-  X(CUDA_ERROR_LAUNCH_TIMEOUT, 702)                            \
-  X(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, 704)               \
-  X(CUDA_ERROR_CONTEXT_IS_DESTROYED, 709)                      \
-  X(CUDA_ERROR_ASSERT, 710)                                    \
-  X(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, 712)            \
-  X(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, 713)                \
-  X(CUDA_ERROR_HARDWARE_STACK_ERROR, 714)                      \
-  X(CUDA_ERROR_ILLEGAL_INSTRUCTION, 715)                       \
-  X(CUDA_ERROR_MISALIGNED_ADDRESS, 716)                        \
-  X(CUDA_ERROR_INVALID_ADDRESS_SPACE, 717)                     \
-  X(CUDA_ERROR_INVALID_PC, 718)                                \
-  X(CUDA_ERROR_LAUNCH_FAILED, 719)                             \
-  X(CUDA_ERROR_NOT_SUPPORTED, 801)                             \
-  X(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803)                    \
-  X(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, 900)                \
-  X(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, 908)               \
-  X(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1)              \
-  X(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 2)                    \
-  X(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, 5)                     \
-  X(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, 8)        \
-  X(CU_DEVICE_ATTRIBUTE_WARP_SIZE, 10)                         \
-  X(CU_DEVICE_ATTRIBUTE_MAX_PITCH, 11)                         \
-  X(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 16)              \
-  X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 75)          \
-  X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 76)          \
-  X(CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, 88)            \
-  X(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 97) \
-  X(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 2)                       \
-  X(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, 9)                    \
-  X(CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, 11)                 \
-  X(CU_POINTER_ATTRIBUTE_RANGE_SIZE, 12)                       \
-  X(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 8)        \
-  X(CU_MEMORYTYPE_HOST, 1)                                     \
-  X(CU_MEMORYTYPE_DEVICE, 2)                                   \
-  X(CU_MEMHOSTALLOC_PORTABLE, 1)                               \
-  X(CU_MEMHOSTREGISTER_PORTABLE, 1)                            \
-  X(CU_STREAM_NON_BLOCKING, 1)                                 \
-  X(CU_STREAM_WAIT_VALUE_GEQ, 0)                               \
-  X(CU_STREAM_CAPTURE_STATUS_NONE, 0)                          \
-  X(CU_STREAM_CAPTURE_MODE_RELAXED, 2)                         \
-  X(CU_EVENT_BLOCKING_SYNC, 1)                                 \
-  X(CU_EVENT_DISABLE_TIMING, 2)                                \
+#define XCUDA_CONSTANTS(X)                              \
+  X(CUDA_SUCCESS, 0)                                    \
+  X(CUDA_ERROR_INVALID_VALUE, 1)                        \
+  X(CUDA_ERROR_OUT_OF_MEMORY, 2)                        \
+  X(CUDA_ERROR_NOT_INITIALIZED, 3)                      \
+  X(CUDA_ERROR_STUB_LIBRARY, 34)                        \
+  X(CUDA_ERROR_NO_DEVICE, 100)                          \
+  X(CUDA_ERROR_INVALID_IMAGE, 200)                      \
+  X(CUDA_ERROR_NO_BINARY_FOR_GPU, 209)                  \
+  X(CUDA_ERROR_ECC_UNCORRECTABLE, 214)                  \
+  X(CUDA_ERROR_INVALID_PTX, 218)                        \
+  X(CUDA_ERROR_NVLINK_UNCORRECTABLE, 220)               \
+  X(CUDA_ERROR_JIT_COMPILER_NOT_FOUND, 221)             \
+  X(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, 222)            \
+  X(CUDA_ERROR_CONTAINED, 226)                          \
+  X(CUDA_ERROR_INVALID_HANDLE, 400)                     \
+  X(CUDA_ERROR_NOT_FOUND, 500)                          \
+  X(CUDA_ERROR_NOT_READY, 600)                          \
+  X(CUDA_ERROR_ILLEGAL_ADDRESS, 700)                    \
+  X(CUDA_ERROR_LAUNCH_TIMEOUT, 702)                     \
+  X(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, 704)        \
+  X(CUDA_ERROR_CONTEXT_IS_DESTROYED, 709)               \
+  X(CUDA_ERROR_ASSERT, 710)                             \
+  X(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, 712)     \
+  X(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, 713)         \
+  X(CUDA_ERROR_HARDWARE_STACK_ERROR, 714)               \
+  X(CUDA_ERROR_ILLEGAL_INSTRUCTION, 715)                \
+  X(CUDA_ERROR_MISALIGNED_ADDRESS, 716)                 \
+  X(CUDA_ERROR_INVALID_ADDRESS_SPACE, 717)              \
+  X(CUDA_ERROR_INVALID_PC, 718)                         \
+  X(CUDA_ERROR_LAUNCH_FAILED, 719)                      \
+  X(CUDA_ERROR_NOT_SUPPORTED, 801)                      \
+  X(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803)             \
+  X(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, 900)         \
+  X(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, 908)        \
+  X(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1)       \
+  X(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 2)             \
+  X(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, 5)              \
+  X(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, 8) \
+  X(CU_DEVICE_ATTRIBUTE_WARP_SIZE, 10)                  \
+  X(CU_DEVICE_ATTRIBUTE_MAX_PITCH, 11)                  \
+  X(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 16)       \
+  X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 75)   \
+  X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 76)   \
+  X(CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, 88)     \
+  X(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 2)                \
+  X(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, 9)             \
+  X(CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, 11)          \
+  X(CU_POINTER_ATTRIBUTE_RANGE_SIZE, 12)                \
+  X(CU_MEMORYTYPE_HOST, 1)                              \
+  X(CU_MEMORYTYPE_DEVICE, 2)                            \
+  X(CU_MEMHOSTALLOC_PORTABLE, 1)                        \
+  X(CU_MEMHOSTREGISTER_PORTABLE, 1)                     \
+  X(CU_STREAM_NON_BLOCKING, 1)                          \
+  X(CU_STREAM_WAIT_VALUE_GEQ, 0)                        \
+  X(CU_STREAM_CAPTURE_STATUS_NONE, 0)                   \
+  X(CU_STREAM_CAPTURE_MODE_RELAXED, 2)                  \
+  X(CU_EVENT_BLOCKING_SYNC, 1)                          \
+  X(CU_EVENT_DISABLE_TIMING, 2)                         \
   X(CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, 1)
 
 #define XCUDA_CONSTANT(name, value) constexpr int k##name = value;
@@ -189,7 +187,6 @@ XCUDA_CONSTANTS(XCUDA_CONSTANT)
   X(ModuleLoadDataEx, "", (CUmodule * module, const void* image, unsigned count, int* options, void** values))       \
   X(ModuleUnload, "", (CUmodule module))                                                                             \
   X(ModuleGetFunction, "", (CUfunction * function, CUmodule module, const char* name))                               \
-  X(FuncSetAttribute, "", (CUfunction function, int attribute, int value))                                           \
   X(LaunchKernel, "",                                                                                                \
     (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,     \
      unsigned block_z, unsigned shared_bytes, CUstream stream, void** params, void** extra))

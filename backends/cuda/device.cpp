@@ -58,7 +58,6 @@ result describe(device* d) {
   p.max_block_items = static_cast<uint32_t>(attribute(*d, kCU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
   p.preferred_block_items = std::min(p.max_block_items, 256u);
   p.local_memory_bytes = static_cast<uint32_t>(attribute(*d, kCU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK));
-  d->max_shared_bytes = static_cast<uint32_t>(attribute(*d, kCU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
   d->max_pitch_bytes = static_cast<size_t>(attribute(*d, kCU_DEVICE_ATTRIBUTE_MAX_PITCH));
   std::snprintf(p.driver_version, sizeof p.driver_version, "CUDA %d, %s", driver_version(), compiler_version().c_str());
   return r;

@@ -25,7 +25,6 @@ struct device {
   std::atomic<CUcontext> context{nullptr};
   tb_device_properties properties{};
   size_t max_pitch_bytes = 0;
-  uint32_t max_shared_bytes = 0; // of a block, where a function asks for it
 
   std::mutex mutex;   // guards all below
   uint64_t peers = 0; // a bit for each device whose memory this one's context can access

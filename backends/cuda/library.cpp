@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <glob.h>
 #include <link.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <sstream>
@@ -51,7 +52,8 @@ void* open_library(const std::vector<std::string>& names, std::string* out_tried
     for (const std::string& path : places_of(name)) {
       if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
       const char* why = dlerror();
-      if (path == name) *out_tried = why ? why : name;
+      const bool is_there = path != name && access(path.c_str(), F_OK) == 0; // and says more than that others are not
+      if (is_there || (path == name && out_tried->empty())) *out_tried = why ? why : name;
     }
   return nullptr;
 }

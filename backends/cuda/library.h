@@ -8,7 +8,7 @@ namespace xcuda {
 
 // The first that can be opened of `names` in the folders of the option library_path, where the loader looks (which
 // knows what the process has opened already), beside Python packages that the process uses (nvidia-* wheels), and in
-// /usr/local/cuda. Null: none; *out_tried is the loader's last word.
+// /usr/local/cuda. Null: none; *out_tried is what the loader says of a file that is there, else of a name.
 void* open_library(const std::vector<std::string>& names, std::string* out_tried);
 
 } // namespace xcuda

@@ -1,6 +1,5 @@
 #include "module.h"
 
-#include <atomic>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -13,11 +12,7 @@
 #include "stream.h"
 
 struct tb_function {
-  explicit tb_function(xcuda::CUfunction handle) : handle(handle) {}
-
   const xcuda::CUfunction handle;
-  std::mutex mutex;                                     // of who raises what follows
-  std::atomic<uint32_t> allowed_shared_bytes{48 << 10}; // what every function gets without asking
 };
 
 struct tb_module {
@@ -95,21 +90,6 @@ struct arguments {
   }
 };
 
-// Pre: the device's context is the thread's.
-result allow_shared(const device& d, tb_function* function, uint32_t bytes) {
-  if (bytes <= function->allowed_shared_bytes.load(std::memory_order_relaxed)) return {};
-  if (bytes > d.max_shared_bytes)
-    return failure(TB_STATUS_INVALID_ARGUMENT, "module_launch: a block has %u bytes of shared memory, not %u",
-                   d.max_shared_bytes, bytes);
-  const std::lock_guard<std::mutex> lock(function->mutex);
-  if (bytes <= function->allowed_shared_bytes) return {};
-  result r = check(
-      cu.FuncSetAttribute(function->handle, kCU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, static_cast<int>(bytes)),
-      "module_launch");
-  if (r.ok()) function->allowed_shared_bytes = bytes;
-  return r;
-}
-
 } // namespace
 
 const char* const* module_formats() {
@@ -168,7 +148,7 @@ result module_function(int32_t device, tb_module* module, const char* name, tb_f
       r.text += std::string(", of \"") + name + "\"";
       return r;
     }
-    found = module->functions.try_emplace(name, handle).first;
+    found = module->functions.emplace(name, tb_function{handle}).first;
   }
   *out_function = &found->second;
   return {};
@@ -181,7 +161,6 @@ result module_launch(int32_t device, tb_function* function, const uint32_t grid[
   result r = all.set(params, num_params);
   const context_scope scope(d);
   if (r.ok()) r = scope.failure();
-  if (r.ok()) r = allow_shared(d, function, all.shared_bytes);
   if (!r.ok()) return r;
   return check(cu.LaunchKernel(function->handle, grid[0], grid[1], grid[2], block[0], block[1], block[2],
                                all.shared_bytes, handle_of(stream), all.pointers.data(), nullptr),

@@ -46,7 +46,7 @@ def only(monkeypatch: pytest.MonkeyPatch) -> Isolate:
 def test_reference_devices_are_found_unloaded(only: Isolate) -> None:
     found = {candidate.name: candidate for candidate in discover(only()) if candidate.origin is Origin.REFERENCE}
     optional = {name for name in installed.BUILT_IF_POSSIBLE if installed.reference_library(name).is_file()}
-    assert set(found) == {"fake", "xcpu", "npu", "openreg"} | optional
+    assert set(found) == {"fake", "xcpu", "npu", "xcuda", "openreg"} | optional
     assert found["fake"].is_reference
     assert found["fake"].error is None
     assert found["fake"].load().name == "fake"

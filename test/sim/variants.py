@@ -102,7 +102,7 @@ def build_library(device: Simulated, variant: Variant) -> Path:
         (copy / "include").symlink_to(ROOT / "include")
     variant.apply(copy / "backends" / device.name)
     build(copy / "backends" / device.name, copy / "build", copy)
-    return copy / "build" / f"libtorch_backend_{device.name}.so"
+    return next((copy / "build").glob("libtorch_backend_*.so"))
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import torch_backend
 
-REFERENCE_LIBRARIES = ("fake", "xcpu", "ocl", "npu")
+REFERENCE_LIBRARIES = ("fake", "xcpu", "ocl", "npu", "xcuda")
 """The devices that ship with us as shared libraries."""
 
 BUILT_IF_POSSIBLE = {"ocl": "OpenCL's headers (Debian and Ubuntu: apt-get install opencl-c-headers)"}
 """Those of them that an installation may lack, and what they are built with."""
 
-NEED_A_DRIVER = ("ocl", "npu")
+NEED_A_DRIVER = ("ocl", "npu", "xcuda")
 """Those that do nothing without a driver, which no package of ours brings."""
 
 REFERENCE_MODULES = {"openreg": "torch_backend.backends.openreg:OpenReg"}

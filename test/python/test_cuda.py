@@ -1,0 +1,324 @@
+"""The device xcuda on the simulated driver of test/sim/cuda: what it says where it cannot work, rules, faults."""
+
+import ctypes
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, RunPython
+
+SIMULATION = ROOT / "test" / "sim" / "cuda"
+DELAY = "0-300"
+
+
+@pytest.fixture(scope="session")
+def simulation(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the simulated libraries: as TORCH_BACKEND_XCUDA_LIBRARY_PATH says, else built here."""
+    if given := os.environ.get("TORCH_BACKEND_XCUDA_LIBRARY_PATH"):
+        return Path(given)
+    folder = tmp_path_factory.mktemp("cuda")
+    subprocess.run(["cmake", "-S", SIMULATION, "-B", folder], check=True, capture_output=True)
+    subprocess.run(["cmake", "--build", folder], check=True, capture_output=True)
+    return folder
+
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(run_python: RunPython, simulation: Path, tmp_path: Path) -> Run:
+    """Runs code on the device and returns what it printed. The simulation refuses what ``refused`` has, or nothing."""
+
+    def run(code: str, refused: str = "", path: Path = simulation, **variables: str) -> str:
+        log = tmp_path / "refusals"
+        environment = {"TORCH_BACKEND_XCUDA_LIBRARY_PATH": path, "CUDA_SIM_LOG": log, **variables}
+        start = "import torch, torch_backend\ntorch_backend.activate('xcuda')\n"
+        start += "torch_backend.fallback.set_policy(None, 'error')\n"
+        output = run_python(start + code, env=environment).stdout
+        refusals = log.read_text().splitlines() if log.exists() else []
+        assert all(refused and refused in line for line in refusals), refusals
+        assert not refused or refusals
+        return output
+
+    return run
+
+
+def said(run_python: RunPython, path: Path, **variables: str) -> str:
+    code = """
+    import torch_backend
+    try:
+        torch_backend.activate("xcuda")
+        import torch
+        print("devices:", torch.xcuda.device_count())
+        print((torch.ones(2, device="xcuda") + 1).tolist())
+    except RuntimeError as error:
+        print(error)
+    """
+    return run_python(code, env={"TORCH_BACKEND_XCUDA_LIBRARY_PATH": path, **variables}).stdout
+
+
+def needs_no_driver() -> None:
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return
+    pytest.skip("this machine has NVIDIA's driver, which is found where the option's folder has none")
+
+
+def compile_library(source: str, path: Path) -> None:
+    subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", path], input=source, text=True, check=True)
+
+
+# ---- where it cannot work ----
+
+
+def test_no_driver(run_python: RunPython, tmp_path: Path) -> None:
+    needs_no_driver()
+    text = said(run_python, tmp_path)
+    assert "NVIDIA's driver is not installed (libcuda.so.1: cannot open shared object file" in text
+
+
+def test_a_library_that_is_none(run_python: RunPython, tmp_path: Path) -> None:
+    needs_no_driver()
+    (tmp_path / "libcuda.so.1").write_text("no library")
+    text = said(run_python, tmp_path)
+    assert f"NVIDIA's driver is not installed ({tmp_path}/libcuda.so.1: " in text
+
+
+def test_a_library_without_a_function_is_too_old(run_python: RunPython, tmp_path: Path) -> None:
+    compile_library("int cuInit(unsigned flags) { return flags; }", tmp_path / "libcuda.so.1")
+    text = said(run_python, tmp_path)
+    assert "NVIDIA's driver is too old: libcuda.so.1 has no cuDriverGetVersion. xcuda needs CUDA 12.0" in text
+
+
+def test_a_driver_for_cuda_11(run_python: RunPython, simulation: Path) -> None:
+    text = said(run_python, simulation, CUDA_SIM_VERSION="11080")
+    assert "NVIDIA's driver is too old: it is made for CUDA 11.8. xcuda needs CUDA 12.0, driver 525 or later" in text
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "expected"),
+    [
+        ("CUDA_SIM_DEVICES", "0", "nvidia-smi -L lists them, and CUDA_VISIBLE_DEVICES may hide them"),
+        ("CUDA_SIM_FAIL", "cuInit=34", "libcuda.so.1 is the stub to link against, not the driver"),
+        ("CUDA_SIM_FAIL", "cuInit=803", "restart the machine after an update"),
+        ("CUDA_SIM_FAIL", "cuInit=999", "nvidia-smi shows whether the driver works"),
+    ],
+)
+def test_a_driver_that_does_not_start(
+    run_python: RunPython, simulation: Path, variable: str, value: str, expected: str
+) -> None:
+    assert expected in said(run_python, simulation, **{variable: value})
+
+
+def test_devices_are_counted(run_python: RunPython, simulation: Path) -> None:
+    assert "devices: 3\n[2.0, 2.0]\n" in said(run_python, simulation, CUDA_SIM_DEVICES="3")
+
+
+# ---- NVRTC ----
+
+
+@pytest.fixture
+def versions(simulation: Path, tmp_path: Path) -> Callable[..., Path]:
+    """A folder with the driver, and with NVRTC of these versions."""
+
+    def make(*numbers: int) -> Path:
+        folder = tmp_path / "libraries"
+        folder.mkdir()
+        shutil.copy(simulation / "libcuda.so.1", folder)
+        for number in numbers:
+            shutil.copy(simulation / "libnvrtc.so.12", folder / f"libnvrtc.so.{number}")
+        return folder
+
+    return make
+
+
+def test_no_nvrtc(run_python: RunPython, versions: Callable[..., Path]) -> None:
+    text = said(run_python, versions())
+    if "[2.0, 2.0]" in text:
+        pytest.skip("this machine has an NVRTC, which is found where the option's folder has none")
+    assert "NVRTC, CUDA's compiler, is not installed" in text
+    assert "pip install nvidia-cuda-nvrtc-cu12, or set the option xcuda.library_path" in text
+
+
+@pytest.mark.parametrize(
+    ("driver", "installed", "taken"),
+    [("12080", (12, 13), 12), ("13000", (12, 13), 13), ("13000", (12,), 12)],
+)
+def test_the_newest_nvrtc_that_the_driver_takes_is_used(
+    run: Run, versions: Callable[..., Path], driver: str, installed: tuple[int, ...], taken: int
+) -> None:
+    code = """
+from torch_backend.testing import bare
+library, _ = bare.open_library("xcuda")
+print(library.properties(0).driver_version.decode(), (torch.ones(2, device="xcuda") + 1).tolist())
+"""
+    text = run(code, path=versions(*installed), CUDA_SIM_VERSION=driver)
+    assert text == f"CUDA {driver}, NVRTC {taken}.4 [2.0, 2.0]\n"
+
+
+def test_an_nvrtc_that_is_older_than_the_device_makes_ptx(run: Run, tmp_path: Path) -> None:
+    code = "print((torch.ones(2, device='xcuda') + 1).tolist())"
+    assert run(code, CUDA_SIM_ARCHS="75 80", TORCH_BACKEND_CACHE=str(tmp_path)) == "[2.0, 2.0]\n"
+
+
+def test_an_nvrtc_that_is_too_new_for_the_device(run_python: RunPython, simulation: Path, tmp_path: Path) -> None:
+    text = said(run_python, simulation, CUDA_SIM_ARCHS="100 120", TORCH_BACKEND_CACHE=str(tmp_path))
+    assert "compiles for sm_100 and later, and this device is sm_90" in text
+
+
+# ---- rules ----
+
+
+def test_copies(run: Run) -> None:
+    code = """
+x = torch.arange(1000, dtype=torch.uint8)
+y = x.to("xcuda")
+for start in (0, 1, 63, 64, 65):
+    z = torch.zeros(1000, dtype=torch.uint8, device="xcuda")
+    z[3:900 + 3 - start].copy_(y[start:900])
+    assert z.cpu()[3:900 + 3 - start].equal(x[start:900])
+pinned = x.pin_memory()
+assert pinned.to("xcuda", non_blocking=True).cpu().equal(x)
+assert y.to("xcuda:1").cpu().equal(x) and y[1:].to("xcuda:1").cpu().equal(x[1:])
+assert y.view(10, 100)[:, 3:50].cpu().equal(x.view(10, 100)[:, 3:50])
+for value in (1, -1.5, 1 + 2j):
+    filled = torch.full((5,), value, device="xcuda")
+    assert filled.cpu().equal(torch.full((5,), value)), filled
+"""
+    assert run(code, CUDA_SIM_DELAY_US=DELAY) == ""
+
+
+def test_copies_without_access_between_devices(run: Run) -> None:
+    code = """
+x = torch.arange(1000.0)
+print(x.to("xcuda").to("xcuda:1").cpu().equal(x))
+"""
+    assert run(code, CUDA_SIM_DELAY_US=DELAY, CUDA_SIM_PEERS="0") == "True\n"
+
+
+def test_streams_and_threads(run: Run) -> None:
+    code = """
+import threading
+def work(device):
+    stream, start, end = torch.xcuda.Stream(device), *(torch.xcuda.Event(enable_timing=True) for _ in range(2))
+    with torch.xcuda.device(device), torch.xcuda.stream(stream):
+        x = torch.ones(100, device=f"xcuda:{device}")
+        start.record()
+        for _ in range(50):
+            x = x + 1
+        end.record()
+    end.synchronize()
+    assert x.cpu().eq(51).all() and start.elapsed_time(end) > 0 and end.query() and stream.query()
+    done.append(device)
+done = []
+threads = [threading.Thread(target=work, args=(i % 2,)) for i in range(4)]
+[t.start() for t in threads], [t.join() for t in threads]
+a, b = torch.xcuda.Stream(), torch.xcuda.Stream(priority=-5)
+with torch.xcuda.stream(a):
+    x = torch.ones(1000, device="xcuda")
+    for _ in range(20):
+        x = x * 2
+b.wait_stream(a)
+with torch.xcuda.stream(b):
+    y = x + 1
+b.synchronize()
+print(sorted(done), y.cpu().eq(2**20 + 1).all().item())
+"""
+    assert run(code, CUDA_SIM_DELAY_US=DELAY) == "[0, 0, 1, 1] True\n"
+
+
+DRIVER = """
+import ctypes, os
+driver = ctypes.CDLL(os.environ["TORCH_BACKEND_XCUDA_LIBRARY_PATH"] + "/libcuda.so.1")
+def current():
+    context = ctypes.c_void_p()
+    assert driver.cuCtxGetCurrent(ctypes.byref(context)) == 0
+    return context.value
+def context_of(device):
+    context = ctypes.c_void_p()
+    assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) == 0
+    return context
+"""
+
+
+def test_the_threads_context_is_given_back(run: Run) -> None:
+    code = """
+x = torch.ones(2, device="xcuda")
+other = context_of(1)
+assert driver.cuCtxSetCurrent(other) == 0
+y = (x + 1).to("xcuda:1").to("xcuda:0") * 2
+torch.xcuda.synchronize()
+print(y.tolist(), current() == other.value)
+"""
+    assert run(DRIVER + code) == "[4.0, 4.0] True\n"
+
+
+def test_another_users_capture_forbids_no_allocation(run: Run) -> None:
+    code = """
+x = torch.ones(2, device="xcuda")
+assert driver.cuCtxSetCurrent(context_of(1)) == 0  # such as torch.cuda's
+stream, graph = ctypes.c_void_p(), ctypes.c_void_p()
+assert driver.cuStreamCreateWithPriority(ctypes.byref(stream), 1, 0) == 0
+assert driver.cuStreamBeginCapture_v2(stream, 0) == 0
+y = torch.empty(64 << 20, dtype=torch.uint8, device="xcuda")
+z = torch.empty(1 << 20, dtype=torch.uint8, pin_memory=True)
+print((x.exp() > 2).tolist())
+assert driver.cuStreamEndCapture(stream, ctypes.byref(graph)) == 0
+"""
+    assert run(DRIVER + code) == "[True, True]\n"
+
+
+# ---- faults ----
+
+
+def test_out_of_memory_is_pytorchs(run: Run) -> None:
+    code = """
+try:
+    torch.empty(1 << 30, device="xcuda")
+except torch.OutOfMemoryError as error:
+    print("out of memory")
+print(torch.ones(2, device="xcuda").tolist())
+"""
+    assert run(code, refused="bytes are free", CUDA_SIM_MEMORY_MIB="64") == "out of memory\n[1.0, 1.0]\n"
+
+
+@pytest.mark.parametrize("error", [214, 700, 716, 719])
+def test_what_sticks_to_a_context_loses_the_device(run: Run, error: int) -> None:
+    code = """
+x = torch.ones(4, device="xcuda")
+for _ in range(3):
+    try:
+        x + 1
+        torch.xcuda.synchronize()
+    except torch.AcceleratorError as error:
+        print("lost" in str(error))
+print((torch.ones(2, device="xcuda:1") + 1).tolist())
+"""
+    assert run(code, refused="e", CUDA_SIM_FAIL=f"task:1={error}") == "True\nTrue\nTrue\n[2.0, 2.0]\n"
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [
+        ("cuStreamCreateWithPriority=2", "CUDA_ERROR_OUT_OF_MEMORY (2)"),
+        ("cuEventCreate=304", "CUDA's error 304"),
+        ("cuModuleLoadDataEx=222", "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)"),
+        ("cuLaunchKernel=701", "CUDA's error 701"),
+        ("cuMemcpyDtoHAsync=1", "CUDA_ERROR_INVALID_VALUE (1)"),
+    ],
+)
+def test_a_call_that_fails_is_named(run: Run, fault: str, expected: str) -> None:
+    code = """
+try:
+    with torch.xcuda.stream(torch.xcuda.Stream()):
+        x = torch.ones(4, device="xcuda") * 3
+        torch.xcuda.Event().record()
+        x.tolist()
+except RuntimeError as error:
+    print(error)
+"""
+    assert expected in run(code, refused="fails because CUDA_SIM_FAIL says so", CUDA_SIM_FAIL=fault)

@@ -1,0 +1,202 @@
+// The simulated CUDA driver: what its parts share. The types and numbers are those of the plugin, which a test compares
+// with cuda.h. Objects are deleted late or never, so that handles that are not valid any more are known.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "common/arena.h"
+#include "common/rules.h"
+#include "common/worker.h"
+#include "cuda/cu.h"
+
+#define CU_API extern "C" __attribute__((visibility("default"))) int
+
+namespace sim {
+
+using namespace xcuda;
+
+// Those that the plugin does nothing about.
+constexpr int kInvalidContext = 201, kIllegalState = 401, kNotPermitted = 800, kInvalidated = 901, kMerge = 902,
+              kUnmatched = 903, kUnjoined = 904, kIsolation = 905, kImplicit = 906, kCapturedEvent = 907;
+
+// ---- live handles ----
+
+template <typename T>
+class registry {
+ public:
+  T* add(T* made) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    live_.insert(made);
+    return made;
+  }
+  bool has(T* handle) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return live_.count(handle) != 0;
+  }
+  bool remove(T* handle) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return live_.erase(handle) != 0;
+  }
+  // Likewise, and deletes it when many others have followed.
+  bool retire(T* handle) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (live_.erase(handle) == 0) return false;
+    retired_.emplace_back(handle);
+    if (retired_.size() > 256) retired_.pop_front();
+    return true;
+  }
+  static registry& all() {
+    static auto& the = *new registry;
+    return the;
+  }
+
+ private:
+  std::mutex mutex_; // guards all below
+  std::set<T*> live_;
+  std::deque<std::unique_ptr<T>> retired_;
+};
+
+template <typename T>
+T* make() {
+  return registry<T>::all().add(new T);
+}
+
+// ---- captures ----
+
+// A command of a stream. Returns an error code: the context is lost then, and runs no others but those that do `always`.
+struct command {
+  std::function<int()> run;
+  bool always = false;
+};
+
+// How many commands of each stream come before a point of a capture.
+using reach = std::map<CUstream, size_t>;
+
+struct capture {
+  CUstream origin = nullptr;
+  int mode = 0;
+  std::thread::id thread;
+  bool invalid = false;
+  std::vector<command> commands;
+  std::map<CUstream, reach> members;
+};
+
+// Guards all of captures.
+std::mutex& capture_mutex();
+std::vector<std::shared_ptr<capture>>& captures(); // active
+
+// What a call that no capture survives returns; the captures fail. 0 if nothing in the context is captured.
+int refuse_in_capture(const char* name, CUcontext context);
+// 0 unless a capture forbids calls like cuMemAlloc on this thread.
+int refuse_unsafe(const char* name);
+
+// ---- events ----
+
+struct completion {
+  std::mutex mutex; // guards done, time
+  std::condition_variable changed;
+  bool done = false;
+  std::chrono::steady_clock::time_point time;
+
+  void finish() {
+    const std::lock_guard<std::mutex> lock(mutex);
+    done = true;
+    time = std::chrono::steady_clock::now();
+    changed.notify_all();
+  }
+  void wait() {
+    std::unique_lock<std::mutex> lock(mutex);
+    changed.wait(lock, [this] { return done; });
+  }
+  bool is_done() {
+    const std::lock_guard<std::mutex> lock(mutex);
+    return done;
+  }
+};
+
+} // namespace sim
+
+struct CUctx_st {
+  int device = 0;
+  std::atomic<int> error{0}; // sticks
+  std::mutex mutex;          // guards streams, peers, arena
+  std::vector<sim::CUstream> streams;
+  std::set<int> peers; // whose memory it may access
+  std::unique_ptr<sim::arena> memory;
+
+  void fail(int code) {
+    int none = 0;
+    error.compare_exchange_strong(none, code);
+  }
+};
+
+struct CUstream_st {
+  sim::CUcontext context = nullptr;
+  bool blocking = false; // waits for the default stream, and the other way round
+  std::mutex mutex;      // guards pending
+  std::condition_variable changed;
+  uint64_t pending = 0;
+  std::shared_ptr<sim::capture> capturing; // guarded by capture_mutex
+  std::unique_ptr<plugin::worker> worker{new plugin::worker};
+};
+
+struct CUevent_st {
+  sim::CUcontext context = nullptr;
+  unsigned flags = 0;
+  std::mutex mutex; // guards all below
+  std::shared_ptr<sim::completion> last;
+  std::shared_ptr<sim::capture> captured;
+  sim::reach at;
+};
+
+struct CUgraph_st {
+  std::shared_ptr<std::vector<sim::command>> commands;
+};
+
+struct CUgraphExec_st {
+  std::shared_ptr<std::vector<sim::command>> commands;
+  std::mutex mutex; // guards last
+  std::shared_ptr<sim::completion> last;
+};
+
+namespace sim {
+
+// ---- the way in ----
+
+// Whether the driver has been started in this process, and may be called here: not by a host function.
+int enter_free(const char* name);
+// Moreover, whether the thread has a context, which is *out_context, and whether that has no error; and no fault is wanted
+// of `name`.
+int enter(const char* name, CUcontext* out_context);
+
+extern thread_local bool in_host_function;
+
+int device_count();
+CUcontext context_of(int device);
+
+// The stream of the handle, NULL being the context's default stream.
+int find_stream(const char* name, CUstream handle, CUcontext context, CUstream* out_stream);
+// Into the stream or into its capture.
+int enqueue(const char* name, CUstream stream, command c);
+// Until all is complete. The context's error.
+int wait_for(CUstream stream);
+
+constexpr unsigned kSharedBytes = 48 << 10; // of a block
+
+// ---- memory ----
+
+// Where a range is that a command on `context` may use; null if it may not. Host memory that is page-locked is itself.
+char* resolve(CUdeviceptr address, size_t bytes, CUcontext context);
+bool is_device_memory(CUdeviceptr address);
+
+} // namespace sim
