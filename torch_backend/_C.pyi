@@ -306,6 +306,7 @@ def host_graph(
     device: int,
     seeds: int,
     results: list[Any] | None,
+    resized: list[int],
 ) -> Callable[[list[Any]], list[Any]]:
     """What ``call``, which was compiled for the CPU, is on the device: called with a list, which it empties.
 
@@ -313,5 +314,5 @@ def host_graph(
     of the device, -1 the current one; ``seeds``, if not 0, is how many random numbers ``call`` takes as its last
     argument. ``results``, None if they are not known before, has for each None, ``("input", index)``,
     ``("result", index)`` of an earlier one, or sizes, strides and dtype: an asynchronous device then runs the graph on
-    its stream.
+    its stream. ``resized`` has the indices of inputs whose storage ``call`` gives another size.
     """

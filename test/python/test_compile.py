@@ -183,6 +183,83 @@ def test_inputs_of_every_kind(run_python: RunPython) -> None:
     )
 
 
+WAYS = {
+    "at once": {},
+    "on a stream": {"TORCH_BACKEND_XCPU_ASYNC": "1", "TORCH_BACKEND_XCPU_DELAY_US": "0-2000"},
+    "kernels": {"TORCH_BACKEND_XCPU_MODULES": "1"},
+    "kernels on a stream": {
+        "TORCH_BACKEND_XCPU_MODULES": "1",
+        "TORCH_BACKEND_XCPU_ASYNC": "1",
+        "TORCH_BACKEND_XCPU_DELAY_US": "0-2000",
+    },
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_storages_are_resized_in_a_graph(run_python: RunPython, way: str) -> None:
+    """As those of sharded parameters are: memory comes and goes in the graph, for all tensors on the storage."""
+    run_python(
+        """
+        import torch
+
+        def gathered(part, whole):
+            whole.untyped_storage().resize_(8 * part.numel())
+            whole.copy_(torch.cat([part, part]))
+            return whole.sin()
+
+        def freed(whole):
+            doubled = whole * 2
+            whole.untyped_storage().resize_(0)
+            return doubled
+
+        part = torch.arange(512.0, device="xcpu")
+        whole = torch.empty(1024, device="xcpu")
+        view = whole[512:]
+        whole.untyped_storage().resize_(0)
+        before = torch.xcpu.memory_allocated()
+        gather, free = torch.compile(gathered, fullgraph=True), torch.compile(freed, fullgraph=True)
+        with torch.no_grad():
+            for number in range(4):
+                result = gather(part + number, whole)
+                assert whole.untyped_storage().nbytes() == 4096
+                expected = torch.arange(512.0).add(number).repeat(2)
+                torch.testing.assert_close(result.cpu(), expected.sin())
+                assert torch.equal(whole.cpu(), expected)
+                assert torch.equal(view.cpu(), expected[512:])
+                assert torch.equal(free(whole if number % 2 else whole.detach()).cpu(), expected * 2)
+                assert whole.untyped_storage().nbytes() == view.untyped_storage().nbytes() == 0
+        del result
+        torch.xcpu.synchronize()
+        assert torch.xcpu.memory_allocated() == before
+        """,
+        env=XCPU | WAYS[way],
+    )
+
+
+def test_a_device_that_nothing_generates_code_for(run_python: RunPython) -> None:
+    """Its graphs run as captured, forward and backward; one warning says why."""
+    process = run_python(
+        """
+        import copy, torch
+        model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 2))
+        twin = copy.deepcopy(model).to("openreg")
+        fast = torch.compile(twin, fullgraph=True, mode="max-autotune")
+        for size in (3, 5):
+            x = torch.linspace(-1, 1, 4 * size).view(size, 4)
+            model(x).square().sum().backward()
+            fast(x.to("openreg")).square().sum().backward()
+        for weight, other in zip(model.parameters(), twin.parameters(), strict=True):
+            torch.testing.assert_close(other.grad.cpu(), weight.grad)
+        print(torch.compile(lambda x: x.sort().values)(torch.tensor([2, 1], device="openreg")).tolist())
+        """,
+        env={"TORCH_BACKEND": "openreg"},
+    )
+    assert process.stdout == "[1, 2]\n"
+    assert process.stderr.count("RuntimeWarning: torch.compile") == 1
+    why = "the host cannot access the memory of openreg, and it compiles no kernels."
+    assert f"graphs of openreg as captured, which is what backend='aot_eager' does: {why}" in process.stderr
+
+
 def test_a_vendors_own_code_generation_is_left_alone(run_python: RunPython) -> None:
     run_python(
         """

@@ -4,6 +4,7 @@ One process per mode of xcpu does all the work and prints one line of JSON per c
 has a device of its own there, which is lost at the end of the slot's cases.
 """
 
+import functools
 import json
 import re
 import subprocess
@@ -81,6 +82,13 @@ def reached(mode: str) -> set[str]:
 # ---- the workload, which runs in a process of its own ----
 
 
+@functools.cache
+def compiled() -> Callable[[torch.Tensor], torch.Tensor]:
+    """A graph for each device, whose result is larger than what the allocator keeps in pieces."""
+    torch._dynamo.config.recompile_limit = 64
+    return torch.compile(lambda x: (x.t() @ x).sum() + torch.zeros(MIB, device=x.device), fullgraph=True)
+
+
 class Workload:
     """Steps that use device `index`; each leaves nothing behind that another one needs."""
 
@@ -145,6 +153,10 @@ class Workload:
         """A function that was not computed on the device yet: where the device compiles, it compiles that."""
         function = getattr(torch, self.functions.pop())
         torch.testing.assert_close(function(self.x).cpu(), function(self.host))
+
+    def step_compute_compiled(self) -> None:
+        result = compiled()(self.x)
+        assert torch.equal(result.cpu(), (self.host.t() @ self.host).sum().expand(MIB))
 
     def step_read(self) -> None:
         assert self.x.sum().item() == self.host.sum()

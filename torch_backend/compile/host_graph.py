@@ -51,7 +51,7 @@ class HostGraph(CompiledFxGraph):
         version = self.version
         assert self.current_callable is not None
         self.current_callable = _C.host_graph(
-            self.current_callable, version.on_device, version.device, version.seeds, version.results
+            self.current_callable, version.on_device, version.device, version.seeds, version.results, version.resized
         )
 
 

@@ -37,6 +37,8 @@ class HostVersion:
     results: list[Any] | None
     """For each result None, ``("input", index)``, ``("result", index)`` of an earlier one, or a tensor's sizes, strides
     and dtype; None: they are known only when the graph has run, or it has to run on the calling thread."""
+    resized: list[int]
+    """The inputs whose storage it gives another size."""
 
     def compiled(self, strides: Sequence[tuple[str, ...] | None]) -> "HostVersion":
         """What is needed to run it, given the strides of its results, as Inductor writes them."""
@@ -61,6 +63,7 @@ def to_host(name: str, gm: GraphModule, example_inputs: Sequence[Any]) -> HostVe
     for module in graph.modules():
         if isinstance(module, GraphModule):
             operators |= _rewrite(name, module)
+    resized = _resized_in(graph.graph)
     inputs = [_on_cpu(name, value) for value in example_inputs]
     seeds = _take_seeds(graph, inputs)
     return HostVersion(
@@ -70,13 +73,21 @@ def to_host(name: str, gm: GraphModule, example_inputs: Sequence[Any]) -> HostVe
         device,
         seeds,
         tuple(sorted(operators)),
-        None if operators else _foresee(gm.graph, nodes, is_there),
+        None if operators or resized else _foresee(gm.graph, nodes, is_there),
+        resized,
     )
 
 
 def _output_of(graph: Graph) -> Node:
     output: Node = next(iter(reversed(graph.nodes)))
     return output
+
+
+def _resized_in(graph: Graph) -> list[int]:
+    """The inputs of ``graph`` whose storage it gives another size."""
+    resizes = graph.find_nodes(op="call_function", target=torch.ops.inductor.resize_storage_bytes_.default)
+    found = {node.args[0] for node in resizes}
+    return [index for index, node in enumerate(graph.find_nodes(op="placeholder")) if node in found]
 
 
 def _value_of(value: Any) -> Any:

@@ -53,6 +53,7 @@ struct HostGraph {
   c10::DeviceIndex device;     // of graphs that take no tensor of the device; -1: the current one
   int64_t seeds;               // as many random numbers are appended to the inputs if there are any
   std::optional<std::vector<Foreseen>> foreseen;
+  std::vector<std::size_t> resized;                 // inputs whose storage the graph gives another size
   mutable std::vector<std::unique_ptr<Loan>> loans; // by input, those that no run has
 
   py::object run(py::list inputs) const;
@@ -195,7 +196,7 @@ class Lent {
   Lent& operator=(const Lent&) = delete;
 
   /// A new reference to the stand-in for the input `original` with this index.
-  PyObject* lend(GraphCall& run, std::size_t index, PyObject* original) {
+  PyObject* lend(GraphCall& run, std::size_t index, PyObject* original, bool resized) {
     auto loan = std::move(idle_[index]);
     const auto& tensor = THPVariable_Unpack(original);
     if (loan) {
@@ -204,10 +205,20 @@ class Lent {
     if (!loan || !run.lend_again(THPVariable_Unpack(loan->stand_in.ptr()), loan->kept)) {
       loan = std::make_unique<Loan>();
       loan->kept.original = c10::MaybeOwned<at::Tensor>::borrowed(tensor);
+      loan->kept.resized = resized;
       loan->stand_in = steal(THPVariable_Wrap(run.lend(loan->kept)));
     }
     loan->original = py::reinterpret_borrow<py::object>(original);
     return Py_NewRef(lent_.emplace_back(index, std::move(loan)).second->stand_in.ptr());
+  }
+
+  /// After the run: what it has resized.
+  void adopt(GraphCall& run) const {
+    for (const auto& [index, loan] : lent_) {
+      if (loan->kept.resized) {
+        run.adopt(THPVariable_Unpack(loan->stand_in.ptr()), loan->kept);
+      }
+    }
   }
 
  private:
@@ -235,8 +246,9 @@ py::object HostGraph::run(py::list inputs) const {
   for (std::size_t i = 0; i < count; ++i) {
     PyObject* input = PyList_GET_ITEM(inputs.ptr(), i);
     if (THPVariable_Check(input) && THPVariable_Unpack(input).is_privateuseone()) {
-      PyObject* stand_in =
-          Py_REFCNT(input) > 1 ? lent.lend(run, i, input) : THPVariable_Wrap(run.stand_in(THPVariable_Unpack(input)));
+      const bool resizes = std::find(resized.begin(), resized.end(), i) != resized.end();
+      PyObject* stand_in = resizes || Py_REFCNT(input) > 1 ? lent.lend(run, i, input, resizes)
+                                                           : THPVariable_Wrap(run.stand_in(THPVariable_Unpack(input)));
       PyList_SetItem(inputs.ptr(), i, steal(stand_in).release().ptr());
     }
   }
@@ -246,6 +258,9 @@ py::object HostGraph::run(py::list inputs) const {
   run.enter();
   py::object returned = steal(PyObject_CallOneArg(call.ptr(), inputs.ptr()));
   run.leave();
+  if (!resized.empty()) {
+    lent.adopt(run);
+  }
   if (!PyTuple_CheckExact(returned.ptr()) || Py_REFCNT(returned.ptr()) > 1) {
     returned = steal(PySequence_List(returned.ptr()));
   }
@@ -316,9 +331,9 @@ Foreseen foreseen_of(const py::handle& value) {
 }
 
 py::object host_graph(py::object call, std::vector<bool> on_device, int device, int64_t seeds,
-                      const std::optional<py::list>& results) {
-  auto graph = std::make_unique<HostGraph>(
-      HostGraph{std::move(call), std::move(on_device), static_cast<c10::DeviceIndex>(device), seeds, {}, {}});
+                      const std::optional<py::list>& results, std::vector<std::size_t> resized) {
+  auto graph = std::make_unique<HostGraph>(HostGraph{
+      std::move(call), std::move(on_device), static_cast<c10::DeviceIndex>(device), seeds, {}, std::move(resized), {}});
   if (results) {
     graph->foreseen.emplace();
     for (const auto& value : *results) {
@@ -336,7 +351,7 @@ py::object host_graph(py::object call, std::vector<bool> on_device, int device, 
 
 void init_compile(py::module_& m) {
   m.def("host_graph", host_graph, py::arg("call"), py::arg("on_device"), py::arg("device"), py::arg("seeds"),
-        py::arg("results"));
+        py::arg("results"), py::arg("resized"));
 }
 
 } // namespace torch_backend::python

@@ -40,19 +40,15 @@ bool same_geometry(const at::Tensor& a, const at::Tensor& b) {
          a.dtype() == b.dtype();
 }
 
-c10::StorageImpl* memory_of(const at::Tensor& tensor) {
-  return storage_of(tensor, kName).unsafeGetStorageImpl();
+c10::DataPtr data_of(c10::StorageImpl* memory, Kept* context, c10::DeleterFnPtr deleter) {
+  return {memory->_mutable_data_ptr_no_checks().get(), context, deleter, c10::Device(c10::DeviceType::CPU)};
 }
 
-c10::DataPtr data_of(const at::Tensor& original, Kept* context, c10::DeleterFnPtr deleter) {
-  return {memory_of(original)->_mutable_data_ptr_no_checks().get(), context, deleter,
-          c10::Device(c10::DeviceType::CPU)};
-}
-
-at::Tensor new_alias(const at::Tensor& tensor, c10::DataPtr data) {
-  return make_cpu_alias(tensor, c10::Storage(c10::make_intrusive<c10::StorageImpl>(
-                                    c10::StorageImpl::use_byte_size_t(), memory_of(tensor)->nbytes(), std::move(data),
-                                    /*allocator=*/nullptr, /*resizable=*/false)));
+at::Tensor new_alias(const at::Tensor& tensor, std::size_t bytes, c10::DataPtr data, bool resizable = false) {
+  auto* const allocator = resizable ? c10::GetAllocator(c10::DeviceType::CPU) : nullptr;
+  return make_cpu_alias(tensor,
+                        c10::Storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
+                                                                           std::move(data), allocator, resizable)));
 }
 
 } // namespace
@@ -73,27 +69,37 @@ GraphCall::~GraphCall() {
   }
 }
 
-void GraphCall::check_taken(const at::Tensor& tensor) {
+c10::StorageImpl* GraphCall::take(const at::Tensor& tensor, bool resized) {
   TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() == c10::kStrided, "A compiled graph takes no ", tensor.layout(),
                               " tensors on ", device_api().name(), ".");
-  const auto& storage = storage_of(tensor, kName);
-  if (!device_api().host_coherent()) {
+  const auto& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
+  if (!resized || !storage || storage.nbytes() != 0) {
+    check_has_memory(*tensor.unsafeGetTensorImpl(), kName);
+  }
+  const bool coherent = device_api().host_coherent();
+  TORCH_CHECK_NOT_IMPLEMENTED(coherent || !resized,
+                              "A compiled graph resizes a storage, whose memory the host has to "
+                              "map on ",
+                              device_api().name(), ". Resize it outside of compiled code.");
+  if (!coherent) {
     inputs_.push_back(storage);
   }
+  return storage.unsafeGetStorageImpl();
 }
 
 at::Tensor GraphCall::stand_in(const at::Tensor& tensor) {
-  check_taken(tensor);
-  auto kept = std::make_unique<Kept>(Kept{c10::MaybeOwned<at::Tensor>::owned(at::Tensor(tensor)), nullptr});
+  auto* const memory = take(tensor);
+  auto kept = std::make_unique<Kept>(Kept{c10::MaybeOwned<at::Tensor>::owned(at::Tensor(tensor))});
   auto* const kept_ptr = kept.get();
-  auto result = new_alias(tensor, data_of(tensor, kept.release(), &drop));
+  auto result = new_alias(tensor, memory->nbytes(), data_of(memory, kept.release(), &drop));
   kept_ptr->stand_in = result.unsafeGetTensorImpl();
   return result;
 }
 
 at::Tensor GraphCall::lend(Kept& loan) {
-  check_taken(*loan.original);
-  auto result = new_alias(*loan.original, data_of(*loan.original, &loan, &keep));
+  auto* const memory = take(*loan.original, loan.resized);
+  auto result =
+      new_alias(*loan.original, memory->nbytes(), data_of(memory, &loan, &keep), loan.resized && memory->resizable());
   loan.stand_in = result.unsafeGetTensorImpl();
   return result;
 }
@@ -107,11 +113,20 @@ bool GraphCall::lend_again(const at::Tensor& stand_in, Kept& loan) {
   if (!same) {
     return false;
   }
-  check_taken(original);
-  auto* memory = stand_in.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
-  memory->set_data_ptr_noswap(data_of(original, &loan, &keep));
-  memory->set_nbytes(memory_of(original)->nbytes());
+  auto* const from = take(original, loan.resized);
+  auto* const memory = stand_in.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  memory->set_data_ptr_noswap(data_of(from, &loan, &keep));
+  memory->set_nbytes(from->nbytes());
   return true;
+}
+
+void GraphCall::adopt(const at::Tensor& stand_in, Kept& loan) {
+  const auto& storage = stand_in.unsafeGetTensorImpl()->unsafe_storage();
+  if (kept_by(storage) != &loan) {
+    adopt_resized(stand_in, *loan.original);
+    auto* const memory = loan.original->unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+    storage.unsafeGetStorageImpl()->set_data_ptr_noswap(data_of(memory, &loan, &keep));
+  }
 }
 
 bool GraphCall::settle(const at::Tensor& stand_in, const Kept& loan, bool own) {
@@ -121,7 +136,8 @@ bool GraphCall::settle(const at::Tensor& stand_in, const Kept& loan, bool own) {
   }
   if (kept_by(storage) == &loan) {
     auto* const owner = new Kept{c10::MaybeOwned<at::Tensor>::owned(at::Tensor(*loan.original)), loan.stand_in};
-    storage.unsafeGetStorageImpl()->set_data_ptr_noswap(data_of(*loan.original, owner, &drop));
+    auto* const memory = loan.original->unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+    storage.unsafeGetStorageImpl()->set_data_ptr_noswap(data_of(memory, owner, &drop));
   }
   return false;
 }

@@ -28,6 +28,7 @@ class GraphCall {
   struct Kept {
     c10::MaybeOwned<at::Tensor> original;
     const c10::TensorImpl* stand_in = nullptr;
+    bool resized = false; // the graph may give its storage another size, and it may have none before
   };
 
   /// `device` is the graph's: -1 the current one.
@@ -49,6 +50,9 @@ class GraphCall {
   void enter();
   void leave();
 
+  /// After the run, and before any result: gives the tensor that is lent the memory that the graph has given its stand-in.
+  void adopt(const at::Tensor& stand_in, Kept& loan);
+
   void expect_result(const at::Tensor& cpu) {
     call_.expect_result(cpu);
   }
@@ -58,7 +62,8 @@ class GraphCall {
   at::Tensor result(const at::Tensor& cpu, bool on_device, bool own);
 
  private:
-  void check_taken(const at::Tensor& tensor);
+  /// The memory of an input.
+  c10::StorageImpl* take(const at::Tensor& tensor, bool resized = false);
   void map(bool on);
 
   const c10::Device device_;

@@ -18,21 +18,3 @@ def kernel(device: int, name: str, texts: str, body: str, **options: Any) -> _C.
     made = _C.GraphKernel(name, texts, body, **options)
     _workers().submit(made.compile, device)
     return made
-
-
-class Guard:
-    """A context in which the device number ``index`` is current; torch.<name>.device looks at its argument first."""
-
-    __slots__ = ("_before", "_index")
-
-    def __init__(self, index: int) -> None:
-        """Nothing changes yet."""
-        self._index = index
-
-    def __enter__(self) -> None:
-        """Make the device current."""
-        self._before = _C.exchange_device(self._index)
-
-    def __exit__(self, *exception: object) -> None:
-        """Make the device before current again."""
-        _C.maybe_exchange_device(self._before)

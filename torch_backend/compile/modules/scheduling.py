@@ -96,7 +96,7 @@ class ModuleWrapper(_OnItsDevice):
     def write_header(self) -> None:
         """The imports."""
         super().write_header()
-        self.header.splice("from torch_backend.compile.modules.runtime import Guard, kernel\n")
+        self.header.splice("from torch_backend.compile.modules.runtime import kernel\n")
 
     def write_triton_header_once(self) -> None:
         """There is no Triton."""
@@ -116,17 +116,9 @@ class ModuleDeviceOps(DeviceOpOverrides):
         """How the code gets at streams: nothing that it calls takes one."""
         return f"{name} = lambda device: 0"
 
-    def set_device(self, device_idx: int) -> str:
-        """Done by the guard."""
-        return "pass"
-
     def synchronize(self) -> str:
         """Waits for the device."""
         return f"torch.{self.name}.synchronize()"
-
-    def device_guard(self, device_idx: int) -> str:
-        """A context in which the device is current."""
-        return f"Guard({device_idx})"
 
 
 def _lacks(name: str) -> bool:
