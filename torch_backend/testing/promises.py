@@ -78,11 +78,16 @@ def listed() -> dict[str, Promise]:
     table = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
     found = {}
     for text, tests in table["tested"].items():
-        found[text] = Promise(*text.split(": ", 1), tests=tuple(_test_id(test) for test in tests))
+        found[text] = Promise(*_parts(text), tests=tuple(_test_id(test) for test in tests))
     for group in table["untested"]:
         for text in group["sentences"]:
-            found[text] = Promise(*text.split(": ", 1), reason=group["reason"])
+            found[text] = Promise(*_parts(text), reason=group["reason"])
     return found
+
+
+def _parts(text: str) -> tuple[str, str]:
+    place, _, sentence = text.partition(": ")
+    return place, sentence
 
 
 def _test_id(test: str) -> str:
