@@ -1,6 +1,11 @@
-"""Hugging Face Transformers: a small language model is trained from random weights, in mixed precision."""
+"""Hugging Face Transformers: a small language model is trained from random weights, in mixed precision.
+
+With the argument "compiled", by a Trainer that compiles it, which Trainers do where they see one device:
+TORCH_BACKEND_XCPU_DEVICES=1.
+"""
 
 import os
+import sys
 import tempfile
 
 import torch
@@ -12,6 +17,7 @@ from torch.utils.data import Dataset  # noqa: E402
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments, set_seed  # noqa: E402
 
 PERIOD = 6
+compiled = "compiled" in sys.argv[1:]
 
 
 class Counting(Dataset[dict[str, torch.Tensor]]):
@@ -48,6 +54,7 @@ with tempfile.TemporaryDirectory() as folder:
         per_device_train_batch_size=16,
         learning_rate=1e-2,
         bf16=device.type != "cpu",  # which the Trainer refuses on the CPU
+        torch_compile=compiled,
         skip_memory_metrics=False,
         logging_steps=4,
         report_to=[],
@@ -58,6 +65,10 @@ with tempfile.TemporaryDirectory() as folder:
     trainer.train()
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     assert float(losses[-1]) < 0.2, f"the losses are {losses}"
+    if compiled:
+        counted = torch._dynamo.utils.counters
+        assert not counted["graph_break"], f"the graph is broken: {counted['graph_break']}"
+        assert counted["stats"]["unique_graphs"] == 1, f"the model is in {counted['stats']}"
     trainer.save_model(folder)
     loaded = LlamaForCausalLM.from_pretrained(folder, device_map="auto", dtype=torch.bfloat16)
 

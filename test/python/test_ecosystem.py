@@ -51,6 +51,12 @@ def test_example(name: str, example: str) -> None:
     assert name in run(name, EXAMPLES / f"{example}.py")
 
 
+def test_a_trainer_that_compiles_the_model(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs("transformers")
+    monkeypatch.setenv(f"TORCH_BACKEND_{name.upper()}_DEVICES", "1")
+    assert name in run(name, EXAMPLES / "transformers_training.py", "compiled")
+
+
 @pytest.mark.usefixtures("two_devices")
 @pytest.mark.parametrize("launcher", RANKS)
 def test_ranks_train_one_model(name: str, launcher: str) -> None:
