@@ -303,7 +303,8 @@ test-cuda: $(STAMPS)/built-tests $(STAMPS)/for-test
 	@failed=0; echo "xcuda, on a simulated CUDA driver: no GPU takes part"; \
 	$(PYTEST) test/python/test_cuda.py || failed=1; \
 	echo "Models without a fallback"; TORCH_BACKEND=xcuda $(PYTEST) $(CUDA_GENERATED_TESTS) || failed=1; \
-	echo "Conformance of xcuda"; CUDA_SIM_DELAY_US=0-300 $(KIT) xcuda --quick || failed=1; \
+	echo "Faults of the plugin"; $(PY) test/sim/variants.py cuda --simulation $(CUDA_SIMULATION) || failed=1; \
+	echo "Conformance of xcuda"; CUDA_SIM_DELAY_US=0-300 $(KIT) xcuda --quick --level 1 || failed=1; \
 	exit $$failed
 
 # Another version of torch in an environment of its own, with the device libraries that all versions share.

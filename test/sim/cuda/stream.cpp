@@ -41,7 +41,7 @@ int order_with_default(const char* name, CUstream s) {
   {
     const std::lock_guard<std::mutex> lock(s->context->mutex);
     for (CUstream each : s->context->streams)
-      if (each->blocking) blocking.push_back(each);
+      if (each->blocking && registry<CUstream_st>::all().has(each)) blocking.push_back(each);
     if (s->blocking) blocking = {s->context->streams.front()};
     if (!s->blocking && s != s->context->streams.front()) blocking.clear();
   }
