@@ -282,28 +282,24 @@ $(INTEL)/vendors/intel.icd: $(TORCH)
 endif
 
 # On the simulation of test/sim/ascendcl: no Ascend device and nothing of CANN takes part.
-NPU_SIMULATION := $(abspath build/ascend-simulation)
-test-npu: export TORCH_BACKEND_NPU_PATH := $(NPU_SIMULATION)
+test-npu: export TORCH_BACKEND_NPU_PATH := $(abspath build/simulations/npu)
 test-npu: $(STAMPS)/built-tests $(STAMPS)/for-test
-	@cmake -S test/sim/ascendcl -B $(NPU_SIMULATION) > $(STAMPS)/ascend-simulation.log
-	@cmake --build $(NPU_SIMULATION) >> $(STAMPS)/ascend-simulation.log
+	@$(PY) test/sim/simulation.py npu
 	@failed=0; echo "npu, on a simulated AscendCL: no Ascend device takes part"; \
 	$(PYTEST) test/python/test_npu.py || failed=1; \
 	echo "Models without a fallback"; TORCH_BACKEND=npu $(PYTEST) $(NPU_GENERATED_TESTS) || failed=1; \
 	echo "Conformance of npu"; ASCEND_SIM_DELAY_US=0-300 $(KIT) npu --quick || failed=1; \
-	echo "Faults of the plugin"; $(PY) test/sim/variants.py npu --simulation $(NPU_SIMULATION) || failed=1; \
+	echo "Faults of the plugin"; $(PY) test/sim/variants.py npu || failed=1; \
 	exit $$failed
 
 # On the simulated driver of test/sim/cuda: no GPU and nothing of CUDA takes part.
-CUDA_SIMULATION := $(abspath build/cuda-simulation)
-test-cuda: export TORCH_BACKEND_XCUDA_LIBRARY_PATH := $(CUDA_SIMULATION)
+test-cuda: export TORCH_BACKEND_XCUDA_LIBRARY_PATH := $(abspath build/simulations/cuda)
 test-cuda: $(STAMPS)/built-tests $(STAMPS)/for-test
-	@cmake -S test/sim/cuda -B $(CUDA_SIMULATION) > $(STAMPS)/cuda-simulation.log
-	@cmake --build $(CUDA_SIMULATION) >> $(STAMPS)/cuda-simulation.log
+	@$(PY) test/sim/simulation.py cuda
 	@failed=0; echo "xcuda, on a simulated CUDA driver: no GPU takes part"; \
 	$(PYTEST) test/python/test_cuda.py || failed=1; \
 	echo "Models without a fallback"; TORCH_BACKEND=xcuda $(PYTEST) $(CUDA_GENERATED_TESTS) || failed=1; \
-	echo "Faults of the plugin"; $(PY) test/sim/variants.py cuda --simulation $(CUDA_SIMULATION) || failed=1; \
+	echo "Faults of the plugin"; $(PY) test/sim/variants.py cuda || failed=1; \
 	echo "Conformance of xcuda"; CUDA_SIM_DELAY_US=0-300 $(KIT) xcuda --quick --level 1 || failed=1; \
 	exit $$failed
 

@@ -1,63 +1,28 @@
 """The device xcuda on the simulated driver of test/sim/cuda: what it says where it cannot work, rules, faults."""
 
 import ctypes
-import os
 import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, RunPython
+from conftest import RunPython
+from simulated import Run, Simulated, libraries
 
-SIMULATION = ROOT / "test" / "sim" / "cuda"
 DELAY = "0-300"
+XCUDA = Simulated("xcuda", "TORCH_BACKEND_XCUDA_LIBRARY_PATH", "CUDA_SIM_LOG")
 
 
 @pytest.fixture(scope="session")
-def simulation(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the simulated libraries: as TORCH_BACKEND_XCUDA_LIBRARY_PATH says, else built here."""
-    if given := os.environ.get("TORCH_BACKEND_XCUDA_LIBRARY_PATH"):
-        return Path(given)
-    folder = tmp_path_factory.mktemp("cuda")
-    subprocess.run(["cmake", "-S", SIMULATION, "-B", folder], check=True, capture_output=True)
-    subprocess.run(["cmake", "--build", folder], check=True, capture_output=True)
-    return folder
-
-
-Run = Callable[..., str]
+def simulation() -> Path:
+    """The folder of the simulated libraries."""
+    return libraries("cuda")
 
 
 @pytest.fixture
 def run(run_python: RunPython, simulation: Path, tmp_path: Path) -> Run:
-    """Runs code on the device and returns what it printed. The simulation refuses what ``refused`` has, or nothing."""
-
-    def run(code: str, refused: str = "", path: Path = simulation, **variables: str) -> str:
-        log = tmp_path / "refusals"
-        environment = {"TORCH_BACKEND_XCUDA_LIBRARY_PATH": path, "CUDA_SIM_LOG": log, **variables}
-        start = "import torch, torch_backend\ntorch_backend.activate('xcuda')\n"
-        start += "torch_backend.fallback.set_policy(None, 'error')\n"
-        output = run_python(start + code, env=environment).stdout
-        refusals = log.read_text().splitlines() if log.exists() else []
-        assert all(refused and refused in line for line in refusals), refusals
-        assert not refused or refusals
-        return output
-
-    return run
-
-
-def said(run_python: RunPython, path: Path, **variables: str) -> str:
-    code = """
-    import torch_backend
-    try:
-        torch_backend.activate("xcuda")
-        import torch
-        print("devices:", torch.xcuda.device_count())
-        print((torch.ones(2, device="xcuda") + 1).tolist())
-    except RuntimeError as error:
-        print(error)
-    """
-    return run_python(code, env={"TORCH_BACKEND_XCUDA_LIBRARY_PATH": path, **variables}).stdout
+    return XCUDA.runner(run_python, simulation, tmp_path / "refusals")
 
 
 def needs_no_driver() -> None:
@@ -77,25 +42,25 @@ def compile_library(source: str, path: Path) -> None:
 
 def test_no_driver(run_python: RunPython, tmp_path: Path) -> None:
     needs_no_driver()
-    text = said(run_python, tmp_path)
+    text = XCUDA.said(run_python, tmp_path)
     assert "NVIDIA's driver is not installed (libcuda.so.1: cannot open shared object file" in text
 
 
 def test_a_library_that_is_none(run_python: RunPython, tmp_path: Path) -> None:
     needs_no_driver()
     (tmp_path / "libcuda.so.1").write_text("no library")
-    text = said(run_python, tmp_path)
+    text = XCUDA.said(run_python, tmp_path)
     assert f"NVIDIA's driver is not installed ({tmp_path}/libcuda.so.1: " in text
 
 
 def test_a_library_without_a_function_is_too_old(run_python: RunPython, tmp_path: Path) -> None:
     compile_library("int cuInit(unsigned flags) { return flags; }", tmp_path / "libcuda.so.1")
-    text = said(run_python, tmp_path)
+    text = XCUDA.said(run_python, tmp_path)
     assert "NVIDIA's driver is too old: libcuda.so.1 has no cuDriverGetVersion. xcuda needs CUDA 12.0" in text
 
 
 def test_a_driver_for_cuda_11(run_python: RunPython, simulation: Path) -> None:
-    text = said(run_python, simulation, CUDA_SIM_VERSION="11080")
+    text = XCUDA.said(run_python, simulation, CUDA_SIM_VERSION="11080")
     assert "NVIDIA's driver is too old: it is made for CUDA 11.8. xcuda needs CUDA 12.0, driver 525 or later" in text
 
 
@@ -111,11 +76,11 @@ def test_a_driver_for_cuda_11(run_python: RunPython, simulation: Path) -> None:
 def test_a_driver_that_does_not_start(
     run_python: RunPython, simulation: Path, variable: str, value: str, expected: str
 ) -> None:
-    assert expected in said(run_python, simulation, **{variable: value})
+    assert expected in XCUDA.said(run_python, simulation, **{variable: value})
 
 
 def test_devices_are_counted(run_python: RunPython, simulation: Path) -> None:
-    assert "devices: 3\n[2.0, 2.0]\n" in said(run_python, simulation, CUDA_SIM_DEVICES="3")
+    assert "devices: 3\n[2.0, 2.0]\n" in XCUDA.said(run_python, simulation, CUDA_SIM_DEVICES="3")
 
 
 # ---- NVRTC ----
@@ -137,7 +102,7 @@ def versions(simulation: Path, tmp_path: Path) -> Callable[..., Path]:
 
 
 def test_no_nvrtc(run_python: RunPython, versions: Callable[..., Path]) -> None:
-    text = said(run_python, versions())
+    text = XCUDA.said(run_python, versions())
     if "[2.0, 2.0]" in text:
         pytest.skip("this machine has an NVRTC, which is found where the option's folder has none")
     assert "NVRTC, CUDA's compiler, is not installed" in text
@@ -166,7 +131,7 @@ def test_an_nvrtc_that_is_older_than_the_device_makes_ptx(run: Run, tmp_path: Pa
 
 
 def test_an_nvrtc_that_is_too_new_for_the_device(run_python: RunPython, simulation: Path, tmp_path: Path) -> None:
-    text = said(run_python, simulation, CUDA_SIM_ARCHS="100 120", TORCH_BACKEND_CACHE=str(tmp_path))
+    text = XCUDA.said(run_python, simulation, CUDA_SIM_ARCHS="100 120", TORCH_BACKEND_CACHE=str(tmp_path))
     assert "compiles for sm_100 and later, and this device is sm_90" in text
 
 

@@ -1,95 +1,57 @@
 """The device npu on the simulated AscendCL of test/sim/ascendcl: what it says where it cannot work, rules, faults."""
 
-import os
 import shutil
 import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from conftest import ROOT, RunPython
 from distributed_ranks import expect_good, run_ranks
+from simulated import Run, Simulated, libraries
+from variants import LISTS, read
 
 from torch_backend.testing.levels import SUITE
 
-sys.path.insert(0, str(ROOT / "test" / "sim"))
-from variants import LISTS, read
-
 DELAY = "0-300"
-SIMULATION = ROOT / "test" / "sim" / "ascendcl"
+NPU = Simulated("npu", "TORCH_BACKEND_NPU_PATH", "ASCEND_SIM_LOG")
 
 
 @pytest.fixture(scope="session")
-def simulation(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the simulated libraries: as TORCH_BACKEND_NPU_PATH says, else built here."""
-    if given := os.environ.get("TORCH_BACKEND_NPU_PATH"):
-        return Path(given)
-    folder = tmp_path_factory.mktemp("ascend")
-    subprocess.run(["cmake", "-S", SIMULATION, "-B", folder], check=True, capture_output=True)
-    subprocess.run(["cmake", "--build", folder], check=True, capture_output=True)
-    return folder
-
-
-Run = Callable[..., str]
+def simulation() -> Path:
+    """The folder of the simulated libraries."""
+    return libraries("npu")
 
 
 @pytest.fixture
 def run(run_python: RunPython, simulation: Path, tmp_path: Path) -> Run:
-    """Runs code on the device and returns what it printed. The simulation refuses what ``refused`` has, or nothing."""
-
-    def run(code: str, refused: str = "", path: Path = simulation, **variables: str) -> str:
-        log = tmp_path / "refusals"
-        environment = {"TORCH_BACKEND_NPU_PATH": path, "ASCEND_SIM_LOG": log, **variables}
-        start = "import torch, torch_backend\ntorch_backend.activate('npu')\n"
-        start += "torch_backend.fallback.set_policy(None, 'error')\n"
-        output = run_python(start + code, env=environment).stdout
-        refusals = log.read_text().splitlines() if log.exists() else []
-        assert all(refused and refused in line for line in refusals), refusals
-        assert not refused or refusals
-        return output
-
-    return run
-
-
-def said(run_python: RunPython, path: Path, **variables: str) -> str:
-    code = """
-    import torch_backend
-    try:
-        torch_backend.activate("npu")
-        import torch
-        print("devices:", torch.npu.device_count())
-    except RuntimeError as error:
-        print(error)
-    """
-    return run_python(code, env={"TORCH_BACKEND_NPU_PATH": path, **variables}).stdout
+    return NPU.runner(run_python, simulation, tmp_path / "refusals")
 
 
 # ---- where it cannot work ----
 
 
 def test_no_cann(run_python: RunPython, tmp_path: Path) -> None:
-    assert "CANN is not installed" in said(run_python, tmp_path)
+    assert "CANN is not installed" in NPU.said(run_python, tmp_path)
 
 
 def test_a_library_that_is_none(run_python: RunPython, tmp_path: Path) -> None:
     (tmp_path / "libascendcl.so").write_text("no library")
-    assert "CANN is not installed, or not where it is looked for" in said(run_python, tmp_path)
+    assert "CANN is not installed, or not where it is looked for" in NPU.said(run_python, tmp_path)
 
 
 def test_an_old_cann_names_the_function_that_it_lacks(run_python: RunPython, tmp_path: Path) -> None:
     (tmp_path / "old.c").write_text("int aclInit(const char* path) { return path != 0; }")
     subprocess.run(["cc", "-shared", "-fPIC", tmp_path / "old.c", "-o", tmp_path / "libascendcl.so"], check=True)
-    assert "has no aclrtGetDeviceCount: this CANN is too old" in said(run_python, tmp_path)
+    assert "has no aclrtGetDeviceCount: this CANN is too old" in NPU.said(run_python, tmp_path)
 
 
 def test_no_device(run_python: RunPython, simulation: Path) -> None:
-    assert "CANN finds no device" in said(run_python, simulation, ASCEND_SIM_DEVICES="0")
-    assert "CANN finds no device" in said(run_python, simulation, ASCEND_SIM_FAIL="aclrtGetDeviceCount=507899")
+    assert "CANN finds no device" in NPU.said(run_python, simulation, ASCEND_SIM_DEVICES="0")
+    assert "CANN finds no device" in NPU.said(run_python, simulation, ASCEND_SIM_FAIL="aclrtGetDeviceCount=507899")
 
 
 def test_devices_are_counted(run_python: RunPython, simulation: Path) -> None:
-    assert "devices: 3" in said(run_python, simulation, ASCEND_SIM_DEVICES="3")
+    assert "devices: 3" in NPU.said(run_python, simulation, ASCEND_SIM_DEVICES="3")
 
 
 def test_another_library_was_first(run: Run) -> None:

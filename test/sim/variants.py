@@ -22,6 +22,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from simulation import ROOT, build, libraries
+
 from torch_backend.testing.levels import SUITE
 
 if sys.version_info >= (3, 11):
@@ -29,7 +31,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-ROOT = Path(__file__).parents[2]
 LISTS = {tomllib.loads(path.read_text())["device"]: path for path in Path(__file__).parent.glob("*/variants.toml")}
 """The list of variants for each device with one."""
 
@@ -70,7 +71,6 @@ class Simulated:
     """A device whose driver is simulated, with the variants of its library."""
 
     name: str
-    simulation: Path
     environment: Mapping[str, str]
     variants: tuple[Variant, ...]
 
@@ -79,17 +79,7 @@ def read(name: str) -> Simulated:
     """The device and its variants."""
     content = tomllib.loads(LISTS[name].read_text())
     variants = tuple(Variant(**{**entry, "tests": tuple(entry["tests"])}) for entry in content["variant"])
-    return Simulated(name, LISTS[name].parent, content["environment"], variants)
-
-
-def build(source: Path, into: Path, copied: Path) -> None:
-    """Build a CMake project. ccache takes paths relative to ``copied``. Raises RuntimeError with the messages."""
-    launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
-    environment = os.environ | {"CCACHE_BASEDIR": str(copied), "CCACHE_NOHASHDIR": "1"}
-    for command in (["cmake", "-S", source, "-B", into, *launcher], ["cmake", "--build", into]):
-        done = subprocess.run(command, env=environment, capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(f"{source} does not build:\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
+    return Simulated(name, content["environment"], variants)
 
 
 def build_library(device: Simulated, variant: Variant) -> Path:
@@ -159,14 +149,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("device", choices=LISTS)
     parser.add_argument("--only", default="", help="variants whose name has this")
-    parser.add_argument("--simulation", type=Path, help="the folder of the simulation's libraries; built if not given")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
     device = read(options.device)
     chosen = [variant for variant in device.variants if options.only in variant.name]
-    simulation = options.simulation or ROOT / "build" / "variants" / f"{device.name}-simulation"
-    if not options.simulation:
-        build(device.simulation, simulation, ROOT)
+    simulation = libraries(device.name)
 
     def outcome(variant: Variant) -> Outcome:
         return try_on(build_library(device, variant), variant.tests, device, simulation)

@@ -7,9 +7,6 @@
 namespace sim {
 namespace {
 
-constexpr uint64_t kAlignment = 64;         // and no more: allocations lie at odd multiples of it
-constexpr int kFresh = 0xD5, kFreed = 0xA5; // what memory holds that nobody has written, and that was given back
-
 struct host_memory {
   std::mutex mutex; // guards sizes
   std::map<const char*, uint64_t> sizes;
@@ -23,20 +20,9 @@ host_memory& page_locked() {
 device* device_of_address(const void* ptr) {
   for (int i = 0; i < config().devices; ++i) {
     device* d = device_at(i);
-    if (ptr >= d->base && ptr < d->base + d->size) return d;
+    if (d->memory.has(ptr)) return d;
   }
   return nullptr;
-}
-
-// The first gap that is large enough. Pre: d->mutex is held.
-bool find_gap(const device& d, uint64_t size, uint64_t* out_offset) {
-  uint64_t at = kAlignment;
-  for (const auto& [offset, length] : d.allocations) {
-    if (offset - at >= size && offset >= at) break;
-    at = (offset + length + 2 * kAlignment - 1) / (2 * kAlignment) * (2 * kAlignment) + kAlignment;
-  }
-  *out_offset = at;
-  return at + size <= d.size;
 }
 
 int check_copy(const char* name, const void* dst, size_t dst_max, const void* src, size_t size, int kind, bool async) {
@@ -74,14 +60,10 @@ int copy(const char* name, void* dst, const void* src, size_t size, int kind) {
 char* find_memory(const void* ptr, uint64_t size, device** out_owner) {
   device* d = device_of_address(ptr);
   if (!d) return nullptr;
-  const auto offset = static_cast<uint64_t>(static_cast<const char*>(ptr) - d->base);
   const std::lock_guard<std::mutex> lock(d->mutex);
-  auto next = d->allocations.upper_bound(offset);
-  if (next == d->allocations.begin()) return nullptr;
-  --next;
-  if (offset + size > next->first + next->second) return nullptr;
-  if (out_owner) *out_owner = d;
-  return d->alias + offset;
+  char* const found = d->memory.resolve(ptr, size);
+  if (found && out_owner) *out_owner = d;
+  return found;
 }
 
 bool is_device_address(const void* ptr) {
@@ -107,13 +89,8 @@ SIM_API int aclrtMallocAlign32(void** ptr, size_t size, int policy) {
     return refuse(kInvalid, "aclrtMallocAlign32(%zu, policy %d)", size, policy);
   device* d = current_device();
   const std::lock_guard<std::mutex> lock(d->mutex);
-  uint64_t offset = 0;
-  if (!find_gap(*d, size, &offset)) return refuse(kOutOfMemory, "aclrtMallocAlign32: no %zu bytes are free", size);
-  d->allocations[offset] = size;
-  d->used += size;
-  std::memset(d->alias + offset, kFresh, size < 4096 ? size : 4096);
-  *ptr = d->base + offset;
-  return kOk;
+  *ptr = d->memory.allocate(size);
+  return *ptr ? kOk : refuse(kOutOfMemory, "aclrtMallocAlign32: no %zu bytes are free", size);
 }
 
 SIM_API int aclrtFree(void* ptr) {
@@ -121,12 +98,7 @@ SIM_API int aclrtFree(void* ptr) {
   device* d = device_of_address(ptr);
   if (!d) return refuse(kInvalid, "aclrtFree: not an address of device memory");
   const std::lock_guard<std::mutex> lock(d->mutex);
-  const auto found = d->allocations.find(static_cast<uint64_t>(static_cast<char*>(ptr) - d->base));
-  if (found == d->allocations.end()) return refuse(kInvalid, "aclrtFree: not the start of an allocation");
-  std::memset(d->alias + found->first, kFreed, found->second < 4096 ? found->second : 4096);
-  d->used -= found->second;
-  d->allocations.erase(found);
-  return kOk;
+  return d->memory.free(static_cast<char*>(ptr)) ? kOk : refuse(kInvalid, "aclrtFree: not the start of an allocation");
 }
 
 SIM_API int aclrtMallocHost(void** ptr, size_t size) {
@@ -151,8 +123,8 @@ SIM_API int aclrtGetMemInfo(int attribute, size_t* free_bytes, size_t* total_byt
   if (attribute != 1) return refuse(kInvalid, "aclrtGetMemInfo: attribute %d has no memory here", attribute);
   device* d = current_device();
   const std::lock_guard<std::mutex> lock(d->mutex);
-  *free_bytes = d->size - d->used;
-  *total_bytes = d->size;
+  *free_bytes = d->memory.size() - d->memory.used();
+  *total_bytes = d->memory.size();
   return kOk;
 }
 

@@ -1,98 +1,27 @@
 // Initialization, errors, faults, devices.
 #include "runtime.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <cstdarg>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <string>
 
 namespace sim {
 namespace {
 
-thread_local std::string recent_error;
 thread_local int thread_device = -1;
 std::atomic<bool> initialized{false};
 
-int number(const char* name, int otherwise) {
-  const char* text = std::getenv(name);
-  return text && *text ? std::atoi(text) : otherwise;
-}
-
 } // namespace
 
-int refuse(int code, const char* format, ...) {
-  char text[512];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(text, sizeof text, format, arguments);
-  va_end(arguments);
-  recent_error = std::string("simulated AscendCL: ") + text;
-  if (const char* path = std::getenv("ASCEND_SIM_LOG")) {
-    if (FILE* file = std::fopen(path, "a")) {
-      std::fprintf(file, "%d %s\n", code, text);
-      std::fclose(file);
-    }
-  }
-  return code;
-}
+const char* const kPrefix = "ASCEND_SIM";
 
 const settings& config() {
-  static const settings s = [] {
-    settings made{number("ASCEND_SIM_DEVICES", 2), uint64_t(number("ASCEND_SIM_MEMORY_MIB", 2048)) << 20, 0, 0};
-    if (const char* delay = std::getenv("ASCEND_SIM_DELAY_US"))
-      std::sscanf(delay, "%d-%d", &made.delay_low_us, &made.delay_high_us);
-    return made;
-  }();
+  static const settings s{setting("DEVICES", 2), uint64_t(setting("MEMORY_MIB", 2048)) << 20};
   return s;
 }
-
-int injected_fault(const char* name) {
-  static const std::string all = [] {
-    const char* text = std::getenv("ASCEND_SIM_FAIL");
-    return std::string(text ? text : "");
-  }();
-  if (all.empty()) return 0;
-  static std::mutex mutex; // guards calls
-  static auto& calls = *new std::map<std::string, int>;
-  const std::lock_guard<std::mutex> lock(mutex);
-  const int call = ++calls[name];
-  for (size_t at = 0; at < all.size();) {
-    const size_t end = std::min(all.find(',', at), all.size());
-    const std::string entry = all.substr(at, end - at);
-    const size_t equals = entry.find('='), colon = entry.find(':');
-    const std::string wanted = entry.substr(0, std::min(equals, colon));
-    const int of = colon == std::string::npos ? call : std::atoi(entry.c_str() + colon + 1);
-    if (wanted == name && of == call) return std::atoi(entry.c_str() + equals + 1);
-    at = end + 1;
-  }
-  return 0;
-}
-
-namespace {
-
-device* make_device(int index) {
-  auto* d = new device;
-  d->index = index;
-  d->size = config().memory;
-  const int file = memfd_create("ascend-sim", 0);
-  if (file < 0 || ftruncate(file, static_cast<off_t>(d->size)) != 0) std::abort();
-  d->base = static_cast<char*>(mmap(nullptr, d->size, PROT_NONE, MAP_SHARED, file, 0));
-  d->alias = static_cast<char*>(mmap(nullptr, d->size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
-  if (d->base == MAP_FAILED || d->alias == MAP_FAILED) std::abort();
-  close(file);
-  return d;
-}
-
-} // namespace
 
 device* device_at(int index) {
   static const std::vector<device*>& all = *[] {
     auto* made = new std::vector<device*>;
-    for (int i = 0; i < config().devices; ++i) made->push_back(make_device(i));
+    for (int i = 0; i < config().devices; ++i) made->push_back(new device(i, config().memory));
     return made;
   }();
   return index >= 0 && index < config().devices ? all[static_cast<size_t>(index)] : nullptr;
@@ -131,8 +60,8 @@ SIM_API int aclFinalize() {
 
 SIM_API const char* aclGetRecentErrMsg() {
   static thread_local std::string told; // valid until the next call, and forgotten
-  told = std::move(recent_error);
-  recent_error.clear();
+  told = refusal().empty() ? "" : "simulated AscendCL: " + refusal();
+  refusal().clear();
   return told.c_str();
 }
 

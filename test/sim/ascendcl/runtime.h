@@ -13,6 +13,9 @@
 #include <mutex>
 #include <vector>
 
+#include "common/arena.h"
+#include "common/rules.h"
+
 #define SIM_API extern "C" __attribute__((visibility("default")))
 #define SIM_SHARED __attribute__((visibility("default")))
 
@@ -23,9 +26,6 @@ namespace sim {
 constexpr int kOk = 0, kUninitialized = 100001, kRepeatedInitialize = 100002, kInvalid = 107000, kNoDevice = 107001,
               kNoContext = 107002, kWrongContext = 107003, kNoTime = 107006, kNoCallback = 107012,
               kOutOfMemory = 207001, kLost = 507010, kKernelFailed = 507015;
-
-// Keeps the text for aclGetRecentErrMsg, and writes it to the file that ASCEND_SIM_LOG names. Returns the code.
-SIM_SHARED int refuse(int code, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
 // Of a library at its end: refuses what the program has not given back.
 struct leftovers {
@@ -39,32 +39,25 @@ struct leftovers {
 // ---- settings ----
 
 struct settings {
-  int devices;      // ASCEND_SIM_DEVICES, 2
-  uint64_t memory;  // ASCEND_SIM_MEMORY_MIB, 2048, of each
-  int delay_low_us; // ASCEND_SIM_DELAY_US, "low-high": before each command
-  int delay_high_us;
+  int devices;     // ASCEND_SIM_DEVICES, 2
+  uint64_t memory; // ASCEND_SIM_MEMORY_MIB, 2048, of each
 };
 SIM_SHARED const settings& config();
 
-// The error that ASCEND_SIM_FAIL wants of this call of `name`: "aclrtMallocAlign32=207001,task:7=507015": of every call, or
-// of the seventh. 0 if none. "task" are commands on streams.
-SIM_SHARED int injected_fault(const char* name);
-
 // ---- devices ----
 
-// Memory has two addresses: one that the program is given and that nobody can load from or store to, and one that commands
-// use.
+// What aclrtMallocAlign32 promises.
+constexpr uint64_t kAlignment = 64;
+
 struct device {
-  int index = 0;
-  char* base = nullptr;  // what the program sees
-  char* alias = nullptr; // what commands use
-  uint64_t size = 0;
-  std::mutex mutex;                         // guards allocations, used, streams
-  std::map<uint64_t, uint64_t> allocations; // size by offset
-  uint64_t used = 0;
+  const int index;
+  std::mutex mutex; // guards memory, streams, peers
+  arena memory;
   std::vector<struct stream*> streams;
   std::map<int, bool> peers; // whose memory it may access
   std::atomic<bool> lost{false};
+
+  device(int number, uint64_t size) : index(number), memory(size, kAlignment) {}
 };
 
 SIM_SHARED device* device_at(int index);

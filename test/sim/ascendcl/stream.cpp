@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <random>
 #include <set>
 #include <thread>
 
+#include "common/completion.h"
 #include "runtime.h"
 
 namespace sim {
@@ -17,13 +17,6 @@ std::mutex registry_mutex; // guards the sets of live handles
 std::set<stream*>& live_streams() {
   static auto& all = *new std::set<stream*>;
   return all;
-}
-
-void delay() {
-  if (config().delay_high_us <= 0) return;
-  static thread_local std::minstd_rand random(static_cast<unsigned>(pthread_self()));
-  std::uniform_int_distribution<int> draw(config().delay_low_us, config().delay_high_us);
-  if (const int us = draw(random)) usleep(static_cast<unsigned>(us));
 }
 
 void run(stream* s) {
@@ -66,37 +59,18 @@ stream* default_stream(device* d) {
   return make_stream(d);
 }
 
-struct completion {
-  std::mutex mutex; // guards done, time
-  std::condition_variable changed;
-  bool done = false;
-  std::chrono::steady_clock::time_point time;
+struct mark : completion {
   stream* made_on = nullptr;
   std::atomic<int> waiting{0}; // commands that wait for it
-
-  void finish() {
-    const std::lock_guard<std::mutex> lock(mutex);
-    done = true;
-    time = std::chrono::steady_clock::now();
-    changed.notify_all();
-  }
-  void wait() {
-    std::unique_lock<std::mutex> lock(mutex);
-    changed.wait(lock, [this] { return done; });
-  }
-  bool is_done() {
-    const std::lock_guard<std::mutex> lock(mutex);
-    return done;
-  }
 };
 
 struct event {
   device* owner;
   uint32_t flags;
   std::mutex mutex; // guards last
-  std::shared_ptr<completion> last;
+  std::shared_ptr<mark> last;
 
-  std::shared_ptr<completion> record() {
+  std::shared_ptr<mark> record() {
     const std::lock_guard<std::mutex> lock(mutex);
     return last;
   }
@@ -245,7 +219,7 @@ SIM_API int aclrtRecordEvent(void* event_handle, void* handle) {
   if (const int error = find_event("aclrtRecordEvent", event_handle, &e)) return error;
   if (const int error = find_stream("aclrtRecordEvent", handle, &s)) return error;
   if (e->owner != s->owner) return refuse(kWrongContext, "aclrtRecordEvent: event and stream are of two devices");
-  auto made = std::make_shared<completion>();
+  auto made = std::make_shared<mark>();
   made->made_on = s;
   {
     const std::lock_guard<std::mutex> lock(e->mutex);
@@ -315,7 +289,7 @@ namespace {
 struct call {
   void (*function)(void*);
   void* argument;
-  std::shared_ptr<completion> done;
+  std::shared_ptr<mark> done;
 };
 
 std::mutex calls_mutex;                                                // guards calls
@@ -361,7 +335,7 @@ SIM_API int aclrtLaunchCallback(void (*function)(void*), void* argument, int blo
   }
   if (!thread) return refuse(kInvalid, "aclrtLaunchCallback: the stream has no thread for callbacks");
   enqueue(s, [=] {
-    auto done = std::make_shared<completion>();
+    auto done = std::make_shared<mark>();
     {
       const std::lock_guard<std::mutex> lock(calls_mutex);
       calls()[thread].push_back({function, argument, done});

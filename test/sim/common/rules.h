@@ -8,6 +8,8 @@
 
 namespace sim {
 
+#pragma GCC visibility push(default) // a simulation may be several libraries, one of which has them
+
 // "CUDA_SIM". Each simulation defines it.
 extern const char* const kPrefix;
 
@@ -26,5 +28,7 @@ int injected_fault(const char* name);
 
 // Waits for as long as PREFIX_DELAY_US says, "low-high": drawn anew by each call.
 void delay();
+
+#pragma GCC visibility pop
 
 } // namespace sim

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "common/arena.h"
+#include "common/completion.h"
 #include "common/rules.h"
 #include "common/worker.h"
 #include "cuda/cu.h"
@@ -99,30 +100,6 @@ std::vector<std::shared_ptr<capture>>& captures(); // active
 int refuse_in_capture(const char* name, CUcontext context);
 // 0 unless a capture forbids calls like cuMemAlloc on this thread.
 int refuse_unsafe(const char* name);
-
-// ---- events ----
-
-struct completion {
-  std::mutex mutex; // guards done, time
-  std::condition_variable changed;
-  bool done = false;
-  std::chrono::steady_clock::time_point time;
-
-  void finish() {
-    const std::lock_guard<std::mutex> lock(mutex);
-    done = true;
-    time = std::chrono::steady_clock::now();
-    changed.notify_all();
-  }
-  void wait() {
-    std::unique_lock<std::mutex> lock(mutex);
-    changed.wait(lock, [this] { return done; });
-  }
-  bool is_done() {
-    const std::lock_guard<std::mutex> lock(mutex);
-    return done;
-  }
-};
 
 } // namespace sim
 
