@@ -134,7 +134,7 @@ def test_tables_in_a_pipe(run_python: RunPython) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "completions"), [("torch-backend info xc", ["xcpu"]), ("torch-backend do", ["doctor"])]
+    ("words", "completions"), [("torch-backend info xcp", ["xcpu"]), ("torch-backend do", ["doctor"])]
 )
 def test_completion(run_python: RunPython, words: str, completions: list[str]) -> None:
     environment = {
