@@ -1,7 +1,6 @@
 """What the threads do: small pieces of work of every kind, each of which checks its values against the CPU."""
 
 import copy
-import functools
 import io
 import random
 from collections.abc import Callable
@@ -281,30 +280,6 @@ def autocast(place: Place) -> None:
     place.check(result.float(), (x.bfloat16() @ w.bfloat16()).float(), rtol=2e-2, atol=2e-1)
 
 
-# ---- compiled ----
-
-
-@functools.cache
-def compiled_layer() -> Callable[[Tensor, Tensor], Tensor]:
-    """One for all threads, with a graph for each device."""
-    return torch.compile(lambda x, weight: F.gelu(x @ weight).softmax(-1).cumsum(0), fullgraph=True, dynamic=False)
-
-
-def compiled(place: Place) -> None:
-    """A graph of one of the first devices, of which there may be many, forward and backward."""
-    device = torch.device(place.name, place.index % 4)
-    x, weight = place.numbers(16, 8), place.numbers(8, 12)
-    a, twin = x.to(device), weight.to(device).requires_grad_()
-    weight.requires_grad_()
-    expected = F.gelu(x @ weight).softmax(-1).cumsum(0)
-    expected.square().sum().backward()
-    result = compiled_layer()(a, twin)
-    result.square().sum().backward()
-    place.check(a, x)
-    place.check(result, expected, rtol=1e-4, atol=1e-5)
-    place.check(twin.grad, weight.grad, rtol=1e-3, atol=1e-4)
-
-
 STEPS: tuple[Callable[[Place], None], ...] = (
     pointwise,
     strided,
@@ -327,7 +302,6 @@ STEPS: tuple[Callable[[Place], None], ...] = (
     transformer,
     checkpointed,
     autocast,
-    compiled,
 )
 
 

@@ -8,10 +8,12 @@ import pytest
 import torch
 import yaml
 from click.testing import CliRunner
+from conftest import RunPython
 
 import torch_backend
 from torch_backend.cli.app import app
 from torch_backend.custom_ops import DeclarationError, cpp
+from torch_backend.operators import rerouting
 
 DECLARATIONS = """
 - func: "tbgen::scale(Tensor x, float factor=2.0, *, int offset=0) -> Tensor"
@@ -131,8 +133,8 @@ def as_python(value: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def extension(name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Both, in one process. Building takes a minute."""
+def extension(name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Both, in one process, in which no official operator is rerouted; the built library. Building takes a minute."""
     from torch.utils import cpp_extension
 
     folder = tmp_path_factory.mktemp("extension")
@@ -142,20 +144,22 @@ def extension(name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
     assert result.exit_code == 0, result.output
     header, source = result.stdout.split()
     (folder / "build").mkdir()
-    cpp_extension.load(
-        name="tbgen_ops",
-        sources=[source, str(folder / "kernels.cpp")],
-        extra_include_paths=[str(Path(header).parent)],
-        extra_cflags=["-O1"],
-        build_directory=str(folder / "build"),
-        is_python_module=False,
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(rerouting.SWITCH, "0")  # read once: later tests of this process have PyTorch's operators
+        cpp_extension.load(
+            name="tbgen_ops",
+            sources=[source, str(folder / "kernels.cpp")],
+            extra_include_paths=[str(Path(header).parent)],
+            extra_cflags=["-O1"],
+            build_directory=str(folder / "build"),
+            is_python_module=False,
+        )
     with torch_backend.load_operators(as_python(yaml.safe_load(DECLARATIONS))):
-        yield
+        yield folder / "build" / "tbgen_ops.so"
 
 
 @pytest.fixture
-def device(name: str, extension: None) -> str:
+def device(name: str, extension: Path) -> str:
     return name
 
 
@@ -212,7 +216,7 @@ def test_a_write(device: str) -> None:
 
 
 @pytest.mark.parametrize("case", [case for case in cases("cpu") if case != "join"])
-def test_without_a_device(extension: None, case: str) -> None:
+def test_without_a_device(extension: Path, case: str) -> None:
     args, kwargs = cases("meta")[case]
     written, loaded = (overload(namespace, case)(*args, **kwargs) for namespace in ("tbgen", "tbpy"))
     for ours, theirs in zip(*([r] if isinstance(r, torch.Tensor) else r for r in (written, loaded)), strict=True):
@@ -245,15 +249,24 @@ def test_compiled(device: str, case: str) -> None:
     torch.testing.assert_close(torch.autograd.grad(found.sum(), args[0])[0], wanted)
 
 
-def test_reroute(device: str) -> None:
-    x = torch.linspace(-2, 2, 9, device=device, requires_grad=True)
-    y = torch.nn.functional.gelu(x)
-    (ours,) = torch.autograd.grad(y.sum(), x)
-    written = torch.ops.tbgen.sigmoid_gelu(x)
-    torch.testing.assert_close(y, written)
-    torch.testing.assert_close(ours, torch.autograd.grad(written.sum(), x)[0])
-    with torch.no_grad():
-        torch.testing.assert_close(torch.nn.functional.gelu(x), written)
+def test_reroute(name: str, extension: Path, run_python: RunPython) -> None:
+    run_python(
+        f"""
+        import torch, torch_backend
+        torch_backend.activate("{name}")
+        torch.ops.load_library("{extension}")
+        x = torch.linspace(-2, 2, 9, device="{name}", requires_grad=True)
+        y = torch.nn.functional.gelu(x)
+        (ours,) = torch.autograd.grad(y.sum(), x)
+        written = torch.ops.tbgen.sigmoid_gelu(x)
+        torch.testing.assert_close(y, written)
+        torch.testing.assert_close(ours, torch.autograd.grad(written.sum(), x)[0])
+        with torch.no_grad():
+            torch.testing.assert_close(torch.nn.functional.gelu(x), written)
+        """
+    )
+    x = torch.ones(3, device=name)
+    assert not torch.equal(torch.nn.functional.gelu(x), torch.ops.tbgen.sigmoid_gelu(x))
 
 
 def test_threads(device: str) -> None:

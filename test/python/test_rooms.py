@@ -19,6 +19,7 @@ FLOORS = [
     {"ops"},
     {"distributed"},
     {"torch"},
+    {"api"},
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 

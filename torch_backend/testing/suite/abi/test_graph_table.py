@@ -418,9 +418,11 @@ def test_any_thread_takes_part_in_a_capture(library: DeviceLibrary, mode: Captur
         with _capture(device, mode) as capture:
 
             def copy(of: _Capture = capture) -> None:
+                of.device.library.bind(of.device.index)
                 of.device.copy(of.last, of.dst, _SIZE, CopyKind.DEVICE_TO_DEVICE, of.stream)
 
             def end(of: _Capture = capture) -> None:
+                of.device.library.bind(of.device.index)
                 _expect_good(of, "capture_end in another thread")
 
             in_threads([copy])
