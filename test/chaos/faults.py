@@ -94,13 +94,13 @@ class Run:
             try:
                 take(place, step)
                 outcome = "nothing"
-            except Exception as raised:
-                error = getattr(raised, "inner_exception", raised)  # what torch.compile has met on its way
+            except DOCUMENTED as error:
                 outcome = type(error).__name__
-                if not isinstance(error, DOCUMENTED):
-                    last = traceback.extract_tb(error.__traceback__)[-1]
-                    with self.lock:
-                        self.problems.append(f"{step.__name__}: {outcome}: {error} ({last.filename}:{last.lineno})")
+            except Exception as error:
+                outcome = type(error).__name__
+                last = traceback.extract_tb(error.__traceback__)[-1]
+                with self.lock:
+                    self.problems.append(f"{step.__name__}: {outcome}: {error} ({last.filename}:{last.lineno})")
             with self.lock:
                 self.raised[outcome] += 1
                 self.steps += 1
