@@ -171,9 +171,10 @@ py::object HostGraph::enqueue(const py::list& inputs, c10::DeviceIndex index) co
       }
     }
   }
-  PyList_SetSlice(inputs.ptr(), 0, PY_SSIZE_T_MAX, nullptr);
   const auto run = std::make_shared<const StreamRun>(call, std::move(stand_ins), std::move(outputs));
   enqueue_host_work(stream, kName, [run] { (*run)(); });
+  // Not before: what is freed belongs to whatever comes onto the stream next, and other threads put work there.
+  PyList_SetSlice(inputs.ptr(), 0, PY_SSIZE_T_MAX, nullptr);
   return results;
 }
 
