@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from resident import growth_per_step, resident_bytes
-from steps import STEPS, Place, take
+from steps import STEPS, Place, compile_layers, take
 
 import torch_backend
 from torch_backend.files import installed
@@ -166,6 +166,7 @@ def run(arguments: argparse.Namespace) -> bool:
     """One process's part. Prints what happened; whether all was as it should be."""
     warnings.simplefilter("ignore")
     device = Device(arguments.device, options_of(arguments))
+    compile_layers(device.name)
     warm_up = Run(device, arguments.threads)
     if not (arguments.modules or arguments.device == "ocl"):  # else calls fail while kernels are compiled
         warm_up.use_again()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import torch
 from resident import growth_per_step, resident_bytes
-from steps import STEPS, Place, take
+from steps import STEPS, Place, compile_layers, take
 
 
 @dataclass
@@ -52,6 +52,7 @@ def work(name: str, thread: int, limit: Limit, result: Result) -> None:
 
 def soak(name: str, limit: Limit, num_threads: int) -> Result:
     """Work up to the limit. The device is active; the calling thread only looks at the memory."""
+    compile_layers(name)
     result = Result()
     threads = [threading.Thread(target=work, args=(name, i, limit, result)) for i in range(num_threads)]
     for thread in threads:

@@ -1,6 +1,7 @@
 """What the threads do: small pieces of work of every kind, each of which checks its values against the CPU."""
 
 import copy
+import functools
 import io
 import random
 from collections.abc import Callable
@@ -280,6 +281,45 @@ def autocast(place: Place) -> None:
     place.check(result.float(), (x.bfloat16() @ w.bfloat16()).float(), rtol=2e-2, atol=2e-1)
 
 
+@functools.cache
+def compiled_layer(device: torch.device) -> Callable[[Tensor, Tensor], Tensor]:
+    """Compiled for training on ``device`` when it is returned."""
+
+    def layer(x: Tensor, weight: Tensor) -> Tensor:
+        return F.gelu(x @ weight).softmax(-1).cumsum(0)
+
+    compiled: Callable[[Tensor, Tensor], Tensor] = torch.compile(layer, fullgraph=True, dynamic=False)
+    weight = torch.zeros(8, 12, device=device, requires_grad=True)
+    compiled(torch.zeros(16, 8, device=device), weight).sum().backward()
+    return compiled
+
+
+def compiled_device(name: str, index: int) -> torch.device:
+    """One of a few, as each takes seconds to compile for."""
+    return torch.device(name, index % 4)
+
+
+def compile_layers(name: str) -> None:
+    """To be called before there are threads: eager optimizers of others would believe that they are being compiled, and
+    Dynamo compiles what another thread is compiling, until its limit for one function is reached."""
+    for index in range(getattr(torch, name).device_count()):
+        compiled_layer(compiled_device(name, index))
+
+
+def compiled(place: Place) -> None:
+    device = compiled_device(place.name, place.index)
+    layer = compiled_layer(device)
+    x, weight = place.numbers(16, 8), place.numbers(8, 12).requires_grad_()
+    a, twin = x.to(device), weight.detach().to(device).requires_grad_()
+    expected = F.gelu(x @ weight).softmax(-1).cumsum(0)
+    result = layer(a, twin)
+    expected.square().sum().backward()
+    result.square().sum().backward()
+    place.check(a, x)
+    place.check(result, expected, rtol=1e-4, atol=1e-5)
+    place.check(twin.grad, weight.grad, rtol=1e-3, atol=1e-4)
+
+
 STEPS: tuple[Callable[[Place], None], ...] = (
     pointwise,
     strided,
@@ -302,6 +342,7 @@ STEPS: tuple[Callable[[Place], None], ...] = (
     transformer,
     checkpointed,
     autocast,
+    compiled,
 )
 
 

@@ -6,6 +6,7 @@ cache has looked for it. What is compiled is a copy: the same operators on CPU t
 """
 
 import atexit
+import contextlib
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -97,4 +98,11 @@ def register(name: str) -> None:
         return HostGraph.wrap(generate(version.graph, version.inputs, [], *args, **kwargs), version)
 
     seams.GENERATE.replace(generate_on_host)
-    atexit.register(device_module.synchronize)  # what is on streams may be code of Python
+    atexit.register(_finish_graphs)
+
+
+def _finish_graphs() -> None:
+    """What is on streams may be code of Python, which is to run before Python's end."""
+    for device in range(device_module.device_count()):
+        with contextlib.suppress(torch.AcceleratorError):  # too late to tell anybody
+            device_module.synchronize(device)

@@ -262,6 +262,24 @@ def test_threads(device: str) -> None:
     in_numbered_threads(4, work)
 
 
+def test_threads_train_one_function(device: str) -> None:
+    """On one stream, beside operators that take the memory that graphs give back."""
+    run = torch.compile(lambda x, weight: F.gelu(x @ weight).softmax(-1).cumsum(0), dynamic=False)
+    x, weight = torch.linspace(-1, 1, 128).reshape(16, 8), torch.linspace(-2, 2, 96).reshape(8, 12).requires_grad_()
+    F.gelu(x @ weight).softmax(-1).cumsum(0).square().sum().backward()
+
+    def train(times: int) -> None:
+        for _ in range(times):
+            there, parameter = x.to(device), weight.detach().to(device).requires_grad_()
+            run(there, parameter).square().sum().backward()
+            for size in (16, 96, 192):
+                torch.full((size,), torch.nan, device=device)
+            torch.testing.assert_close(parameter.grad.cpu(), weight.grad, rtol=1e-3, atol=1e-4)  # type: ignore[union-attr]
+
+    train(1)  # compiles
+    in_numbered_threads(6, lambda _: train(25))
+
+
 @pytest.mark.thorough
 def test_exported(device: str) -> None:
     """An exported program is compiled like the model that it was made of."""
