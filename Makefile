@@ -182,7 +182,8 @@ test-sanitize-core: $(STAMPS)/tools
 	@$(call SANITIZED,core,-DTB_SANITIZE_CORE=ON -DPython_EXECUTABLE=$(abspath $(PY)))
 
 # The smallest device first: what the core does by default has to work without anything that xcpu offers.
-PYTEST = $(PY) -m pytest -q --numprocesses $(JOBS)
+# One thread of OpenMP for each: threads of several processes that wait for each other's cores double the processor time.
+PYTEST = OMP_NUM_THREADS=1 $(PY) -m pytest -q --numprocesses $(JOBS)
 FAKE_TESTS := $(patsubst %,test/python/test_%.py,amp autocast_policies backward_threads custom_operators device \
 	fallback_api memory metadata operators python_kernels random rerouting structured)
 
