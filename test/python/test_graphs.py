@@ -115,9 +115,11 @@ def test_a_training_step(name: str, backend: ModuleType) -> None:
             return loss.detach()
 
         static = data[0].clone()
-        with backend.stream(backend.Stream()):
+        side = backend.Stream()
+        side.wait_stream(backend.current_stream())
+        with backend.stream(side):
             step(static)
-            backend.synchronize()
+        backend.synchronize()
         if graphed:
             g = backend.Graph()
             with backend.graph(g):
@@ -363,6 +365,7 @@ def test_events_of_a_capture(name: str, backend: ModuleType) -> None:
 
 def test_a_stream_that_is_left_behind_fails_the_capture(name: str, backend: ModuleType) -> None:
     x, g, side = torch.ones(4, device=name), backend.Graph(), backend.Stream()
+    backend.synchronize()
     with backend.stream(backend.Stream()):
         g.capture_begin()
         side.wait_stream(backend.current_stream())
