@@ -1,6 +1,5 @@
 // Finding a device library by its name, and activating it: what torch_backend.activate does in Python.
 
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>

@@ -249,6 +249,7 @@ void DeviceApi::memory_copy(int dst_device, void* dst, int src_device, const voi
   if (kind == TB_COPY_PEER) {
     enter(dst_device, "memory_copy");
   }
+  const WithoutInterpreterLock unlocked; // it may wait for the stream
   CallSpan span("memory_copy", device);
   span.copy(stream, kind, dst, src, size_bytes);
   check(invoke(device, table_.memory_copy, dst_device, dst, src_device, src, size_bytes, kind, stream), "memory_copy",
@@ -293,6 +294,7 @@ void DeviceApi::memory_copy_2d(int device, void* dst, uint64_t dst_pitch_bytes, 
                                tb_stream* stream) {
   enter(device, "memory_copy_2d");
   if (table_.memory_copy_2d) {
+    const WithoutInterpreterLock unlocked; // it may wait for the stream
     CallSpan span("memory_copy_2d", device);
     span.copy(stream, kind, dst, src, width_bytes * height);
     if (TB_OFFERED(memory_copy_2d, device, dst, dst_pitch_bytes, src, src_pitch_bytes, width_bytes, height, kind,
@@ -394,6 +396,7 @@ void DeviceApi::stream_destroy(int device, tb_stream* stream) noexcept {
 void DeviceApi::stream_synchronize(int device, tb_stream* stream) {
   enter(device, "stream_synchronize");
   if (table_.stream_synchronize) {
+    const WithoutInterpreterLock unlocked;
     const CallSpan span("stream_synchronize", device);
     TB_INVOKE(stream_synchronize, device, stream);
   }
@@ -494,6 +497,7 @@ bool DeviceApi::event_query(int device, tb_event* event) {
 
 void DeviceApi::event_synchronize(int device, tb_event* event) {
   enter(device, "event_synchronize");
+  const WithoutInterpreterLock unlocked;
   const CallSpan span("event_synchronize", device);
   if (TB_OFFERED(event_synchronize, device, event)) {
     return;
@@ -523,6 +527,7 @@ tb_status DeviceApi::device_synchronize(int device) {
   if (!table_.stream_create) {
     return TB_STATUS_OK;
   }
+  const WithoutInterpreterLock unlocked;
   const CallSpan span("device_synchronize", device);
   return TB_OFFERED(device_synchronize, device) ? TB_STATUS_OK : TB_STATUS_UNSUPPORTED;
 }

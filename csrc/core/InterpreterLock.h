@@ -19,6 +19,9 @@ void set_interpreter_lock(InterpreterLock lock);
 ///   middle. A thread that waits for one of the core's mutexes, while the mutex' owner is in a slot, must therefore not
 ///   hold the interpreter's lock: it would wait for a thread that waits for it. Wherever a mutex is held around a slot,
 ///   one of these is made before the mutex is locked, and goes after it is unlocked.
+///
+///   What is on a stream may also be such a function: a compiled graph. So slots that wait for a stream are called without
+///   the lock, which PyTorch holds in some calls that copy: storages', torch.load, the numbers that repr shows.
 class WithoutInterpreterLock {
  public:
   WithoutInterpreterLock();

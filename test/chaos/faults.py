@@ -3,6 +3,7 @@
 import argparse
 import collections
 import ctypes
+import faulthandler
 import gc
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from resident import growth_per_step, resident_bytes
 from steps import STEPS, Place, compile_layers, take
 
 import torch_backend
-from torch_backend.files import installed
+from torch_backend.files import installed, patience
 
 PLUGIN = Path(__file__).parents[1] / "plugins" / "chaos.c"
 MAX_DEVICES = 64
@@ -74,6 +75,10 @@ class Device:
         return [i for i in range(self.module.device_count()) if not self.is_lost(i)]
 
 
+STALLED = 120.0
+"""Seconds without a step, on an idle machine, after which threads must be waiting for each other."""
+
+
 class Run:
     """Threads that work while rates change; see `problems` for what must not happen."""
 
@@ -113,15 +118,22 @@ class Run:
         threads = [threading.Thread(target=self.work, args=(seed,)) for seed in range(self.num_threads)]
         for thread in threads:
             thread.start()
-        while self.faults() < num_faults and len(self.problems) < 50 and self.device.usable():
-            # A few slots at a time, often: where all fail, nobody gets to those that are called late or rarely.
-            often = set(random.sample(self.device.slots, 5))
-            self.device.set_rates({slot: 200_000 if slot in often else 500 for slot in self.device.slots})
-            time.sleep(0.2)
-            self.resident.append((self.steps, resident_bytes()))
-        self.stop.set()
+        before = -1
+        try:
+            while self.faults() < num_faults and len(self.problems) < 50 and self.device.usable():
+                # A few slots at a time, often: where all fail, nobody gets to those that are called late or rarely.
+                often = set(random.sample(self.device.slots, 5))
+                self.device.set_rates({slot: 200_000 if slot in often else 500 for slot in self.device.slots})
+                if self.steps != before:  # by a thread that needs no interpreter, whose lock may be what all wait for
+                    before = self.steps
+                    faulthandler.dump_traceback_later(patience.seconds(STALLED), exit=True)
+                time.sleep(0.2)
+                self.resident.append((self.steps, resident_bytes()))
+        finally:
+            self.stop.set()
         for thread in threads:
             thread.join()
+        faulthandler.cancel_dump_traceback_later()
         self.device.set_rates({})
 
     def calm_down(self) -> None:
