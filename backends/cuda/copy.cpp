@@ -32,8 +32,9 @@ result wait_if_pageable(device& d, const void* src, tb_stream* stream) {
   void* value = &type;
   if (cu.PointerGetAttributes(1, &attribute, &value, address_of(src)) == kCUDA_SUCCESS && type == kCU_MEMORYTYPE_HOST)
     return {};
-  return call_on(d, "memory_copy",
-                 [&] { return is_captured(stream) ? kCUDA_SUCCESS : cu.StreamSynchronize(handle_of(stream)); });
+  return call_on(d, "memory_copy", [&] {
+    return is_captured(handle_of(stream)) ? kCUDA_SUCCESS : cu.StreamSynchronize(handle_of(stream));
+  });
 }
 
 // Every word of the pattern in a fill of its own, of a column.

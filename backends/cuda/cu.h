@@ -138,7 +138,6 @@ XCUDA_CONSTANTS(XCUDA_CONSTANT)
   X(CtxSetCurrent, "", (CUcontext context))                                                                          \
   X(CtxPushCurrent, "_v2", (CUcontext context))                                                                      \
   X(CtxPopCurrent, "_v2", (CUcontext * context))                                                                     \
-  X(CtxSynchronize, "", ())                                                                                          \
   X(CtxEnablePeerAccess, "", (CUcontext peer, unsigned flags))                                                       \
   X(MemGetInfo, "_v2", (size_t* free_bytes, size_t* total_bytes))                                                    \
   X(MemAlloc, "_v2", (CUdeviceptr * address, size_t bytes))                                                          \

@@ -9,6 +9,7 @@
 #include "find.h"
 #include "graph.h"
 #include "nvrtc.h"
+#include "stream.h"
 
 namespace xcuda {
 namespace {
@@ -133,7 +134,8 @@ result device_properties(int32_t device, tb_device_properties* out_properties) {
 
 result device_synchronize(int32_t device) {
   if (result r = refuse_while_captured(device); !r.ok()) return r;
-  return call_on(device_at(device), "device_synchronize", [] { return cu.CtxSynchronize(); });
+  result r = wait_for_streams(device, "device_synchronize");
+  return r.ok() ? tell_aborts(device_at(device), nullptr) : r;
 }
 
 } // namespace xcuda

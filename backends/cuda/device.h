@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "cu.h"
 #include "result.h"
@@ -16,6 +17,7 @@
 namespace xcuda {
 
 class host_lane;
+struct stream_mark;
 
 struct device {
   device(int32_t index, CUdevice handle) : index(index), handle(handle) {}
@@ -29,6 +31,9 @@ struct device {
   std::mutex mutex;   // guards all below
   uint64_t peers = 0; // a bit for each device whose memory this one's context can access
   std::shared_ptr<host_lane> default_lane;
+  std::vector<CUstream> streams{nullptr};          // the default one, and those of stream_create
+  std::vector<std::shared_ptr<stream_mark>> marks; // of leave_mark, not reached when last looked at
+  std::vector<CUstream> aborted;                   // of note_abort, not told yet
 };
 
 // Pre: initialize has succeeded, and the index is below device_count.

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "device.h"
+#include "graph.h"
 #include "stream.h"
 
 struct tb_event {
@@ -65,8 +66,7 @@ result event_elapsed(int32_t device, tb_event* start, tb_event* end, int64_t* ou
 // The driver refuses captured streams what was never recorded, which counts as complete.
 result stream_wait_event(int32_t device, tb_stream* stream, tb_event* event) {
   if (!event->recorded) return {};
-  return call_on(device_at(device), "stream_wait_event",
-                 [&] { return cu.StreamWaitEvent(handle_of(stream), event->handle, 0); });
+  return wait_for_event(device_at(device), handle_of(stream), event->handle);
 }
 
 } // namespace xcuda

@@ -49,18 +49,36 @@ result refused(const char* what) {
   return failure(TB_STATUS_INVALID_ARGUMENT, "%s: not while a stream is captured in a graph", what);
 }
 
+// Before the stream may become a part of a capture.
+result mark_uncaptured(device& d, CUstream stream) {
+  if (!stream || is_captured(stream)) return {};
+  const std::lock_guard<std::mutex> lock(d.mutex);
+  return leave_mark(d, stream);
+}
+
 } // namespace
 
-bool is_captured(const tb_stream* stream) {
+bool is_captured(CUstream stream) {
   int status = kCU_STREAM_CAPTURE_STATUS_NONE;
-  return stream && cu.StreamIsCapturing(stream->handle, &status) == kCUDA_SUCCESS &&
-         status != kCU_STREAM_CAPTURE_STATUS_NONE;
+  return stream && cu.StreamIsCapturing(stream, &status) == kCUDA_SUCCESS && status != kCU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+std::unique_lock<std::mutex> hold_captures() {
+  return std::unique_lock<std::mutex>(captures().mutex);
+}
+
+result wait_for_event(device& d, CUstream stream, CUevent event) {
+  const context_scope scope(d);
+  if (!scope.failure().ok()) return scope.failure();
+  const std::lock_guard<std::mutex> lock(captures().mutex);
+  result r = captures().active.empty() ? result() : mark_uncaptured(d, stream);
+  return r.ok() ? check(cu.StreamWaitEvent(stream, event, 0), "stream_wait_event") : r;
 }
 
 result refuse_if_captured(int32_t device, tb_stream* stream, const char* what) {
   const context_scope scope(device_at(device));
   if (!scope.failure().ok()) return scope.failure();
-  if (!is_captured(stream)) return {};
+  if (!is_captured(handle_of(stream))) return {};
   invalidate(stream->handle);
   return refused(what);
 }
@@ -83,9 +101,11 @@ result capture_begin(int32_t device, tb_stream* stream, uint32_t mode) {
   if (mode > TB_CAPTURE_RELAXED)
     return failure(TB_STATUS_INVALID_ARGUMENT, "capture_begin: mode %u is no TB_CAPTURE_*", mode);
   if (result r = refuse_if_captured(device, stream, "capture_begin"); !r.ok()) return r;
+  xcuda::device& d = device_at(device);
+  const context_scope scope(d);
   const std::lock_guard<std::mutex> lock(captures().mutex);
-  result r = call_on(device_at(device), "capture_begin",
-                     [&] { return cu.StreamBeginCapture(stream->handle, kCU_STREAM_CAPTURE_MODE_RELAXED); });
+  result r = scope.failure().ok() ? mark_uncaptured(d, stream->handle) : scope.failure();
+  if (r.ok()) r = check(cu.StreamBeginCapture(stream->handle, kCU_STREAM_CAPTURE_MODE_RELAXED), "capture_begin");
   if (r.ok()) captures().active.push_back({device, stream->handle, mode, std::this_thread::get_id()});
   return r;
 }
@@ -108,7 +128,7 @@ result capture_end(int32_t device, tb_stream* stream, tb_graph** out_graph) {
 
 result stream_is_capturing(int32_t device, tb_stream* stream, int32_t* out_is_capturing) {
   const context_scope scope(device_at(device));
-  if (scope.failure().ok()) *out_is_capturing = is_captured(stream);
+  if (scope.failure().ok()) *out_is_capturing = is_captured(handle_of(stream));
   return scope.failure();
 }
 

@@ -1,9 +1,14 @@
 // The slots of graph.1, and what other slots do while streams are captured.
 #pragma once
 
+#include <mutex>
+
+#include "cu.h"
 #include "result.h"
 
 namespace xcuda {
+
+struct device;
 
 result capture_begin(int32_t device, tb_stream* stream, uint32_t mode);
 result capture_end(int32_t device, tb_stream* stream, tb_graph** out_graph);
@@ -13,7 +18,13 @@ result graph_launch(int32_t device, tb_graph* graph, tb_stream* stream);
 result graph_destroy(int32_t device, tb_graph* graph);
 
 // The default stream never is. Pre: the device's context is the thread's.
-bool is_captured(const tb_stream* stream);
+bool is_captured(CUstream stream);
+
+// As long as the caller has this no capture begins or ends, and no stream joins one.
+std::unique_lock<std::mutex> hold_captures();
+
+// Which makes the stream a part of the capture that the event was recorded in, if it was.
+result wait_for_event(device& d, CUstream stream, CUevent event);
 
 // For calls that the driver lets pass: fails, and the capture with it, if the stream is captured.
 result refuse_if_captured(int32_t device, tb_stream* stream, const char* what);

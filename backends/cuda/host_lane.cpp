@@ -3,10 +3,11 @@
 #include <atomic>
 
 #include "device.h"
+#include "mark.h"
 
 namespace xcuda {
 
-// Freed by the worker's thread, after the last function: a stream that is destroyed still does its work.
+// Freed by the worker's thread when the stream has done all that is on it, which it does also if it is destroyed.
 struct host_lane::word {
   device& of;
   std::atomic<uint32_t>* host = nullptr;
@@ -59,6 +60,15 @@ result host_lane::enqueue(CUstream on, tb_host_function fn, void* arg) {
     to->host->store(number, std::memory_order_release);
   });
   return r;
+}
+
+void host_lane::outlast(std::shared_ptr<stream_mark> mark) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!word_) return;
+  worker_.push([to = word_, mark = std::move(mark)] {
+    const context_scope scope(to->of);
+    mark->wait();
+  });
 }
 
 host_lane& default_lane_of(device& d) {

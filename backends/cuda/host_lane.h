@@ -16,6 +16,7 @@
 namespace xcuda {
 
 struct device;
+struct stream_mark;
 
 class host_lane {
  public:
@@ -25,6 +26,9 @@ class host_lane {
 
   // Pre: the device's context is the thread's.
   result enqueue(CUstream on, tb_host_function fn, void* arg);
+
+  // The word stays until the mark is reached, which is the end of a stream that is about to be destroyed.
+  void outlast(std::shared_ptr<stream_mark> mark);
 
  private:
   struct word;

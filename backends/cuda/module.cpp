@@ -127,14 +127,11 @@ result module_load(int32_t device, const char* format, const void* image, uint64
 
 // The driver would unload code that still runs.
 result module_unload(int32_t device, tb_module* module) {
+  result waited = wait_for_streams(device, "module_unload");
   const outside_captures outside;
-  result r = call_on(device_at(device), "module_unload", [&] {
-    const CUresult waited = cu.CtxSynchronize();
-    const CUresult error = cu.ModuleUnload(module->handle);
-    return waited == kCUDA_SUCCESS ? error : waited;
-  });
+  result r = call_on(device_at(device), "module_unload", [&] { return cu.ModuleUnload(module->handle); });
   delete module;
-  return r;
+  return waited.ok() ? r : waited;
 }
 
 result module_function(int32_t device, tb_module* module, const char* name, tb_function** out_function) {

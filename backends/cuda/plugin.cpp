@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "allocation.h"
+#include "ccl.h"
 #include "common/boundary.h"
 #include "copy.h"
 #include "device.h"
@@ -83,7 +84,8 @@ const void* find_table(const char* name) {
   static const tb_graph_table graph = make_graph_table();
   static const tb_kernel_table kernels = make_kernel_table();
   if (std::strcmp(name, "graph.1") == 0) return &graph;
-  return std::strcmp(name, "kernels.1") == 0 ? &kernels : nullptr;
+  if (std::strcmp(name, "kernels.1") == 0) return &kernels;
+  return std::strcmp(name, "ccl.1") == 0 ? collectives() : nullptr;
 }
 
 const tb_plugin* load() {

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import RunPython
+from distributed_ranks import expect_good, run_ranks
 from simulated import Run, Simulated, libraries
 
 DELAY = "0-300"
@@ -235,6 +236,56 @@ print((x.exp() > 2).tolist())
 assert driver.cuStreamEndCapture(stream, ctypes.byref(graph)) == 0
 """
     assert run(DRIVER + code) == "[True, True]\n"
+
+
+# ---- collectives ----
+
+
+@pytest.fixture
+def ranks(simulation: Path, tmp_path: Path) -> Callable[..., list[dict[str, str]]]:
+    """Runs scenarios in two processes, over NCCL. The simulation refuses what has ``refused``, or nothing."""
+
+    def run(*scenarios: str, refused: str = "") -> list[dict[str, str]]:
+        log = tmp_path / "refusals"
+        environment = {
+            "TORCH_BACKEND": "xcuda",
+            "TORCH_BACKEND_XCUDA_LIBRARY_PATH": str(simulation),
+            "EXPECTED_PATH": "ccl.1",
+            "EXPECTED_SLOTS": "all_reduce broadcast reduce all_gather reduce_scatter send recv group_begin group_end",
+            "CUDA_SIM_DELAY_US": DELAY,
+            "CUDA_SIM_LOG": str(log),
+        }
+        said = run_ranks(scenarios, tmp_path, 2, environment)
+        lines = log.read_text().splitlines() if log.exists() else []
+        assert all(refused and refused in line for line in lines), lines
+        return said
+
+    return run
+
+
+@pytest.mark.parametrize("scenarios", ["kit", "slots crossing empty reductions rare_dtypes", "callbacks not_connected"])
+def test_ranks_in_two_processes(ranks: Callable[..., list[dict[str, str]]], scenarios: str) -> None:
+    """With the kit's training in parallel (DDP) among them."""
+    said = ranks(*scenarios.split())
+    for scenario in scenarios.split():
+        expect_good(scenario, said)
+
+
+@pytest.mark.parametrize("scenario", ["time_out", "abort"])
+def test_what_a_rank_waits_for_in_vain_is_aborted(ranks: Callable[..., list[dict[str, str]]], scenario: str) -> None:
+    expect_good(scenario, ranks(scenario, refused="has left"))
+
+
+def test_a_rank_that_dies_is_told(ranks: Callable[..., list[dict[str, str]]]) -> None:
+    expect_good("killed", ranks("killed", refused="has left")[:1])
+
+
+def test_without_nccl_gloo_serves(simulation: Path, tmp_path: Path) -> None:
+    for library in ("libcuda.so.1", "libnvrtc.so.12"):
+        shutil.copy(simulation / library, tmp_path)
+    environment = {"TORCH_BACKEND": "xcuda", "TORCH_BACKEND_XCUDA_LIBRARY_PATH": str(tmp_path)}
+    said = run_ranks(("kit",), tmp_path, 2, environment)
+    expect_good("kit", said)
 
 
 # ---- faults ----

@@ -26,11 +26,25 @@ def test_script(run_python: RunPython, name: str, path: Path) -> None:
 @pytest.mark.usefixtures("two_devices")
 @pytest.mark.parametrize("path", RANKS, ids=[path.stem for path in RANKS])
 def test_script_of_two_ranks(name: str, tmp_path: Path, path: Path) -> None:
+    run_ranks(name, tmp_path, path)
+
+
+@pytest.mark.usefixtures("two_devices")
+@pytest.mark.parametrize("late", [{}, {"ASYNC": "1", "DELAY_US": "0-300"}], ids=["", "asynchronous, with delays"])
+def test_pipelines_over_collectives_of_the_device(name: str, tmp_path: Path, late: dict[str, str]) -> None:
+    if name != "xcpu":
+        pytest.skip("sets options of xcpu")
+    settings = {f"TORCH_BACKEND_XCPU_{option}": value for option, value in {"CCL": "1", **late}.items()}
+    (path,) = (path for path in RANKS if path.stem == "ranks_pipeline")
+    run_ranks(name, tmp_path, path, settings)
+
+
+def run_ranks(name: str, tmp_path: Path, path: Path, settings: dict[str, str] | None = None) -> None:
     script = tmp_path / path.name
     script.write_text(renamed(path, name))
     process = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", script],
-        env=clean_environment() | {"TORCH_BACKEND": name, "OMP_NUM_THREADS": "1"},
+        env=clean_environment() | {"TORCH_BACKEND": name, "OMP_NUM_THREADS": "1"} | (settings or {}),
         capture_output=True,
         text=True,
         timeout=240,

@@ -1,9 +1,14 @@
-// The declarations of backends/cuda/cu.h are those of cuda.h: compiling this is the test, where CUDA is installed.
+// The declarations of backends/cuda are those of cuda.h and nccl.h: compiling this is the test, where CUDA is installed,
+// and NCCL.
 #include <cuda.h>
+#if __has_include(<cuda_runtime.h>) && __has_include(<nccl.h>)
+#include <nccl.h>
+#endif
 
 #include <type_traits>
 
-#include "cu.h"
+#include "cuda/cu.h"
+#include "cuda/nccl.h"
 
 namespace torch_backend::testing {
 namespace {
@@ -46,6 +51,14 @@ struct same_function<R (*)(Ours...), Q(Theirs...)> {
 #define EXPECT_FUNCTION(name, suffix, parameters) \
   static_assert(same_function<decltype(xcuda::functions::name), decltype(::cu##name)>::value, "cu" #name);
 XCUDA_FUNCTIONS(EXPECT_FUNCTION)
+
+#ifdef NCCL_VERSION_CODE
+XCUDA_NCCL_CONSTANTS(EXPECT_VALUE)
+
+#define EXPECT_NCCL_FUNCTION(name, parameters) \
+  static_assert(same_function<decltype(xcuda::nccl_functions::name), decltype(::nccl##name)>::value, "nccl" #name);
+XCUDA_NCCL_FUNCTIONS(EXPECT_NCCL_FUNCTION)
+#endif
 
 static_assert(offsetof(xcuda::CUDA_MEMCPY2D, dstPitch) == offsetof(::CUDA_MEMCPY2D, dstPitch));
 static_assert(offsetof(xcuda::CUDA_MEMCPY2D, Height) == offsetof(::CUDA_MEMCPY2D, Height));

@@ -215,19 +215,6 @@ CU_API cuCtxPopCurrent_v2(CUcontext* context) {
   return 0;
 }
 
-CU_API cuCtxSynchronize() {
-  CUcontext context = nullptr;
-  if (const int error = enter("cuCtxSynchronize", &context)) return error;
-  if (const int error = refuse_in_capture("cuCtxSynchronize", context)) return error;
-  std::vector<CUstream> streams;
-  {
-    const std::lock_guard<std::mutex> lock(context->mutex);
-    streams = context->streams;
-  }
-  for (CUstream s : streams) wait_for(s);
-  return context->error;
-}
-
 CU_API cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
   CUcontext context = nullptr;
   if (const int error = enter("cuCtxEnablePeerAccess", &context)) return error;

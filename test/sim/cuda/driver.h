@@ -21,6 +21,7 @@
 #include "cuda/cu.h"
 
 #define CU_API extern "C" __attribute__((visibility("default"))) int
+#define SIM_SHARED __attribute__((visibility("default"))) // what the simulated NCCL uses
 
 namespace sim {
 
@@ -93,11 +94,9 @@ struct capture {
 };
 
 // Guards all of captures.
-std::mutex& capture_mutex();
+SIM_SHARED std::mutex& capture_mutex();
 std::vector<std::shared_ptr<capture>>& captures(); // active
 
-// What a call that no capture survives returns; the captures fail. 0 if nothing in the context is captured.
-int refuse_in_capture(const char* name, CUcontext context);
 // 0 unless a capture forbids calls like cuMemAlloc on this thread.
 int refuse_unsafe(const char* name);
 
@@ -154,7 +153,7 @@ namespace sim {
 int enter_free(const char* name);
 // Moreover, whether the thread has a context, which is *out_context, and whether that has no error; and no fault is wanted
 // of `name`.
-int enter(const char* name, CUcontext* out_context);
+SIM_SHARED int enter(const char* name, CUcontext* out_context);
 
 extern thread_local bool in_host_function;
 
@@ -162,9 +161,9 @@ int device_count();
 CUcontext context_of(int device);
 
 // The stream of the handle, NULL being the context's default stream.
-int find_stream(const char* name, CUstream handle, CUcontext context, CUstream* out_stream);
+SIM_SHARED int find_stream(const char* name, CUstream handle, CUcontext context, CUstream* out_stream);
 // Into the stream or into its capture.
-int enqueue(const char* name, CUstream stream, command c);
+SIM_SHARED int enqueue(const char* name, CUstream stream, command c);
 // Until all is complete. The context's error.
 int wait_for(CUstream stream);
 
@@ -173,7 +172,16 @@ constexpr unsigned kSharedBytes = 48 << 10; // of a block
 // ---- memory ----
 
 // Where a range is that a command on `context` may use; null if it may not. Host memory that is page-locked is itself.
-char* resolve(CUdeviceptr address, size_t bytes, CUcontext context);
+SIM_SHARED char* resolve(CUdeviceptr address, size_t bytes, CUcontext context);
 bool is_device_memory(CUdeviceptr address);
+
+// A word that a stream waits for, or will: its memory may not go.
+struct awaited_word {
+  const CUdeviceptr address;
+  explicit awaited_word(CUdeviceptr word);
+  awaited_word(const awaited_word&) = delete;
+  awaited_word& operator=(const awaited_word&) = delete;
+  ~awaited_word();
+};
 
 } // namespace sim

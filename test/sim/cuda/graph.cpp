@@ -18,18 +18,6 @@ std::vector<std::shared_ptr<capture>>& captures() {
   return all;
 }
 
-int refuse_in_capture(const char* name, CUcontext context) {
-  const std::lock_guard<std::mutex> lock(capture_mutex());
-  int error = 0;
-  for (const auto& each : captures())
-    for (const auto& [stream, known] : each->members)
-      if (stream->context == context) {
-        each->invalid = true;
-        error = kCUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-      }
-  return error ? refuse(error, "%s while a stream of the context is captured", name) : 0;
-}
-
 // 0 is global, 1 of the thread, 2 relaxed.
 int refuse_unsafe(const char* name) {
   if (capture_mode == kCU_STREAM_CAPTURE_MODE_RELAXED) return 0;

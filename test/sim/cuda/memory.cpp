@@ -22,8 +22,9 @@ struct range {
 };
 
 struct range_list {
-  std::mutex mutex; // guards by_address
+  std::mutex mutex; // guards all below
   std::map<CUdeviceptr, range> by_address;
+  std::multiset<CUdeviceptr> awaited;
 
   // The entry that has all of it. Pre: the mutex is held.
   std::map<CUdeviceptr, range>::iterator find(CUdeviceptr address, size_t bytes) {
@@ -79,6 +80,16 @@ char* resolve(CUdeviceptr address, size_t bytes, CUcontext context) {
   CUdeviceptr base = 0;
   if (!find_range(address, bytes, &found, &base)) return nullptr;
   return found.alias ? found.alias + (address - base) : reinterpret_cast<char*>(address);
+}
+
+awaited_word::awaited_word(CUdeviceptr word) : address(word) {
+  const std::lock_guard<std::mutex> lock(ranges().mutex);
+  ranges().awaited.insert(address);
+}
+
+awaited_word::~awaited_word() {
+  const std::lock_guard<std::mutex> lock(ranges().mutex);
+  ranges().awaited.erase(ranges().awaited.find(address));
 }
 
 bool is_device_memory(CUdeviceptr address) {
@@ -269,6 +280,9 @@ CU_API cuMemFreeHost(void* address) {
   const auto found = ranges().by_address.find(address_of(address));
   if (found == ranges().by_address.end() || found->second.is_registered || found->second.is_device)
     return refuse(kCUDA_ERROR_INVALID_VALUE, "cuMemFreeHost: memory that cuMemHostAlloc has not returned");
+  const auto awaited = ranges().awaited.lower_bound(found->first);
+  if (awaited != ranges().awaited.end() && *awaited < found->first + found->second.size)
+    return refuse(kCUDA_ERROR_INVALID_VALUE, "cuMemFreeHost: a stream waits for a word of it");
   ranges().by_address.erase(found);
   std::free(address);
   return 0;

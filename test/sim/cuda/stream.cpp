@@ -180,6 +180,7 @@ CU_API cuStreamWaitValue32_v2(CUstream handle, CUdeviceptr address, unsigned val
   if (const int error = find_stream("cuStreamWaitValue32", handle, context, &stream)) return error;
   if (flags > 1 || address % 4)
     return refuse(kCUDA_ERROR_INVALID_VALUE, "cuStreamWaitValue32: flags %u, or not aligned", flags);
+  auto use = std::make_shared<awaited_word>(address);
   return enqueue("cuStreamWaitValue32", stream, {[=] {
                    const auto* word =
                        reinterpret_cast<std::atomic<unsigned>*>(resolve(address, sizeof value, stream->context));
@@ -189,6 +190,7 @@ CU_API cuStreamWaitValue32_v2(CUstream handle, CUdeviceptr address, unsigned val
                      return flags == 0 ? static_cast<int>(word->load() - value) >= 0 : word->load() == value;
                    };
                    while (!reached() && !stream->context->error) usleep(20);
+                   (void)use;
                    return 0;
                  }});
 }
