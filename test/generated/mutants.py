@@ -1,10 +1,12 @@
 """How many defects of generated kernels the conformance kit notices: ``python test/generated/mutants.py --sample 100``.
 
-Each mutant is one change at one place of a skeleton, a function or an expression of codegen/kernels, made on the way to
-the compiler (mutating_compiler.py) of xcpu with modules. What runs are tests of the kit's levels 2 and 3, ``--quick``:
-those that were the first to need a kernel with that place, until one fails. With ``--thorough`` a mutant that they let
-live gets all tests of both levels; without, what is printed as alive may be caught by others. Not counted are places
-that no kernel has, which the preprocessor leaves out on this device, or that do not compile when they are changed.
+Each mutant is one change at one place of a skeleton, a function or an expression of codegen/kernels, made on the way
+to the compiler (mutating_compiler.py) of xcpu with modules. What runs are tests of the kit's levels 2 and 3, until
+one fails: of a quick run, those that were the first to need a kernel with that place; then, without ``--quick``,
+those of special values, all of the operators among the first (of at most OPERATORS), and level 2. Not counted are
+places that no kernel has, which the preprocessor leaves out on this device, that do not compile when they are
+changed, or where no result differs, of which ``equivalent_mutants.yaml`` has a list. What is printed as alive may
+still be caught: by tests of another operator that has the same place.
 
 The first run finds out which test needs which kernel (ten minutes of processor time); ``build/mutants`` keeps it.
 """
@@ -23,8 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import torch
-import torch.testing._internal.common_methods_invocations  # each child has it then
+import torch  # each child has it then
 import yaml
 
 ROOT = Path(__file__).parents[2]
@@ -33,8 +34,11 @@ KERNELS = ROOT / "codegen" / "kernels"
 SUITE = ROOT / "torch_backend" / "testing" / "suite"
 LEVELS = [str(SUITE / "tensor"), str(SUITE / "ops")]
 
-CPU_SECONDS = 240
+CPU_SECONDS = 900
 """Of one mutant's tests. One that never ends is noticed by what it costs."""
+
+OPERATORS = 6
+"""Of how many operators all tests run, of those that need a place which many kernels have."""
 
 REPLACEMENTS = {
     "+": "-", "-": "+", "*": "+", "/": "*", "%": "/", "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=",
@@ -47,6 +51,10 @@ _PLACE = re.compile(
     r"(?<=[\w)\]] )(?P<operator>[-+*/]=?|[%&|^]|<<|>>|[<>=!]=|[<>=]|&&|\|\|)(?= [\w(\-!*~])"
     r"|(?P<number>(?<![.\w])\d+(?!\w))"
 )
+
+
+_BOUNDS = {"<", "<=", ">", ">="}
+_CHOICE = re.compile(r"([\w.\[\]+ ]+?) [<>]=? ([\w.\[\]+ ]+?) \? (\1 : \2|\2 : \1)")
 
 
 @dataclass(frozen=True)
@@ -68,6 +76,8 @@ def changes(line: str) -> Iterator[str]:
     for place in _PLACE.finditer(code):
         if place["operator"] == "=" and re.search(r"\b(const|int|Index|[iu]\d+|f\d+|T) \w+ $", code[: place.start()]):
             continue  # a declaration
+        if place["operator"] in _BOUNDS and _CHOICE.search(code):
+            continue  # either of two equal values
         new = REPLACEMENTS[place["operator"]] if place["operator"] else str(int(place["number"]) + 1)
         yield line[: place.start()] + new + line[place.end() :]
 
@@ -102,6 +112,12 @@ def of_expressions() -> Iterator[Mutant]:
                 yield from (Mutant(f"pointwise.yaml {name}", f"= {text};", f"= {after};") for after in changes(text))
 
 
+def equivalent() -> set[tuple[str, str]]:
+    """Lines before and after changes that make no difference."""
+    listed = yaml.safe_load(Path(__file__).with_name("equivalent_mutants.yaml").read_text())  # type: ignore[no-untyped-call]
+    return {(each["before"], each["after"]) for each in listed}
+
+
 def environment(log: Path, mutant: Mutant | None, cache: str) -> dict[str, str]:
     """Of a process that tests a mutant."""
     compiler = f"{sys.executable} -S -E {Path(__file__).parent / 'mutating_compiler.py'}"
@@ -116,10 +132,10 @@ def environment(log: Path, mutant: Mutant | None, cache: str) -> dict[str, str]:
     }
 
 
-def arguments(run_dir: str, *tests: str) -> list[str]:
+def arguments(run_dir: str, *more: str) -> list[str]:
     """Of pytest, for the kit on xcpu."""
     plugin = ["-c", str(SUITE / "pytest.ini"), "-p", "torch_backend.testing.pytest_plugin", "--device", "xcpu"]
-    return ["-q", *plugin, "--quick", "--test-timeout", "60", "--run-dir", run_dir, *tests]
+    return ["-q", *plugin, "--test-timeout", "60", "--run-dir", run_dir, *more]
 
 
 def record(jobs: int) -> dict[str, list[str]]:
@@ -130,17 +146,17 @@ def record(jobs: int) -> dict[str, list[str]]:
         partial = FOLDER / "record.partial"
         partial.unlink(missing_ok=True)
         with tempfile.TemporaryDirectory() as scratch:
-            command = [sys.executable, "-m", "pytest", *arguments(scratch, "-n", str(jobs), *LEVELS)]
+            command = [sys.executable, "-m", "pytest", *arguments(scratch, "-n", str(jobs), "--quick", *LEVELS)]
             subprocess.run(command, env=os.environ | environment(partial, None, scratch + "/cache"), check=True)
         partial.rename(log)
     first: dict[str, list[str]] = {}
     for line in log.read_text().splitlines():
         test, kernel, _ = json.loads(line)
-        first.setdefault(kernel, []).append(test.rpartition(" ")[0])
+        first.setdefault(kernel, []).append(str(SUITE / test.rpartition(" ")[0]))
     return first
 
 
-def run(mutant: Mutant, tests: list[str]) -> str:
+def run(mutant: Mutant, *tests: str) -> str:
     """What became of it: killed, alive, does not compile, or unchanged: none of the tests' kernels differs."""
     with tempfile.TemporaryDirectory() as scratch:
         log = Path(scratch, "log")
@@ -158,17 +174,31 @@ def run(mutant: Mutant, tests: list[str]) -> str:
         said = Path(scratch, "output").read_text(errors="replace")
         if status == 0:
             return "alive" if changed else "unchanged"
+        if os.WIFEXITED(status) and os.WEXITSTATUS(status) != pytest.ExitCode.TESTS_FAILED:
+            raise RuntimeError(f"{mutant}: the tests cannot be run:\n{said}")
         return "does not compile" if not changed and "module.cpp" in said and "error:" in said else "killed"
 
 
-def judge(mutant: Mutant, first: dict[str, list[str]], sources: dict[str, str], thorough: bool) -> str:
+_OPERATOR = re.compile(r"::test_(?:forward|backward|out|in_place|special_values|on_other_device)_(\w+)_xcpu_")
+
+
+def judge(mutant: Mutant, first: dict[str, list[str]], sources: dict[str, str]) -> str:
     """Its verdict."""
     tests = {test for kernel, text in sources.items() if mutant.before in text for test in first[kernel]}
     if not tests:
         return "no kernel"
-    shuffled = random.Random(mutant.after).sample(sorted(tests), len(tests))
-    verdict = run(mutant, shuffled)
-    return run(mutant, LEVELS) if verdict == "alive" and thorough else verdict
+    draw = random.Random(mutant.after)
+    verdict = run(mutant, "--quick", *draw.sample(sorted(tests), len(tests)))
+    if verdict != "alive":
+        return verdict
+    operators = sorted({name[1] for test in tests if (name := _OPERATOR.search(test))})
+    some = draw.sample(operators, min(len(operators), OPERATORS))
+    only = [f"--only=_{name}_xcpu_" for name in some]
+    if only and (verdict := run(mutant, *only, LEVELS[1])) == "killed":
+        return verdict
+    if (verdict := run(mutant, str(SUITE / "ops" / "test_special_values.py"))) == "killed":
+        return verdict
+    return run(mutant, "--quick", LEVELS[0])
 
 
 def main() -> int:
@@ -177,21 +207,25 @@ def main() -> int:
     parser.add_argument("--sample", type=int, help="so many mutants, drawn at random (default: all)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="mutants with this in their origin: reduce.c, 'pointwise.yaml lerp'")
-    parser.add_argument("--thorough", action="store_true", help="all tests of both levels for those that live")
     parser.add_argument("--jobs", type=int, default=2, help="of the first run")
     chosen = parser.parse_args()
     first = record(chosen.jobs)
     sources = {path.stem: path.read_text() for path in FOLDER.glob("*.cpp") if path.stem in first}
     draw = random.Random(chosen.seed)
-    mutants = [mutant for mutant in dict.fromkeys((*of_texts(), *of_expressions())) if chosen.only in mutant.origin]
+    known = equivalent()
+    mutants = [
+        mutant
+        for mutant in dict.fromkeys((*of_texts(), *of_expressions()))
+        if chosen.only in mutant.origin and (mutant.before.strip(), mutant.after.strip()) not in known
+    ]
     if chosen.sample is not None:
         mutants = draw.sample(mutants, min(chosen.sample, len(mutants)))
     control = draw.sample(sorted({test for tests in first.values() for test in tests}), 40)
-    if (verdict := run(Mutant("control", "no kernel has this", ""), control)) != "unchanged":
+    if (verdict := run(Mutant("control", "no kernel has this", ""), "--quick", *control)) != "unchanged":
         sys.exit(f"Kernels as they are were {verdict}: {' '.join(control)}")
     counts: dict[str, int] = {}
     for mutant in mutants:
-        verdict = judge(mutant, first, sources, chosen.thorough)
+        verdict = judge(mutant, first, sources)
         counts[verdict] = counts.get(verdict, 0) + 1
         print(f"{verdict:16} {mutant}", flush=True)
     killed, alive = counts.get("killed", 0), counts.get("alive", 0)

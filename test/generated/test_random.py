@@ -8,6 +8,8 @@ import pytest
 import torch
 from conftest import DEVICE
 
+import torch_backend
+
 backend = getattr(torch, DEVICE)
 COUNT = 20000
 FLOATING = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
@@ -237,6 +239,17 @@ def test_poisson(rate: float) -> None:
     assert abs(values.mean().item() - rate) < 5 * math.sqrt(rate / COUNT)
     assert abs(values.var().item() / rate - 1) < 0.06
     assert torch.poisson(empty(3).fill_(0)).cpu().equal(torch.zeros(3))
+
+
+@pytest.mark.parametrize(("count", "p"), [(10, 0.3), (10, 0.9), (200, 0.3), (200, 0.8), (1e6, 0.5)])
+def test_binomial(count: float, p: float) -> None:
+    backend.manual_seed(0)
+    with torch_backend.fallback.policy("aten::binomial", "error"):
+        values = torch.binomial(empty().fill_(count), empty().fill_(p)).cpu().double()
+    assert values.equal(values.round())
+    assert 0 <= values.min() <= values.max() <= count
+    assert abs(values.mean().item() - count * p) < 5 * math.sqrt(count * p * (1 - p) / COUNT)
+    assert abs(values.var().item() / (count * p * (1 - p)) - 1) < 0.06
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 512, 513, 1024, 100_003])

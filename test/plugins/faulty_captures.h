@@ -22,6 +22,12 @@ TAKEN_IN_CAPTURES(captures_refuse_memory, memory_allocate,
 FIRST(all_captures_are_for_their_thread, capture_begin, if (mode == TB_CAPTURE_GLOBAL) mode = TB_CAPTURE_THREAD_LOCAL)
 FIRST(all_captures_are_global, capture_begin, mode = TB_CAPTURE_GLOBAL)
 
+/* What is not recorded is complete, it seems. */
+TAKEN_IN_CAPTURES(captured_streams_are_not_waited_for, device_synchronize, TB_STATUS_OK)
+
+NOTES_CAPTURES(unloading_ends_captures)
+FIRST(unloading_ends_captures, module_unload, if (records_on) good.core.stream_query(device, records_on))
+
 /* Refused without a word to the capture. */
 TAKEN_IN_CAPTURES(refused_calls_leave_captures, stream_synchronize,
                   host->fail(TB_STATUS_INVALID_ARGUMENT, "the stream records"))

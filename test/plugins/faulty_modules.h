@@ -181,6 +181,12 @@ ANSWERS(values_are_read_late, module_launch, launch_late(device, function, grid,
 ANSWERS(unloading_drops_launches, module_launch, launch_late(device, function, grid, block, params, num_params, stream))
 FIRST(unloading_drops_launches, module_unload, is_unloaded[device] = 1)
 
+static int has_lost_a_stream[64];
+ANSWERS(launches_go_with_their_stream, module_launch,
+        launch_late(device, function, grid, block, params, num_params, stream))
+FIRST(launches_go_with_their_stream, stream_destroy, has_lost_a_stream[device] = 1)
+FIRST(launches_go_with_their_stream, module_unload, is_unloaded[device] = has_lost_a_stream[device])
+
 /* A function has one set of arguments, which a launch sets and then uses. */
 static tb_launch_param arguments_of_all[MAX_PARAMS];
 

@@ -263,6 +263,51 @@ def _uniform_without_seed() -> None:
 
 
 @broken(
+    "gamma numbers of the right mean and variance",
+    caught_by="tensor/test_random_distributions.py::test_gamma_numbers_follow_their_distribution[3.0]",
+    words="the distance to the distribution is",
+)
+def _gamma_that_is_normal() -> None:
+    @kernel("aten::_standard_gamma")
+    def standard_gamma(self: Tensor, generator: torch.Generator | None) -> Tensor:
+        return torch.clamp(self + self.sqrt() * torch.randn_like(self), min=0)
+
+
+@broken(
+    "poisson numbers that are rounded normal ones",
+    caught_by="tensor/test_random_distributions.py::test_whole_numbers_come_as_often_as_they_should[poisson]",
+    words="standard errors too often or too seldom",
+)
+def _poisson_that_is_normal() -> None:
+    @kernel("aten::poisson")
+    def poisson(self: Tensor, generator: torch.Generator | None) -> Tensor:
+        return torch.clamp((self + self.sqrt() * torch.randn_like(self)).round(), min=0)
+
+
+@broken(
+    "wide integers of 32 bits",
+    caught_by="tensor/test_random_distributions.py::test_large_integers_are_uniform",
+    words="a bit is 1 too often or too seldom",
+)
+def _narrow_integers() -> None:
+    @kernel("aten::random_.from")
+    def random_(self: Tensor, low: int, high: int | None, *, generator: torch.Generator | None) -> Tensor:
+        return aten.random_(self, low, min(high or 1 << 32, 1 << 32), generator=generator)
+
+
+@broken(
+    "permutation that stays near",
+    caught_by="tensor/test_random_distributions.py::test_permutations",
+    words="has an order",
+)
+def _permutation_that_stays_near() -> None:
+    @kernel("aten::randperm.generator_out")
+    def randperm(n: int, *, generator: torch.Generator | None, out: Tensor) -> Tensor:
+        near = torch.arange(n, device=out.device) + torch.rand(n, device=out.device) * 10
+        return out.resize_(n).copy_(near.argsort())
+
+
+@broken(
     "numbers from the CPU's generator",
     caught_by="tensor/test_random_operators.py::test_the_hosts_generator_is_left_alone[randn]",
     words="a draw on the device has advanced the CPU's generator",
@@ -352,6 +397,54 @@ def _coarse_tanh() -> None:
     def tanh(self: Tensor) -> Tensor:
         result = aten.tanh(self)
         return result * 0.9 if self.dtype is torch.bfloat16 else result
+
+
+@broken(
+    "kernel that cancels",
+    caught_by="ops/test_special_values.py::TestSpecialValuesXCPU::test_special_values_asinh_xcpu_float32",
+    words="special values have wrong results",
+)
+def _asinh_of_small_sums() -> None:
+    @kernel("aten::asinh")
+    def asinh(self: Tensor) -> Tensor:
+        return aten.log(self + aten.sqrt(self * self + 1))
+
+
+@broken(
+    "nextafter in float",
+    caught_by="ops/test_special_values.py::TestSpecialValuesXCPU::test_special_values_nextafter_xcpu_float16",
+    words="special values have wrong results",
+)
+def _nextafter_of_floats() -> None:
+    @kernel("aten::nextafter")
+    def nextafter(self: Tensor, other: Tensor) -> Tensor:
+        return aten.nextafter(self.float(), other.float()).to(self.dtype)
+
+
+@broken(
+    "sort of the first row",
+    caught_by="tensor/test_large_sizes.py::test_exact[sort-3x5003]",
+    words="dimension -1: element [1, 0] is",
+)
+def _sort_that_stops() -> None:
+    @kernel("aten::sort")
+    def sort(self: Tensor, dim: int, descending: bool) -> tuple[Tensor, Tensor]:
+        values, indices = aten.sort(self, dim, descending)
+        if self.shape[-1] > 4096 and dim == -1:
+            values[1:] = self[1:]
+        return values, indices
+
+
+@broken(
+    "softmax that takes the first element for the largest",
+    caught_by="tensor/test_large_sizes.py::test_the_largest_element_may_be_anywhere[softmax]",
+    words="is nan, not",
+)
+def _softmax_that_overflows() -> None:
+    @kernel("aten::_softmax")
+    def softmax(self: Tensor, dim: int, half_to_float: bool) -> Tensor:
+        exponentials = aten.exp(self - aten.select(self, dim, 0).unsqueeze(dim))
+        return exponentials / exponentials.sum(dim, keepdim=True)
 
 
 @broken(

@@ -736,6 +736,18 @@ FAULTY_DEVICES = (
         ASYNC,
     ),
     _modules(
+        "launches_go_with_their_stream",
+        "test_modules.py::test_a_module_is_unloaded_with_launches_on_a_stream_that_is_gone",
+        "a launch on a stream that was destroyed wrote 0",
+        ASYNC,
+    ),
+    _modules(
+        "unloading_ends_captures",
+        "test_graph_table.py::test_modules_come_and_go_during_a_capture[RELAXED-same]",
+        "module_unload in the same thread during a RELAXED capture: capture_end returned",
+        ASYNC,
+    ),
+    _modules(
         "threads_share_arguments",
         "test_module_launches.py::test_threads_launch_one_function",
         "got mixed up",
@@ -1028,6 +1040,11 @@ FAULTY_DEVICES = (
         "all_captures_are_global",
         "test_unsafe_calls_fail_a_capture_by_its_mode[THREAD_LOCAL-other]",
         "device_synchronize in the other thread during a THREAD_LOCAL capture: capture_end returned",
+    ),
+    _capture(
+        "captured_streams_are_not_waited_for",
+        "test_what_a_stream_had_before_a_capture_is_waited_for[device_synchronize-captured]",
+        "the call came back before the stream's work of before the capture was complete",
     ),
     _capture(
         "captures_refuse_memory",

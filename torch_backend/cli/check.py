@@ -2,19 +2,20 @@
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from torch_backend.cli import _choice, _output
 from torch_backend.files import extras
 
 if TYPE_CHECKING:
-    from torch_backend.testing import Report, Result, UpstreamReport
+    from torch_backend.testing import Level, Report, Result, UpstreamReport
     from torch_backend.testing.session import Progress as TellProgress
 
 _ALL_LEVELS = "7"
@@ -95,9 +96,9 @@ def check(
             "test_timeout": timeout,
         }
         report: Report | UpstreamReport
-        with _progress() as tell:
+        levels = LEVELS[: find_level(level).number] if upstream is None else ()
+        with _progress(levels) as tell:
             if upstream is None:
-                levels = LEVELS[: find_level(level).number]
                 report = check(device, levels=levels, quick=quick, progress=tell, **shared)
             else:
                 _refuse_levels(level, quick, html_file)
@@ -134,39 +135,62 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 @contextlib.contextmanager
-def _progress() -> Iterator["TellProgress"]:
+def _progress(levels: "Sequence[Level]") -> Iterator["TellProgress"]:
     """A progress bar on stderr, where that is a terminal."""
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
+        BarColumn(bar_width=12),
+        TextColumn("{task.fields[tests]}"),
         TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("left"),
         TextColumn("{task.fields[failed]}", style="red"),
     )
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        task = bars.add_task("opening the device", total=None, failed="")
+        task = bars.add_task("opening the device", total=None, failed="", tests="")
         failures = 0
-        done = 0
-        session_total = 0
+        share = _Share(levels)
 
-        def tell(result: "Result", total: int) -> None:
-            nonlocal failures, done, session_total
+        def tell(result: "Result", session: "Sequence[str]") -> None:
+            nonlocal failures
             from torch_backend.testing.results import FAILURES
 
-            if total != session_total:
-                session_total, done = total, 0
-            done += 1
             failures += result.outcome in FAILURES
             bars.update(
                 task,
-                description=result.test.split("::")[0],
-                total=total,
-                completed=done,
+                description=result.test.split("::")[0].removesuffix(".py"),
+                total=1.0,
+                completed=share.with_test(result.test, session),
+                tests=f"{share.done}/{len(session)}",
                 failed=f"{failures} failed" if failures else "",
             )
 
         yield tell
+
+
+class _Share:
+    """How much of a run is done, by what the tests of each level take on xcpu."""
+
+    def __init__(self, levels: "Sequence[Level]") -> None:
+        self._left = {level.folder: level.seconds for level in levels}
+        self._whole = sum(self._left.values())
+        self._cost: dict[str, float] = {}  # of a test, by level
+        self.done = 0
+
+    def with_test(self, test: str, session: "Sequence[str]") -> float:
+        """The share, 1 for all, when this test of a session has ended."""
+        folder = test.split("/")[0]
+        if folder not in self._left:  # PyTorch's own tests have no levels
+            self.done += 1
+            return self.done / len(session)
+        if folder not in self._cost:
+            counts = Counter(each.split("/")[0] for each in session)
+            self._cost |= {each: self._left[each] / count for each, count in counts.items()}
+            self.done = 0
+        self.done += 1
+        self._left[folder] -= self._cost[folder]
+        return 1 - sum(self._left.values()) / self._whole
 
 
 def _write(

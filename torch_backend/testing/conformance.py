@@ -34,7 +34,7 @@ def check(
     expected: str | os.PathLike[str] | None = None,
     workers: int | None = None,
     test_timeout: float = 120.0,
-    progress: Progress = lambda result, total: None,
+    progress: Progress = lambda result, tests: None,
 ) -> Report:
     """Run the tests of ``levels`` on a device, each in a process that may crash or hang without harm.
 
@@ -48,7 +48,7 @@ def check(
         expected: a file of known failures; by default ``expectations.toml`` beside the library.
         workers: number of tests to run at a time; by default one per processor, at most 8.
         test_timeout: seconds that one test may take.
-        progress: is told each result, and how many tests its session has.
+        progress: is told each result, with the ids of all tests of its session.
 
     Raises:
         NoSuchDevice: if there is no such device.

@@ -17,6 +17,7 @@ class Level:
         means: what a device that has reached it can do.
         folder: below :data:`SUITE`, and how the names of its tests start.
         needs_torch: False for tests of the bare device library, which run in processes that never import torch.
+        seconds: what its quick tests take on xcpu with two processors, for how much of a run is left.
     """
 
     number: int
@@ -24,6 +25,7 @@ class Level:
     means: str
     folder: str
     needs_torch: bool = True
+    seconds: float = 20.0
 
     @property
     def path(self) -> Path:
@@ -36,13 +38,13 @@ class Level:
 
 
 LEVELS = (
-    Level(1, "abi", "the device library keeps the contract of device.h", "abi", needs_torch=False),
+    Level(1, "abi", "the device library keeps the contract of device.h", "abi", False, 5.0),
     Level(2, "tensor", "tensors are created, viewed, copied, saved and exchanged as on the CPU", "tensor"),
     Level(3, "ops", "operators and their gradients give what they give on the CPU", "ops"),
     Level(4, "training", "models train, stop and resume as on the CPU", "training"),
     Level(5, "async", "streams, events and cached memory keep the order of work", "async_"),
     Level(6, "distributed", "processes with a device each work together", "distributed"),
-    Level(7, "compile", "torch.compile gives what eager mode gives", "compile"),
+    Level(7, "compile", "torch.compile gives what eager mode gives", "compile", seconds=120.0),
 )
 
 

@@ -17,8 +17,8 @@ from torch_backend.testing.results import Outcome, Result
 MAX_CRASHES = 40
 """So many workers may die before a session ends: a device that crashes in every test has shown that."""
 
-Progress = Callable[[Result, int], None]
-"""Is told the result of each test, and how many tests there are."""
+Progress = Callable[[Result, Sequence[str]], None]
+"""Is told the result of each test, and the ids of all tests of its session."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class _Collector:
 
     def _add(self, result: Result) -> None:
         self.results[result.test] = result
-        self.progress(result, len(self.tests or ()))
+        self.progress(result, self.tests or ())
 
     def result(self, code: int, log: str) -> SessionResult:
         """What came of it, once the session has ended with this exit code."""

@@ -77,7 +77,7 @@ def check_upstream(
     expected: str | os.PathLike[str] | None = None,
     workers: int | None = None,
     test_timeout: float = 120.0,
-    progress: Progress = lambda result, total: None,
+    progress: Progress = lambda result, tests: None,
 ) -> UpstreamReport:
     """Run the device-generic tests of a PyTorch checkout on a device.
 
@@ -146,7 +146,7 @@ def _without_what_fails_on_the_cpu(
     ]
 
 
-def _tell_nobody(result: Result, total: int) -> None:
+def _tell_nobody(result: Result, tests: Sequence[str]) -> None:
     """The progress is that of the tests on the device."""
 
 

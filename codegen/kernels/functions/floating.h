@@ -38,6 +38,20 @@ TB_DEVICE T tb_exponent(T x) {
   return x - x == 0 ? (T)exponent : TC(0.0);
 }
 
+#ifdef TB_V // which kernels of compiled graphs, that compute in several dtypes, do not have
+// Of the values that the dtype has, which are fewer than T's for the half types.
+TB_DEVICE T tb_nextafter(T x, T y) {
+  if (x != x || y != y) return NAN;
+  if (x == y) return y;
+  if (fabs(x) == INFINITY) return copysign(TB_V_MAX, x);
+  int exponent = 0;
+  const int is_power_of_two = fabs(frexp(x, &exponent)) == TC(0.5), is_to_zero = (x > 0) == (y < x);
+  const int step = exponent - TB_V_DIGITS - (is_power_of_two && is_to_zero);
+  const T distance = ldexp(TC(1.0), x == 0 || step < TB_V_LEAST_EXPONENT ? TB_V_LEAST_EXPONENT : step);
+  return y > x ? x + distance : x - distance;
+}
+#endif
+
 TB_DEVICE T tb_logaddexp(T x, T y) {
   const T largest = x != x || x > y ? x : y;
   return x == y && fabs(x) == INFINITY ? x : largest + log1p(exp(-fabs(x - y)));

@@ -19,6 +19,8 @@ TB_DEVICE T tb_zeta(T x, T q) {
     b = pow(a, -x);
     sum += b;
     if (-epsilon * sum < b && b < epsilon * sum) return sum;
+    // Too small for T. For infinite arguments PyTorch's is NaN then; below 1 the terms may still grow.
+    if (sum == 0 && b == 0 && a > 1 && x + q < INFINITY) return sum;
   }
   const T w = a;
   sum += b * w / (x - 1) - TC(0.5) * b;

@@ -54,6 +54,8 @@ TB_DEVICE u16 tb_round_bf16(float x) {
 #define TB_V_SIGNED TB_PASTE(TB_SIGNED_, TB_V)
 #define TB_V_MAX TB_PASTE(TB_MAX_, TB_V)
 #define TB_V_ROUND TB_PASTE(TB_ROUND_, TB_V)
+#define TB_V_DIGITS TB_PASTE(TB_DIGITS_, TB_V)
+#define TB_V_LEAST_EXPONENT TB_PASTE(TB_LEAST_EXPONENT_, TB_V)
 #define TB_BITS_b8 8
 #define TB_BITS_u8 8
 #define TB_BITS_i8 8
@@ -70,6 +72,14 @@ TB_DEVICE u16 tb_round_bf16(float x) {
 #define TB_MAX_bf16 3.3895313892515355e38f
 #define TB_MAX_f32 3.4028234663852886e38f
 #define TB_MAX_f64 1.7976931348623157e308
+#define TB_DIGITS_f16 11
+#define TB_DIGITS_bf16 8
+#define TB_DIGITS_f32 24
+#define TB_DIGITS_f64 53
+#define TB_LEAST_EXPONENT_f16 -24
+#define TB_LEAST_EXPONENT_bf16 -133
+#define TB_LEAST_EXPONENT_f32 -149
+#define TB_LEAST_EXPONENT_f64 -1074
 
 #ifdef TB_T_f64
 #define TC(x) x

@@ -75,6 +75,14 @@ std::optional<Stack> like_self(c10::ArrayRef<c10::IValue> arguments) {
   return Stack{at::Tensor(at::detail::empty_meta(self.sizes(), self.scalar_type()))};
 }
 
+/// (count, prob, generator): each number from its own pair.
+std::optional<Stack> binomial(c10::ArrayRef<c10::IValue> arguments) {
+  const at::Tensor& count = arguments[0].toTensor();
+  const at::Tensor& probability = arguments[1].toTensor();
+  const bool are_pairs = same_dtypes(count, probability) && count.sizes() == probability.sizes();
+  return are_pairs ? like_self(arguments) : std::nullopt;
+}
+
 /// (start, end, step): of the dtype that they have, since an output of another one is not among the arguments.
 std::optional<Stack> range(c10::ArrayRef<c10::IValue> arguments) {
   return Stack{at::arange(arguments[0].toScalar(), arguments[1].toScalar(), arguments[2].toScalar(),
@@ -98,6 +106,9 @@ ResultRule find_result_rule(const std::string& overload) {
   }
   if (overload == "aten::_logcumsumexp") {
     return like_self;
+  }
+  if (overload == "aten::binomial") {
+    return binomial;
   }
   return overload == "aten::convolution_backward_overrideable" ? convolution_backward<3> : nullptr;
 }

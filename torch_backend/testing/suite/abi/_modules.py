@@ -154,11 +154,11 @@ class Modules:
         """Enqueue a function."""
         self.check("module_launch", function, what.grid, what.block, what.params, len(what.params), stream)
 
-    def constant(self, module: int) -> int:
+    def constant(self, module: int, stream: int | None = None) -> int:
         """What the function of a module of constant_source writes."""
         with self.device.allocation(4) as address:
-            self.enqueue(self.function(module, "write_value"), Launch([Pointer(address)]))
-            return int.from_bytes(self.device.read(address, 4), "little", signed=True)
+            self.enqueue(self.function(module, "write_value"), Launch([Pointer(address)]), stream)
+            return int.from_bytes(self.device.read(address, 4, stream), "little", signed=True)
 
     # ---- limits ----
 

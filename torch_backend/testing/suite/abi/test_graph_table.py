@@ -1,6 +1,7 @@
 """The table graph.1: work that is recorded and replayed."""
 
 import ctypes
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from torch_backend.abi import (
 )
 from torch_backend.testing import needs
 from torch_backend.testing.suite._threads import in_threads
+from torch_backend.testing.suite.abi._module_sources import constant_source
 from torch_backend.testing.suite.abi._modules import Launch, Modules, Pointer, modules_of
 from torch_backend.testing.suite.abi._support import (
     Hold,
@@ -27,6 +29,7 @@ from torch_backend.testing.suite.abi._support import (
     expect_bytes,
     graph_call,
     graph_of,
+    host_function,
     memory,
     pattern,
     replay,
@@ -35,6 +38,7 @@ from torch_backend.testing.suite.abi._support import (
 pytestmark = needs.table("graph.1")
 
 _SIZE = 4096
+_PAUSE_SECONDS = 0.05
 _IMPOSSIBLE_BYTES = 1 << 60
 
 
@@ -397,6 +401,94 @@ def test_unsafe_calls_fail_a_capture_by_its_mode(library: DeviceLibrary, mode: C
             assert Status.OK not in (statuses[0], ended), (
                 f"{device}: {what} returned {status_name(statuses[0])}, and capture_end {status_name(ended)}: both fail"
             )
+
+
+_unharmed = pytest.mark.parametrize(
+    ("mode", "thread"),
+    [(CaptureMode.THREAD_LOCAL, "other"), (CaptureMode.RELAXED, "same"), (CaptureMode.RELAXED, "other")],
+    ids=lambda value: value if isinstance(value, str) else value.name,
+)
+
+
+@needs.table("kernels.1")
+@_unharmed
+def test_modules_come_and_go_during_a_capture(library: DeviceLibrary, mode: CaptureMode, thread: str) -> None:
+    """A capture whose mode lets unsafe calls be survives that a module is loaded, launched elsewhere and unloaded."""
+    for modules in modules_of(library):
+        written: list[int] = []
+
+        def use(modules: Modules = modules, into: list[int] = written) -> None:
+            with modules.device.stream() as aside, modules.module(constant_source(modules.language, "4711")) as module:
+                into.append(modules.constant(module, aside))
+
+        with _capture(modules.device, mode) as capture:
+            if thread == "same":
+                use()
+            else:
+                in_threads([use])
+            assert written == [4711], f"{modules}: a module that was loaded during a capture wrote {written}"
+            _expect_good(capture, f"module_unload in the {thread} thread during a {mode.name} capture")
+
+
+_Judged = tuple[Callable[[], bool], Callable[[], bool]]
+"""A call, and a look at memory when the capture has ended; each says whether all is well."""
+
+
+def _synchronize(device: Device, stream: int, stack: ExitStack) -> _Judged:
+    if "device_synchronize" not in device.library.core:
+        needs.not_offered("the device library leaves the slot device_synchronize unset")
+    done: list[bool] = []
+    host_function(device, lambda: done.append(True), stream)
+
+    def call() -> bool:
+        device.library.check("device_synchronize", device.index)
+        return bool(done)
+
+    return call, lambda: True
+
+
+def _unload(device: Device, stream: int, stack: ExitStack) -> _Judged:
+    if "kernels.1" not in device.library.tables:
+        needs.not_offered("the device library has no table kernels.1")
+    modules = next(each for each in modules_of(device.library) if each.device == device)
+    address, loaded = stack.enter_context(memory(device, 4)), stack.enter_context(ExitStack())
+    module = loaded.enter_context(modules.module(constant_source(modules.language, "4711")))
+    modules.enqueue(modules.function(module, "write_value"), Launch([Pointer(address)]), stream)
+
+    def call() -> bool:
+        loaded.close()
+        return True
+
+    return call, lambda: int.from_bytes(device.read(address, 4, stream), "little") == 4711
+
+
+@needs.slot("stream_host_function")
+@pytest.mark.parametrize("joins", [False, True], ids=["captured", "joins"])
+@pytest.mark.parametrize("prepare", [_synchronize, _unload], ids=["device_synchronize", "module_unload"])
+def test_what_a_stream_had_before_a_capture_is_waited_for(
+    library: DeviceLibrary, prepare: Callable[[Device, int, ExitStack], _Judged], joins: bool
+) -> None:
+    """device_synchronize and module_unload let complete what a stream had before it was captured, or joined one."""
+    for device in library.devices:
+        with ExitStack() as stack:
+            first, second = (stack.enter_context(device.stream()) for _ in range(2))
+            fork, join = (stack.enter_context(device.event()) for _ in range(2))
+            busy = second if joins else first
+            host_function(device, lambda: time.sleep(_PAUSE_SECONDS), busy)
+            call, look = prepare(device, busy, stack)
+            graph_call(device, "capture_begin", first, CaptureMode.RELAXED)
+            if joins:
+                device.record(fork, first)
+                device.wait_event(fork, second)
+            waited = call()
+            if joins:
+                device.record(join, second)
+                device.wait_event(join, first)
+            status, graph, reason = _end(device, first)
+            assert waited, f"{device}: the call came back before the stream's work of before the capture was complete"
+            assert status == Status.OK, f"{device}: after the call capture_end returned {status_name(status)}: {reason}"
+            graph_call(device, "graph_destroy", graph)
+            assert look(), f"{device}: a launch that was pending before the capture has not written what it should"
 
 
 @_modes

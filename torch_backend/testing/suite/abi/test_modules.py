@@ -2,6 +2,7 @@
 
 import ctypes
 import random
+import time
 
 import pytest
 
@@ -18,12 +19,13 @@ from torch_backend.testing.suite.abi._modules import (
     modules_in,
     modules_of,
 )
-from torch_backend.testing.suite.abi._support import GUARD_BYTES, Hold, expect_bytes, memory
+from torch_backend.testing.suite.abi._support import GUARD_BYTES, Hold, expect_bytes, host_function, memory
 
 pytestmark = needs.table("kernels.1")
 
 _MISSING = "conformance_missing_name"
 _THREADS = 4
+_PAUSE_SECONDS = 0.05
 
 
 def _images(library: DeviceLibrary) -> list[Modules]:
@@ -130,6 +132,24 @@ def test_a_module_is_unloaded_with_launches_pending(library: DeviceLibrary) -> N
                 modules.enqueue(modules.function(module, "write_value"), Launch([Pointer(address)]), stream)
             written = int.from_bytes(device.read(address, 4, stream), "little")
             assert written == 4711, f"{modules}: a launch that was pending when its module was unloaded wrote {written}"
+
+
+@needs.capability("ASYNC")
+@needs.slot("stream_host_function")
+def test_a_module_is_unloaded_with_launches_on_a_stream_that_is_gone(library: DeviceLibrary) -> None:
+    """module_unload lets the launches complete that are pending on a stream that was destroyed."""
+    for modules in modules_of(library):
+        device = modules.device
+        with memory(device, 4) as address, modules.device.event() as event:
+            device.write(address, bytes(4))
+            with modules.module(constant_source(modules.language, "4711")) as module:
+                with device.stream() as stream:
+                    host_function(device, lambda: time.sleep(_PAUSE_SECONDS), stream)
+                    modules.enqueue(modules.function(module, "write_value"), Launch([Pointer(address)]), stream)
+                    device.record(event, stream)
+            device.wait_event(event)
+            written = int.from_bytes(device.read(address, 4), "little")
+            assert written == 4711, f"{modules}: a launch on a stream that was destroyed wrote {written}"
 
 
 # ---- images ----

@@ -24,8 +24,12 @@ MOMENTS: dict[str, tuple[Callable[[Tensor], Tensor], float, float]] = {
     "log_normal_": (lambda x: x.log_normal_(0, 0.5), math.exp(0.125), (math.exp(0.25) - 1) * math.exp(0.25)),
     "bernoulli_": (lambda x: x.bernoulli_(0.3), 0.3, 0.21),
     "poisson": (lambda x: torch.poisson(torch.full_like(x, 4)), 4.0, 4.0),
+    "poisson of many": (lambda x: torch.poisson(torch.full_like(x, 60)), 60.0, 60.0),
     "binomial": (lambda x: torch.binomial(torch.full_like(x, 10), torch.full_like(x, 0.3)), 3.0, 2.1),
+    "binomial of many": (lambda x: torch.binomial(torch.full_like(x, 200), torch.full_like(x, 0.3)), 60.0, 42.0),
+    "binomial, likely": (lambda x: torch.binomial(torch.full_like(x, 200), torch.full_like(x, 0.8)), 160.0, 32.0),
     "gamma": (lambda x: torch._standard_gamma(torch.full_like(x, 3)), 3.0, 3.0),
+    "gamma below 1": (lambda x: torch._standard_gamma(torch.full_like(x, 0.5)), 0.5, 0.5),
     "randint": (lambda x: torch.randint_like(x, 0, 10), 4.5, 8.25),
     "random_": (lambda x: x.random_(5, 15), 9.5, 8.25),
     "dropout": (lambda x: torch.nn.functional.dropout(torch.ones_like(x), 0.75), 1.0, 3.0),
@@ -62,6 +66,63 @@ def test_every_floating_dtype(device: str, backend: ModuleType, dtype: torch.dty
     )
 
 
+DISTRIBUTIONS: dict[str, tuple[Callable[[Tensor], Tensor], torch.distributions.Distribution]] = {
+    "poisson": (lambda x: torch.poisson(torch.full_like(x, 4)), torch.distributions.Poisson(4.0)),
+    "poisson of many": (lambda x: torch.poisson(torch.full_like(x, 60)), torch.distributions.Poisson(60.0)),
+    "binomial": (
+        lambda x: torch.binomial(torch.full_like(x, 10), torch.full_like(x, 0.3)),
+        torch.distributions.Binomial(10, torch.tensor(0.3)),
+    ),
+    "binomial of many": (
+        lambda x: torch.binomial(torch.full_like(x, 200), torch.full_like(x, 0.3)),
+        torch.distributions.Binomial(200, torch.tensor(0.3)),
+    ),
+    "geometric_": (lambda x: x.geometric_(0.25) - 1, torch.distributions.Geometric(0.25)),
+}
+"""Draws of whole numbers, and what says how often each comes."""
+
+
+@each("case", DISTRIBUTIONS)
+def test_whole_numbers_come_as_often_as_they_should(
+    device: str, backend: ModuleType, case: tuple[Callable[[Tensor], Tensor], torch.distributions.Distribution]
+) -> None:
+    """Of a distribution of whole numbers each comes with its probability, not only their mean and variance."""
+    draw, distribution = case
+    backend.manual_seed(1)
+    counts = torch.bincount(draw(torch.zeros(MANY, device=device)).cpu().long(), minlength=201)
+    at_most = torch.arange(10 if "Binomial(total_count: 10" in repr(distribution) else 200)
+    shares = distribution.log_prob(at_most.float()).exp().double()
+    standard_errors = (shares * (1 - shares) / MANY).sqrt().clamp(min=1 / MANY)
+    off = ((counts[: at_most.numel()] / MANY - shares).abs() / standard_errors).max()
+    assert off < 6, f"a number comes {off.item():.0f} standard errors too often or too seldom"
+
+
+def _deviation_of_gamma(values: Tensor, shape: float) -> float:
+    """The Kolmogorov-Smirnov distance."""
+    ordered = values.sort().values.double()
+    below = torch.special.gammainc(torch.full_like(ordered, shape), ordered)
+    steps = torch.arange(1, ordered.numel() + 1) / ordered.numel()
+    return float((below - steps).abs().max())
+
+
+@pytest.mark.parametrize("shape", [0.3, 1.0, 3.0, 40.0])
+def test_gamma_numbers_follow_their_distribution(device: str, backend: ModuleType, shape: float) -> None:
+    """Numbers of the gamma distribution lie below each bound as often as its integral says."""
+    backend.manual_seed(1)
+    values = torch._standard_gamma(torch.full((MANY,), shape, device=device)).cpu()
+    distance = _deviation_of_gamma(values, shape)
+    assert distance < 2.5 / math.sqrt(MANY), f"the distance to the distribution is {distance}"  # 1 in 100,000
+
+
+def test_large_integers_are_uniform(device: str, backend: ModuleType) -> None:
+    """Every bit of an integer from a wide range is 1 in half of the draws, and bits do not depend on each other."""
+    backend.manual_seed(1)
+    values = torch.randint(0, 1 << 60, (MANY // 10,), device=device).cpu()
+    bits = (values[:, None] >> torch.arange(60) & 1).double()
+    assert (bits.mean(0) - 0.5).abs().max().item() < 3 / math.sqrt(MANY // 10), "a bit is 1 too often or too seldom"
+    assert torch.corrcoef(bits.T).fill_diagonal_(0).abs().max().item() < 0.05, "two bits depend on each other"
+
+
 def test_normal_numbers_are_normal(device: str, backend: ModuleType) -> None:
     """Normal numbers lie within one, two and three deviations as often as they should."""
     backend.manual_seed(1)
@@ -96,10 +157,13 @@ def test_ranges(device: str, backend: ModuleType) -> None:
 
 def test_permutations(device: str) -> None:
     """A random permutation, and a draw without replacement, have every number once."""
-    for size in (0, 1, 2, 1000, 50_000):
+    for size in (0, 1, 2, 300, 1000, 50_000):
         permutation = torch.randperm(size, device=device)
         assert permutation.device.type == device, f"a permutation is on {permutation.device}"
         assert torch.equal(permutation.sort()[0].cpu(), torch.arange(size)), f"randperm({size}) is no permutation"
+        if size >= 300:
+            both = torch.stack([permutation.cpu().double(), torch.arange(size).double()])
+            assert torch.corrcoef(both)[0, 1].abs().item() < 6 / math.sqrt(size), f"randperm({size}) has an order"
     without = torch.multinomial(torch.ones(100, device=device), 100)
     assert torch.equal(without.sort()[0].cpu(), torch.arange(100)), "multinomial without replacement replaces"
 

@@ -88,7 +88,9 @@ def test_a_training_step_is_replayed(device: str) -> None:
             optimizer.step()
             return loss.detach()
 
-        with module.stream(module.Stream()):
+        side = module.Stream()
+        side.wait_stream(module.current_stream())
+        with module.stream(side):
             step()
         module.synchronize()
         replay: Callable[[], torch.Tensor] = step
