@@ -1,6 +1,7 @@
 """Write docs/reference/ecosystem_results.md: ``python .ci/ecosystem.py xcpu`` runs the examples, prints the page.
 
 Each example runs twice, without a device and with it; programs for CUDA run with the device's name in place of CUDA's.
+The libraries' own tests are downloaded and run as well (library_suites.py).
 """
 
 import importlib.metadata
@@ -9,6 +10,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+import library_suites
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "ecosystem"
 REASONS: dict[str, str] = {}  # of differences, by file
@@ -44,8 +47,10 @@ def rows(device: str, folder: Path) -> list[str]:
 if __name__ == "__main__":
     device = sys.argv[1]
     with tempfile.TemporaryDirectory() as folder:
-        table = rows(device, Path(folder))
+        table = rows(device, Path(folder)) + library_suites.rows(device, Path(folder))
     print("# Libraries: what was run\n")
-    print("`make ecosystem` runs `examples/ecosystem` on the CPU and on the device, and writes this page.\n")
+    print("`make ecosystem` runs `examples/ecosystem` and tests of the libraries' source distributions on the CPU and")
+    print("on the device, and writes this page. The distributions of Lightning and TorchMetrics have no tests, that of")
+    print("Transformers lacks files which its tests of models import, and that of safetensors needs Rust to unpack.\n")
     print(f"| software | program | cpu | {device} | difference |\n|---|---|---|---|---|")
     print("\n".join(table))

@@ -17,7 +17,8 @@ tensor's values change. It goes along with
 It does not go along with results of operators, copies and views among them: what a note means for those only the
 operator knows, which attaches one to its result. What ``copy.deepcopy`` makes is such a copy. Copies to other devices
 (``x.cpu()``, ``torch.load(map_location="cpu")``) and sparse, nested and quantized tensors have none. Other extensions
-use the same place (``c10::BackendMeta``); what they have attached is left alone.
+use the same place (``c10::BackendMeta``); what they have attached is left alone. Flags of other code, which
+``torch._utils.set_tensor_metadata(x, {"name": True})`` sets, go along as notes do, next to them.
 
 Notes are saved and loaded from when this module is imported and a device is active, unless an extension has registered
 that it saves what is there in its own way (``TensorBackendMetaRegistry``); after that PyTorch refuses an extension's

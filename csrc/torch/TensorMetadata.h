@@ -12,7 +12,7 @@ namespace torch_backend {
 /// has attached is there.
 std::optional<std::string> tensor_metadata(const at::TensorBase& tensor);
 
-/// Replace the note; nothing removes it. Throws if the tensor carries what another extension has attached.
+/// Replace the note; nothing removes it. Flags of others (torch._utils.set_tensor_metadata) stay. Throws if the tensor carries what another extension has attached.
 void set_tensor_metadata(const at::TensorBase& tensor, std::optional<std::string> text);
 
 /// Let PyTorch save and load notes with their tensors, if no extension does that for the device type in its own way.

@@ -20,8 +20,8 @@ RANKS = {
 }
 
 
-def run(name: str, *arguments: str | os.PathLike[str]) -> str:
-    """The last line that a program prints while the device is active."""
+def run(name: str, *arguments: str | os.PathLike[str], all_lines: bool = False) -> str:
+    """The last line that a program prints while the device is active, or all."""
     process = subprocess.run(
         [sys.executable, *arguments],
         env=os.environ | {"TORCH_BACKEND": name, "OMP_NUM_THREADS": "1"},
@@ -32,7 +32,7 @@ def run(name: str, *arguments: str | os.PathLike[str]) -> str:
     )
     assert process.returncode == 0, process.stdout + process.stderr
     assert "torch_backend could not" not in process.stderr, process.stderr
-    return process.stdout.splitlines()[-1]
+    return process.stdout if all_lines else process.stdout.splitlines()[-1]
 
 
 def needs(library: str) -> None:
@@ -63,6 +63,61 @@ def test_ranks_train_one_model(name: str, launcher: str) -> None:
     before, example, after = RANKS[launcher]
     needs(LIBRARIES[example])
     assert f"2 {name}" in run(name, *before, EXAMPLES / f"{example}.py", *after)
+
+
+@pytest.mark.usefixtures("two_devices")
+def test_accelerate_tests_itself(name: str) -> None:
+    needs("accelerate")
+    said = run(name, "-m", "accelerate.commands.accelerate_cli", "test", all_lines=True)
+    assert f"Device: {name}:1" in said
+    assert "Test is a success!" in said
+
+
+def test_accelerates_fsdp_with_weights_on_the_cpu_has_collectives_for_both(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs("accelerate")
+    rank = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "0"}
+    launched = {"ACCELERATE_USE_FSDP": "true", "FSDP_OFFLOAD_PARAMS": "true"}  # by accelerate launch
+    for variable, value in (rank | launched).items():
+        monkeypatch.setenv(variable, value)
+    code = """
+import accelerate, sys, torch
+accelerate.PartialState()
+for device in ("cpu", sys.argv[1]):
+    torch.distributed.all_reduce(torch.ones(2, device=device))
+print("both")
+torch.distributed.destroy_process_group()
+"""
+    assert run(name, "-c", code, name) == "both"
+
+
+GENERATION = """
+import sys, torch, transformers
+sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4}
+torch.manual_seed(0)
+config = transformers.LlamaConfig(vocab_size=128, **sizes, pad_token_id=0, eos_token_id=None)
+model = transformers.LlamaForCausalLM(config).eval()
+prompt = torch.randint(1, 128, (2, 9))
+expected = model.generate(prompt, max_new_tokens=20, do_sample=False)
+model, prompt = model.to(sys.argv[1]), prompt.to(sys.argv[1])
+for cache in ("offloaded", "offloaded_static"):
+    found = model.generate(prompt, max_new_tokens=20, do_sample=False, cache_implementation=cache)
+    assert found.device.type == sys.argv[1]
+    assert found.tolist() == expected.tolist(), cache
+print("the same tokens")
+"""
+
+
+@pytest.mark.parametrize("late", ["", "0-300"], ids=["as it is", "asynchronous, with delays"])
+def test_generating_with_an_offloaded_cache(name: str, late: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs("transformers")
+    if late:
+        if name != "xcpu":
+            pytest.skip("delays are an option of xcpu")
+        monkeypatch.setenv(f"TORCH_BACKEND_{name.upper()}_ASYNC", "1")
+        monkeypatch.setenv(f"TORCH_BACKEND_{name.upper()}_DELAY_US", late)
+    assert run(name, "-c", GENERATION, name) == "the same tokens"
 
 
 def test_libraries_are_adapted_if_they_were_imported_before(name: str) -> None:

@@ -141,14 +141,16 @@ def test_a_library_that_imports_torch_first_is_adapted_when_it_is_complete(
     assert run_python(code, env={"TORCH_BACKEND": "xcpu"}, packages=[tmp_path], warnings=["error"]).stdout == "True\n"
 
 
-def test_main_modules_are_adapted(run_python: RunPython, tmp_path: Path) -> None:
-    package(tmp_path, "library", "1", "")
-    (tmp_path / "library" / "tool.py").write_text("import torch\nprint(torch.cuda.is_available())")
+@pytest.mark.parametrize("imports", ["", "import library.tool"], ids=["", "also imported"])
+def test_main_modules_are_adapted(run_python: RunPython, tmp_path: Path, imports: str) -> None:
+    package(tmp_path, "library", "1", imports)
+    code = "import torch\nif __name__ == '__main__':\n    print(torch.cuda.is_available())"
+    (tmp_path / "library" / "tool.py").write_text(code)
     code = """
         import functools, runpy, torch
         from torch_backend.compat.after_import import after_import
         from torch_backend.integrations import cuda_code
-        after_import("library.tool", print, as_main=functools.partial(cuda_code.retargeted, device="xcpu"))
+        after_import("library.tool", lambda: None, as_main=functools.partial(cuda_code.retargeted, device="xcpu"))
         runpy.run_module("library.tool", run_name="__main__")
     """
     assert run_python(code, env={"TORCH_BACKEND": "xcpu"}, packages=[tmp_path]).stdout == "True\n"

@@ -105,6 +105,32 @@ def test_other_tensors_are_saved_as_before(name: str) -> None:
     assert torch._utils.get_tensor_metadata(x) == {}
 
 
+def test_flags_of_others_are_kept(name: str) -> None:
+    x = torch.arange(4.0, device=name)
+    torch._utils.set_tensor_metadata(x, {"blocked": True, "tiled": False})
+    flags = {"blocked": True, "tiled": False}
+    for same in (x, x.detach(), reloaded(x), pickle.loads(pickle.dumps(x))):
+        assert torch._utils.get_tensor_metadata(same) == flags
+    for other in (x.clone(), x[1:], x.cpu()):
+        assert torch._utils.get_tensor_metadata(other) == {}
+    before = x.detach()
+    torch._utils.set_tensor_metadata(x, {"tiled": True})
+    assert torch._utils.get_tensor_metadata(x) == {"blocked": True, "tiled": True}
+    assert torch._utils.get_tensor_metadata(before) == flags
+
+
+def test_flags_of_others_and_notes_do_not_replace_each_other(name: str) -> None:
+    x = torch.zeros(2, dtype=torch.complex64, device=name).conj()
+    torch._utils.set_tensor_metadata(x, {"blocked": True})
+    metadata.attach(x, NOTE)
+    torch._utils.set_tensor_metadata(x, {"tiled": False})
+    y = reloaded(x)
+    assert metadata.read(y) == NOTE
+    metadata.remove(y)
+    assert torch._utils.get_tensor_metadata(y) == {"conj": True, "blocked": True, "tiled": False}
+    assert metadata.read(x) == NOTE
+
+
 def test_bad_input(name: str) -> None:
     x = torch.ones(2, device=name)
     with pytest.raises(ValueError, match=rf"strided tensors of the active device \({name}\).*on cpu"):

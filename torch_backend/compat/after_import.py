@@ -88,7 +88,10 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _Loader(importlib.abc.Loader):
-    """Loads as ``original`` does, which the module has as its loader from then on."""
+    """Loads as ``original`` does, which the module has as its loader from then on.
+
+    Not where ``python -m`` runs changed code: it asks this one for it, also if the module was imported before.
+    """
 
     def __init__(self, original: importlib.abc.Loader, module: str) -> None:
         self.original = original
@@ -99,7 +102,7 @@ class _Loader(importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         module.__loader__ = self.original
-        if module.__spec__ is not None:
+        if module.__spec__ is not None and self.module not in _changes:
             module.__spec__.loader = self.original
         self.original.exec_module(module)
         _call_waiting(self.module)

@@ -25,7 +25,6 @@ class Library:
         actions: by module, what else is to be done with it, called with the module and the device's name. An action
             that raises LookupError or AttributeError says that the library is not as expected.
         distribution: what it is called where packages are installed, if not ``name``.
-        optional: modules that not all these versions have.
     """
 
     name: str
@@ -33,7 +32,6 @@ class Library:
     cuda_code: Mapping[str, Sequence[str]] = field(default_factory=dict)
     actions: Mapping[str, Callable[[ModuleType, str], None]] = field(default_factory=dict)
     distribution: str = ""
-    optional: frozenset[str] = frozenset()
 
     def adapt(self, device: str) -> None:
         """Let the library choose ``device``, each of its modules as soon as it is imported."""

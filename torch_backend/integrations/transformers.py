@@ -1,4 +1,4 @@
-"""Hugging Face Transformers: ``Trainer``, ``pipeline``, what they ask of the device, and tensor parallelism.
+"""Hugging Face Transformers: ``Trainer``, ``pipeline``, what they ask of the device, offloaded caches, and parallelism.
 
 Devices come from Accelerate's state, but mixed precision, memory, random states and pipelines have lists of their own,
 with no way for other devices. May go once they ask torch.accelerator.
@@ -17,7 +17,10 @@ LIBRARY = Library(
     name="transformers",
     versions=("5", "6"),
     cuda_code={
+        "transformers.cache_utils": ("Cache.update",),
+        "transformers.distributed.pipeline_parallel": (),
         "transformers.utils.import_utils": ("is_torch_bf16_gpu_available",),
+        "transformers.utils.type_validators": ("device_validator",),
         "transformers.training_args": ("TrainingArguments._setup_devices",),
         "transformers.trainer": ("Trainer._save_rng_state", "Trainer._load_rng_state", "Trainer.evaluation_loop"),
         "transformers.trainer_utils": (
