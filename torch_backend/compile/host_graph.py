@@ -86,7 +86,7 @@ def register(name: str) -> None:
     """Let Inductor compile for the device ``name``."""
     generate = seams.GENERATE.get()
     common.register_backend_for_device(
-        name, registered.host_scheduling, PythonWrapperCodegen, device_custom_pass=_CacheKey()
+        name, registered.HostScheduling, PythonWrapperCodegen, device_custom_pass=_CacheKey()
     )
 
     def generate_on_host(

@@ -16,11 +16,14 @@ def has_own_code_generation(name: str) -> bool:
 
 def generates_for_host(name: str) -> bool:
     """Whether graphs of the device ``name`` become graphs of the CPU."""
-    return common.get_scheduling_for_device(name) is host_scheduling
+    return common.get_scheduling_for_device(name) is HostScheduling
 
 
-def host_scheduling(scheduler: Any) -> Any:
+class HostScheduling:
     """What Inductor asks about code for the device before the graph becomes one of the CPU's: the CPU's answers."""
-    scheduling = common.get_scheduling_for_device("cpu")
-    assert scheduling is not None
-    return scheduling(scheduler)
+
+    def __new__(cls, scheduler: Any) -> Any:
+        """The CPU's; of its own there are no instances. A class, since Inductor asks what it is derived from."""
+        scheduling = common.get_scheduling_for_device("cpu")
+        assert scheduling is not None
+        return scheduling(scheduler)

@@ -30,7 +30,8 @@ class ModuleScheduling(SIMDScheduling):
         """What inductor may ask ModuleKernel for besides elementwise operations and reductions."""
         features = [BackendFeature.INPLACE_BUFFERS, BackendFeature.MASKED_SCATTER_WITH_INDEX]
         # Else blocks share long rows, in parts of a warp's elements at least: inductor fails on parts that it unrolls.
-        if DeviceProperties.create(device).warp_size_or_default < config.unroll_reductions_threshold:
+        warp = DeviceProperties.create(device).warp_size or 32  # as inductor has it where a device does not say
+        if warp < config.unroll_reductions_threshold:
             features += [BackendFeature.REDUCE_TO_SINGLE_ELEMENT]
         if _C.runs_in_stretches(device.index or 0):
             features += [BackendFeature.SCAN, BackendFeature.TUPLE_REDUCTION]
