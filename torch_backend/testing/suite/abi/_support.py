@@ -101,6 +101,7 @@ class Hold:
         self._seconds = PATIENT_SECONDS if patient else HOLD_SECONDS
         self._device = device
         self._stream = stream
+        self._begun = threading.Event()
         self._released = threading.Event()
 
     def __enter__(self) -> "Hold":
@@ -108,8 +109,15 @@ class Hold:
         return self
 
     def _wait(self) -> None:
+        self._begun.set()
         self._released.wait(self._seconds)
         self.ended = True
+
+    def expect_begun(self) -> None:
+        """Wait until the stream stands still: on a busy machine work of another stream may be done before it does."""
+        assert self._begun.wait(PATIENT_SECONDS), (
+            f"{self._device}: a host function has not run {PATIENT_SECONDS:.0f} s after it was enqueued"
+        )
 
     def expect_held(self, what: str) -> None:
         """Fail if the stream moves: somebody has waited for it."""

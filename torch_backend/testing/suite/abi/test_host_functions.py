@@ -138,6 +138,7 @@ def test_a_host_function_may_block(library: DeviceLibrary) -> None:
     for device in library.devices:
         with device.stream() as held, device.stream() as other, memory(device, size) as address:
             with Hold(device, held, patient=True) as hold:
+                hold.expect_begun()
                 other_ran = threading.Event()
                 host_function(device, other_ran.set, other)
                 assert other_ran.wait(PATIENT_SECONDS / 2), (
