@@ -123,18 +123,21 @@ def test_generating_with_an_offloaded_cache(name: str, late: str, monkeypatch: p
 def test_libraries_are_adapted_if_they_were_imported_before(name: str) -> None:
     needs("lightning")
     code = f"""
-        import accelerate, lightning, safetensors.torch, transformers.modeling_utils
+        import accelerate, lightning, lightning_fabric, pytorch_lightning, safetensors.torch
+        import transformers.modeling_utils
         import torch, torch_backend
         torch_backend.activate({name!r})
         found = [
             accelerate.Accelerator().device.type,
             lightning.Trainer(devices=1, logger=False).strategy.root_device.type,
             lightning.Fabric(accelerator="gpu", devices=1).device.type,
+            pytorch_lightning.Trainer(devices=1, logger=False, precision="16-mixed").strategy.root_device.type,
+            lightning_fabric.Fabric(devices=1).device.type,
             transformers.TrainingArguments(bf16=True).device.type,
             *(type(key).__name__ for key in accelerate.utils.get_max_memory()),
         ]
         assert safetensors.safe_open is safetensors.torch.safe_open is transformers.modeling_utils.safe_open
-        print(found[:4], torch.amp.GradScaler().is_enabled(), "int" in found)
+        print(found[:6], torch.amp.GradScaler().is_enabled(), "int" in found)
     """
     environment = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     process = subprocess.run(
@@ -145,4 +148,4 @@ def test_libraries_are_adapted_if_they_were_imported_before(name: str) -> None:
         check=False,
     )
     assert process.returncode == 0, process.stderr
-    assert process.stdout.splitlines()[-1] == f"{[name] * 4} True True"
+    assert process.stdout.splitlines()[-1] == f"{[name] * 6} True True"

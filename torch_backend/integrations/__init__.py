@@ -17,7 +17,17 @@ from torch_backend.compat.after_import import after_import
 from torch_backend.integrations.library import Library
 
 VARIABLE = "TORCH_BACKEND_INTEGRATIONS"
-ADAPTED = ("accelerate", "lightning", "peft", "ray", "safetensors", "torchtitan", "transformers")
+ADAPTED = (
+    "accelerate",
+    "lightning",
+    "lightning_fabric",
+    "peft",
+    "pytorch_lightning",
+    "ray",
+    "safetensors",
+    "torchtitan",
+    "transformers",
+)
 
 # Each picks its device from a list of names, and says nothing where it finds none of them.
 UNADAPTED = {

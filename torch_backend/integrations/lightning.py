@@ -2,14 +2,15 @@
 
 Lightning lets others register accelerators, but "auto" never chooses those, and the plugins for mixed precision and
 FSDP refuse them. So its accelerator for CUDA becomes that of the device, under the device's name. May go once those
-lists are gone.
+lists are gone. The same code is also installed under two older names, ``pytorch_lightning`` and ``lightning_fabric``.
 """
 
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 
 from torch_backend.integrations.library import Library
 
-_FABRIC = {
+FABRIC: Mapping[str, Sequence[str]] = {
     "accelerators.cuda": (),
     "connector": (),
     "plugins.precision.fsdp": (),
@@ -24,7 +25,7 @@ _FABRIC = {
     "utilities.seed": (),
     "utilities.throughput": ("get_available_flops",),
 }
-_PYTORCH = {
+PYTORCH: Mapping[str, Sequence[str]] = {
     "accelerators.cuda": (),
     "callbacks.throughput_monitor": (),
     "core.module": ("LightningModule.on_gpu",),
@@ -50,12 +51,16 @@ def _rename(module: ModuleType, device: str) -> None:
         module.CUDAAccelerator.register_accelerators(registry)
 
 
-LIBRARY = Library(
-    name="lightning",
-    versions=("2.5", "3"),
-    cuda_code={
-        **{f"lightning.fabric.{module}": names for module, names in _FABRIC.items()},
-        **{f"lightning.pytorch.{module}": names for module, names in _PYTORCH.items()},
-    },
-    actions={"lightning.fabric.accelerators": _rename, "lightning.pytorch.accelerators": _rename},
-)
+def adapted(name: str, packages: Mapping[str, Mapping[str, Sequence[str]]]) -> Library:
+    """The library called ``name``, which has Lightning's modules in ``packages``."""
+    return Library(
+        name=name,
+        versions=("2.5", "3"),
+        cuda_code={
+            f"{package}.{module}": names for package, code in packages.items() for module, names in code.items()
+        },
+        actions={f"{package}.accelerators": _rename for package in packages},
+    )
+
+
+LIBRARY = adapted("lightning", {"lightning.fabric": FABRIC, "lightning.pytorch": PYTORCH})
