@@ -55,6 +55,31 @@ class TestHost(TestCase):
 instantiate_device_type_tests(TestThings, globals())
 """
 
+COPY = """
+import torch
+import torch_acme
+import torch_acme.testing
+from torch.testing._internal.common_device_type import instantiate_device_type_tests
+from torch.testing._internal.common_utils import TestCase
+
+class TestCopy(TestCase):
+    def test_names(self, device):
+        x = torch.ones(2, device="acme").acme()
+        self.assertTrue(x.is_acme and torch_acme.acme.is_available() and torch.acme.device_count())
+        self.assertEqual(x.device.type, "acme")
+
+    def test_wrong(self, device):
+        self.assertEqual(torch.ones(2, device=device).is_acme, torch.device(device).type == "cpu")
+
+    def test_wrong_everywhere(self, device):
+        self.assertFalse(torch.ones(2, device=device).is_acme)
+
+    def test_of_the_vendor(self, device):
+        torch_acme.fast_gelu(torch.ones(2, device=device))
+
+instantiate_device_type_tests(TestCopy, globals(), only_for="privateuse1")
+"""
+
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -155,3 +180,19 @@ def test_a_folder_that_is_no_checkout_is_refused(tmp_path: Path) -> None:
     (tmp_path / "test").mkdir()
     with pytest.raises(ValueError, match="calls instantiate_device_type_tests"):
         device_generic_files(tmp_path / "test")
+
+
+def test_copies_for_another_device_are_run_under_the_name_of_this(name: str, tmp_path: Path) -> None:
+    (tmp_path / "test").mkdir()
+    file = tmp_path / "test" / "test_copy.py"
+    file.write_text(COPY)
+    report = check_upstream(name, tmp_path, workers=1)
+    assert not report.problems
+    outcomes = {result.test.split("::")[2].removesuffix(f"_{name}"): result.outcome for result in report.results}
+    assert outcomes == {
+        "test_names": "passed",
+        "test_wrong": "failed",
+        "test_wrong_everywhere": "known",
+        "test_of_the_vendor": "known",
+    }
+    assert file.read_text() == COPY

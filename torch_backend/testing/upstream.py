@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from torch_backend.testing import expectations, session
+from torch_backend.testing import expectations, session, upstream_copies
 from torch_backend.testing.causes import cause
 from torch_backend.testing.conformance import describe, environment_for, make_settings
 from torch_backend.testing.report.findings import DeviceDescription, Findings
 from torch_backend.testing.results import FAILURES, Result, count
 from torch_backend.testing.selection import files_with_matches
-from torch_backend.testing.session import Progress, Settings, Suite
+from torch_backend.testing.session import Progress, SessionResult, Settings, Suite
 from torch_backend.testing.upstream_rules import CONTROL, general_name, name_on_the_cpu
 
 _MAX_NAMED = 1000
@@ -92,22 +92,18 @@ def check_upstream(
         ValueError: if the checkout has no device-generic tests, and for what is wrong with options or expectations.
     """
     started = time.monotonic()
-    root = Path(checkout).resolve() / "test"
-    files = device_generic_files(root, only)
+    tests = _Tests.of(Path(checkout).resolve() / "test", only)
     environment = environment_for(device, options or {})
-    environment["PYTORCH_TESTING_DEVICE_ONLY_FOR"] = "privateuse1"
-    # Test files import their neighbours.
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(root), environment.get("PYTHONPATH"))))
     description = describe(device, environment, test_timeout)
     known = expectations.of_device(description, expected)
     problems: tuple[str, ...] = ()
     results: list[Result] = []
     if description.error is None:
         settings = make_settings(device, environment, False, only, imports, workers, test_timeout)
-        found = session.run(Suite(files, root, upstream=True), settings, progress)
-        found.results = _without_what_fails_on_the_cpu(found.results, description.name, root, settings)
+        found = tests.run_on(description.name, "privateuse1", settings, progress)
         problems = tuple(found.problems)
-        named = [replace(result, test=f"{expectations.UPSTREAM}/{result.test}") for result in found.results]
+        rest = _without_what_fails_on_the_cpu(found.results, description.name, tests, settings)
+        named = [replace(result, test=f"{expectations.UPSTREAM}/{result.test}") for result in rest]
         results = sorted(named, key=lambda result: result.test)
     else:
         problems = (description.error,)
@@ -117,26 +113,51 @@ def check_upstream(
         checkout=Path(checkout),
         results=marked,
         problems=(*problems, *wrong),
-        notes=_version_note(root.parent, description),
+        notes=_version_note(tests.root.parent, description),
         seconds=time.monotonic() - started,
     )
 
 
+@dataclass(frozen=True)
+class _Tests:
+    """Files with device-generic tests, and the folder of a checkout that they are in."""
+
+    root: Path
+    files: Sequence[Path]
+
+    @classmethod
+    def of(cls, root: Path, only: Sequence[str]) -> "_Tests":
+        return cls(root, device_generic_files(root, only))
+
+    def run_on(self, name: str, kind: str, settings: Settings, progress: Progress) -> SessionResult:
+        """Run them on the device with this name, which is one of PyTorch's kinds of devices."""
+        with upstream_copies.readable_as(self.root, self.files, name) as root:
+            # Test files import their neighbours.
+            folders = filter(None, (str(root), settings.environment.get("PYTHONPATH")))
+            environment = {
+                **settings.environment,
+                "PYTHONPATH": os.pathsep.join(folders),
+                "PYTORCH_TESTING_DEVICE_ONLY_FOR": kind,
+            }
+            files = [root / file.relative_to(self.root) for file in self.files]
+            return session.run(Suite(files, root, upstream=True), replace(settings, environment=environment), progress)
+
+
 def _without_what_fails_on_the_cpu(
-    results: Sequence[Result], device: str, root: Path, settings: Settings
+    results: Sequence[Result], device: str, tests: _Tests, settings: Settings
 ) -> list[Result]:
     """The results, with failures known that the same test has on the CPU: they say nothing about the device."""
     failed = [result.test for result in results if result.outcome in FAILURES]
     if not failed:
         return list(results)
-    environment = {**settings.environment, "PYTORCH_TESTING_DEVICE_ONLY_FOR": CONTROL}
-    control = replace(settings, device=CONTROL, environment=environment, imports=())
+    control = replace(settings, device=CONTROL, imports=())
     found: list[Result] = []
     for start in range(0, len(failed), _MAX_NAMED):
         named = failed[start : start + _MAX_NAMED]
-        files = sorted({root / test.split("::")[0] for test in named})
+        files = sorted({tests.root / test.split("::")[0] for test in named})
         only = tuple(name_on_the_cpu(test, device) for test in named)
-        found += session.run(Suite(files, root, upstream=True), replace(control, only=only), _tell_nobody).results
+        of_these = replace(tests, files=files)
+        found += of_these.run_on(CONTROL, CONTROL, replace(control, only=only), _tell_nobody).results
     on_cpu = {general_name(result.test, CONTROL): result for result in found if result.outcome in FAILURES}
     return [
         replace(result, outcome="known", message=f"fails on the CPU too: {twin.message}")
