@@ -47,7 +47,7 @@ ABSENT = {
 REFUSED = {
     "Event": "external and interprocess are refused",
     "MemPool": "allocator, use_on_oom and no_split are refused",
-    "graph": "enable_annotations and check_input_liveness are refused",
+    "graph": "enable_annotations is refused",
     **dict.fromkeys(
         ("clock_rate", "list_gpu_processes", "memory_usage", "power_draw", "temperature", "utilization"),
         "raises NotImplementedError, unless the vendor's package brings it",

@@ -42,7 +42,7 @@ def test_what_is_refused_says_so(backend: ModuleType, name: str) -> None:
     with pytest.raises(NotImplementedError, match="leave out allocator"):
         backend.MemPool(use_on_oom=True)
     with pytest.raises(NotImplementedError, match="leave out enable_annotations"):
-        backend.graph(None, check_input_liveness=True)
+        backend.graph(None, enable_annotations=True)
     total = backend.mem_get_info(0)[1]
     assert 0 <= backend.device_memory_used(0) <= total
 

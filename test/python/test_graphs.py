@@ -50,6 +50,38 @@ def test_work_runs_when_it_is_replayed(name: str, backend: ModuleType) -> None:
         assert y.tolist() == [4.0 * (2 * value + 1)] * 4
 
 
+def test_inputs_that_are_gone_are_noticed(name: str, backend: ModuleType) -> None:
+    x, weight = torch.ones(4, device=name), torch.full((4,), 2.0, device=name)
+    g = backend.Graph()
+    with backend.graph(g, check_input_liveness=True):
+        z = torch.relu(x.view(2, 2) * weight.view(2, 2)).sum(0)
+    for value in (1, 3):
+        x.fill_(value)
+        g.replay()
+        assert z.tolist() == [4.0 * value] * 2
+    address = weight.data_ptr()
+    del weight
+    with pytest.raises(RuntimeError, match=r"1 tensor.* freed .*float32\[.*aten\.view\.default"):
+        g.replay()
+    other = torch.full((4,), 5.0, device=name)
+    assert other.data_ptr() == address, "the test has to reuse the memory"
+    with pytest.raises(RuntimeError, match="1 tensor"):
+        g.replay()
+    g.reset()
+    with backend.graph(g):
+        torch.ones(4, device=name).add_(1)
+    g.replay()
+
+
+def test_a_capture_that_fails_stops_watching_its_inputs(name: str, backend: ModuleType) -> None:
+    x = torch.ones(4, device=name)
+    g = backend.Graph()
+    with pytest.raises(RuntimeError), backend.graph(g, check_input_liveness=True):
+        x.sum().item()
+    assert torch.utils._python_dispatch._get_current_dispatch_mode() is None
+    assert (x + 1).tolist() == [2.0] * 4
+
+
 def test_the_memory_is_the_graphs(name: str, backend: ModuleType) -> None:
     """What was freed in the capture is not handed out after it, and comes back when the graph goes."""
     x = torch.ones(1 << 18, device=name)

@@ -15,6 +15,7 @@ import torch
 
 from torch_backend import _C
 from torch_backend.device_module.devices import _lazy_init, synchronize
+from torch_backend.device_module.graph_inputs import GraphInputs
 from torch_backend.device_module.memory import empty_cache
 from torch_backend.device_module.streams import Stream, StreamContext
 
@@ -36,8 +37,15 @@ class Graph(_C.Graph):
         """An empty graph. Starts the driver."""
         _lazy_init()
         super().__init__(keep_graph)
+        self._inputs: GraphInputs | None = None
+        self._watching = contextlib.ExitStack()  # while the capture goes on
 
-    def capture_begin(self, pool: tuple[int, int] | None = None, capture_error_mode: str = "global") -> None:
+    def capture_begin(
+        self,
+        pool: tuple[int, int] | None = None,
+        capture_error_mode: str = "global",
+        check_input_liveness: bool = False,
+    ) -> None:
         """Capture what is enqueued on the current stream from now on, which must not be the default stream.
 
         Raises NotImplementedError on a device that cannot capture.
@@ -47,11 +55,17 @@ class Graph(_C.Graph):
                 that share it must be replayed in the order of their captures. None: one of its own.
             capture_error_mode: "global", "thread_local" or "relaxed": whose calls that wait for the whole device,
                 or are unsafe for it in other ways, fail the capture: any thread's, this one's, nobody's. As for CUDA.
+            check_input_liveness: remember the tensors that operators read in the capture, so that :meth:`replay` raises
+                RuntimeError if one of them has been freed. Costs time in every operator of the capture.
         """
         super().capture_begin(pool, capture_error_mode)
+        self._inputs = GraphInputs() if check_input_liveness else None
+        if self._inputs is not None:
+            self._watching.enter_context(self._inputs)
 
     def capture_end(self) -> None:
         """End the capture. Raises RuntimeError if it has failed; the graph is empty then."""
+        self._watching.close()
         super().capture_end()
 
     def instantiate(self) -> None:
@@ -60,10 +74,13 @@ class Graph(_C.Graph):
 
     def replay(self) -> None:
         """Enqueue the captured work on the device's current stream. Random numbers are new each time."""
+        if self._inputs is not None:
+            self._inputs.check()
         super().replay()
 
     def reset(self) -> None:
         """Wait for replays that go on, and give up work and memory. The graph can be captured again."""
+        self._inputs = None
         super().reset()
 
     def pool(self) -> tuple[int, int]:
@@ -88,9 +105,9 @@ class graph:
 
     Args:
         cuda_graph: the graph; the name of the argument is torch.cuda's.
-        pool, capture_error_mode: as of :meth:`Graph.capture_begin`.
+        pool, capture_error_mode, check_input_liveness: as of :meth:`Graph.capture_begin`.
         stream: the stream to capture on; None means one that all captures share.
-        enable_annotations, check_input_liveness: torch.cuda's; True raises NotImplementedError.
+        enable_annotations: torch.cuda's; True raises NotImplementedError.
 
     On entry the device is waited for, and its cache emptied.
     """
@@ -107,11 +124,8 @@ class graph:
         check_input_liveness: bool = False,
     ) -> None:
         """Nothing is captured yet."""
-        if enable_annotations or check_input_liveness:
-            raise NotImplementedError(
-                "Graphs keep no annotations and do not watch their inputs: leave out enable_annotations and "
-                "check_input_liveness."
-            )
+        if enable_annotations:
+            raise NotImplementedError("Graphs keep no annotations: leave out enable_annotations.")
         if stream is None:
             stream = graph._default_stream
             if stream is None or stream.device_index != _C.current_device():
@@ -119,6 +133,7 @@ class graph:
         self.cuda_graph = cuda_graph
         self.pool = pool
         self.capture_error_mode = capture_error_mode
+        self.check_input_liveness = check_input_liveness
         self.stream_context = StreamContext(stream)
 
     def __enter__(self) -> None:
@@ -128,7 +143,7 @@ class graph:
         empty_cache()
         self.stream_context.__enter__()
         try:
-            self.cuda_graph.capture_begin(self.pool, self.capture_error_mode)
+            self.cuda_graph.capture_begin(self.pool, self.capture_error_mode, self.check_input_liveness)
         except BaseException:
             self.stream_context.__exit__(None, None, None)
             raise
