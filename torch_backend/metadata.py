@@ -20,16 +20,13 @@ operator knows, which attaches one to its result. What ``copy.deepcopy`` makes i
 use the same place (``c10::BackendMeta``); what they have attached is left alone. Flags of other code, which
 ``torch._utils.set_tensor_metadata(x, {"name": True})`` sets, go along as notes do, next to them.
 
-Notes are saved and loaded from when this module is imported and a device is active, unless an extension has registered
-that it saves what is there in its own way (``TensorBackendMetaRegistry``); after that PyTorch refuses an extension's
-registration.
+An extension that saves what is there in its own way (``TensorBackendMetaRegistry``) registers that before the first
+note or flag is attached or loaded; after that PyTorch refuses its registration.
 """
 
 import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
-
-from torch_backend.devices import deferred
 
 if TYPE_CHECKING:
     import torch
@@ -82,12 +79,3 @@ def remove(tensor: "torch.Tensor") -> None:
 
     if _C.tensor_metadata(tensor) is not None:
         _C.set_tensor_metadata(tensor, None)
-
-
-def _save_notes() -> None:
-    from torch_backend import _C
-
-    _C.save_tensor_metadata()
-
-
-deferred.when_active(_save_notes)

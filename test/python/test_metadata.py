@@ -151,3 +151,15 @@ def test_another_process_loads_them(name: str, run_python: RunPython, tmp_path: 
     code = "import sys, torch; from torch_backend import metadata; print(metadata.read(torch.load(sys.argv[1])))"
     said = run_python(f"import sys; sys.argv.append({str(tmp_path / 'x.pt')!r})\n{code}", env={"TORCH_BACKEND": name})
     assert said.stdout.strip() == "{'format': 'tiled'}"
+
+
+def test_flags_are_kept_by_programs_that_know_nothing_of_notes(name: str, run_python: RunPython) -> None:
+    code = f"""
+        import io, sys, torch
+        x, file = torch.ones(2, device={name!r}), io.BytesIO()
+        torch._utils.set_tensor_metadata(x, {{"blocked": True}})
+        torch.save(x, file)
+        file.seek(0)
+        print(torch._utils.get_tensor_metadata(torch.load(file)), "torch_backend.metadata" in sys.modules)
+    """
+    assert run_python(code, env={"TORCH_BACKEND": name}).stdout.strip() == "{'blocked': True} False"

@@ -7,7 +7,6 @@ PyTorch sends a tensor as its storage and its geometry; all that is ours is the 
 when, is in Note [Lending memory to other processes] in csrc/memory/ipc/LoanBook.h.
 """
 
-import importlib
 import os
 import threading
 import warnings
@@ -188,9 +187,6 @@ def _rebuild_with_metadata(
     rebuild: "Callable[..., torch.Tensor]", arguments: tuple[Any, ...], metadata: dict[str, bool]
 ) -> "torch.Tensor":
     import torch
-
-    if any(key.startswith("torch_backend:") for key in metadata):
-        importlib.import_module("torch_backend.metadata")  # it reads notes
 
     tensor = rebuild(*arguments)
     with torch.no_grad():

@@ -11,14 +11,14 @@ from torch.utils._pytree import tree_leaves
 from torch_backend.device_module._utils import _device_type
 
 
-class GraphInputs(TorchDispatchMode):
+class GraphInputs(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A mode to capture in. A storage counts as gone if it is freed or resized, or another has taken its place."""
 
     supports_higher_order_operators = True
 
     def __init__(self) -> None:
         """Nothing has been read yet."""
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._read: dict[int, tuple[weakref.ref[torch.UntypedStorage], str]] = {}
         self._made: set[int] = set()
 

@@ -17,6 +17,7 @@ from torch_backend.compat import (
     forking_pickler,
     grad_scaler,
     profiler_exit,
+    tensor_metadata,
 )
 from torch_backend.devices import loading
 
@@ -96,6 +97,7 @@ def register(plugin: "Plugin") -> None:
     data_parallel.replace(name)
     bf16_hook.allow(name)
     grad_scaler.choose(name)
+    tensor_metadata.replace(name)
     autograd_multithreading.switch_off(plugin)
     autograd_exit.end_threads_with_process()
     profiler_exit.end_profile_with_process()
