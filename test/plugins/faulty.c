@@ -177,6 +177,14 @@ ANSWERS(rows_of_one_block_are_one_block, memory_copy_2d,
             : original.memory_copy(device, dst, device, src, (height - 1) * src_pitch_bytes + width_bytes, kind,
                                    stream))
 
+FAULT(copies_within_a_block_are_skipped, memory_copy) {
+  tb_pointer_info to = {.struct_size = sizeof to}, from = {.struct_size = sizeof from};
+  good.core.memory_query(dst, &to);
+  good.core.memory_query(src, &from);
+  return kind == TB_COPY_DEVICE_TO_DEVICE && to.base == from.base ? TB_STATUS_OK : GOOD(memory_copy);
+}
+
+FIRST(large_copies_lack_the_rest, memory_copy, if (size_bytes > 1 << 25) size_bytes &= ~4095ull)
 FIRST(copies_out_drop_the_tail, memory_copy,
       if (kind == TB_COPY_DEVICE_TO_HOST && size_bytes > 64) size_bytes &= ~63ull)
 FIRST(rows_within_lack_the_last, memory_copy_2d, if (kind == TB_COPY_DEVICE_TO_DEVICE && height > 1)-- height)
@@ -271,6 +279,7 @@ FAULT(refused_memory_is_taken, memory_allocate) {
   return status;
 }
 
+FIRST(refusals_leak, memory_allocate, if (kind > TB_MEMORY_SHARED) memset(malloc(512), 1, 512))
 FIRST(unknown_kinds_are_device_memory, memory_allocate, if (kind > TB_MEMORY_SHARED) kind = TB_MEMORY_DEVICE)
 
 /* Device 1 gets the block that device 0 got last, if it has the right size. */
@@ -473,6 +482,7 @@ CHANGED(devices_differ, if (device == 1) p->capabilities &= ~TB_CAP_HOST_COHEREN
 CHANGED(unknown_capabilities, p->capabilities |= 1ull << 60)
 CHANGED(blocks_have_more_items_than_room, p->max_block[0] = p->max_block[1] = p->max_block[2] = 8;
         p->max_block_items = 1024)
+CHANGED(blocks_are_smaller_than_they_say, p->max_block[0] = p->max_block_items = 64)
 CHANGED(preferred_blocks_are_too_large, p->max_block_items = 256; p->preferred_block_items = 512)
 CHANGED(allocations_are_larger_than_memory, p->max_allocation_bytes = p->total_memory_bytes + 1)
 CHANGED(larger_allocations_succeed, p->max_allocation_bytes = 1 << 20)
@@ -528,6 +538,8 @@ FAULT(one_stream_for_all, stream_create) {
 }
 
 ANSWERS(one_stream_for_all, stream_destroy, TB_STATUS_OK)
+
+FIRST(streams_leak, stream_destroy, memset(malloc(1 << 14), 1, 1 << 14))
 
 FAULT(few_streams_exist, stream_create) {
   static int count;
@@ -658,6 +670,11 @@ FAULT(function_runs_twice, stream_host_function) {
 
 ANSWERS(function_never_runs, stream_host_function, TB_STATUS_OK)
 ANSWERS(function_runs_at_once, stream_host_function, (fn(arg), TB_STATUS_OK))
+
+static int num_functions; /* since somebody waited */
+
+FIRST(few_functions_are_kept, stream_synchronize, num_functions = 0)
+ANSWERS(few_functions_are_kept, stream_host_function, ++num_functions > 100 ? TB_STATUS_OK : GOOD(stream_host_function))
 
 static void* call_in_thread(void* arg) {
   const host_call call = *(host_call*)arg;
@@ -834,6 +851,9 @@ CHANGE(kernel_name_has_no_namespace, copy_kernels(), changed_kernel.op = "add.ou
 
 static const uint64_t mask_without_dtypes[TB_DTYPE_MASK_WORDS] = {1ull << 63};
 
+CHANGE(kernels_change, copy_kernels())
+FIRST(kernels_change, memory_copy, changed_kernel.flags ^= 1)
+CHANGE(kernel_table_is_too_long, made.kernels.struct_size += 8)
 CHANGE(kernel_takes_no_dtype, copy_kernels(), changed_kernel.dtype_mask = mask_without_dtypes)
 CHANGE(kernels_are_only_counted, made.kernels.kernels = NULL)
 
@@ -889,6 +909,17 @@ FIRST(functions_run_when_recorded, stream_host_function, fn(arg))
 CHANGE(graphs_cannot_be_instantiated, MADE(graph_instantiate) = NULL)
 ANSWERS(streams_never_record, stream_is_capturing, (*out_is_capturing = 0, TB_STATUS_OK))
 FIRST(everything_is_traced, trace_start, kinds = ~0ull)
+CHANGE(traces_do_not_stop, MADE(trace_stop) = NULL)
+
+static int is_range_open;
+
+FAULT(ranges_do_not_nest, range_push) {
+  if (is_range_open) return host->fail(TB_STATUS_INTERNAL, "a range is open");
+  is_range_open = 1;
+  return TB_STATUS_OK;
+}
+
+ANSWERS(ranges_do_not_nest, range_pop, (is_range_open = 0, TB_STATUS_OK))
 ANSWERS(correlation_is_lost, correlation_push, good.prof.correlation_push(0))
 
 FAULT(records_are_kept, trace_collect) {

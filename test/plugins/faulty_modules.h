@@ -39,6 +39,16 @@ THEN(functions_are_global, module_load, if (!status && !first_module[device]) fi
 FIRST(functions_are_global, module_function, if (first_module[device]) module = first_module[device])
 FIRST(functions_are_global, module_unload, if (module == first_module[device]) first_module[device] = NULL)
 
+static tb_module* unloaded_module;
+
+FAULT(unloaded_modules_come_back, module_load) {
+  if (!unloaded_module) return GOOD(module_load);
+  *out_module = unloaded_module;
+  return TB_STATUS_OK;
+}
+
+ANSWERS(unloaded_modules_come_back, module_unload, (unloaded_module = module, TB_STATUS_OK))
+
 static const void* source_of_all; /* what a driver that keeps it in one place compiles */
 static uint64_t size_of_all;
 
@@ -121,6 +131,15 @@ static void cut_to_registers(tb_launch_param* param, char room[64]) {
 WITH_PARAMS(values_have_eight_bytes, static char room[64]; cut_to_registers(param, room))
 WITH_PARAMS(pointers_are_rounded,
             if (param->kind == TB_PARAM_POINTER) param->data = (void*)((uintptr_t)param->data & ~(uintptr_t)63))
+static void* base_of(void* ptr) {
+  tb_pointer_info info = {.struct_size = sizeof info};
+  return ptr && !good.core.memory_query(ptr, &info) ? info.base : NULL;
+}
+
+WITH_PARAMS(buffers_are_bound_once, uint32_t j;
+            for (j = 0; j < i; ++j) if (param->kind == TB_PARAM_POINTER && changed[j].kind == TB_PARAM_POINTER &&
+                                        base_of(param->data) && base_of(param->data) == base_of(changed[j].data))
+                param->data = changed[j].data)
 WITH_PARAMS(null_is_a_buffer, if (param->kind == TB_PARAM_POINTER && !param->data) param->data = other_memory)
 WITH_PARAMS(local_memory_overlaps,
             if (param->kind == TB_PARAM_LOCAL) * param = (tb_launch_param){TB_PARAM_POINTER, 0, shared_local})

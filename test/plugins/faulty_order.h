@@ -2,11 +2,42 @@
 
 /* ---- work that runs elsewhere than on its stream ---- */
 
+static void wait_in_engine(void* arg) {
+  pause_ms(50);
+}
+
 FIRST(fills_are_on_the_default_stream, memory_fill, stream = NULL)
 FIRST(rows_are_on_the_default_stream, memory_copy_2d, stream = NULL)
 FIRST(copies_within_are_on_the_default_stream, memory_copy, if (kind == TB_COPY_DEVICE_TO_DEVICE) stream = NULL)
 FIRST(copies_between_are_on_the_default_stream, memory_copy, if (kind == TB_COPY_PEER) stream = NULL)
 FIRST(copies_out_are_on_the_default_stream, memory_copy, if (kind == TB_COPY_DEVICE_TO_HOST) stream = NULL)
+
+#define ON_THE_DEFAULT(slot) FIRST(everything_is_on_the_default_stream, slot, stream = NULL)
+ON_THE_DEFAULT(memory_copy)
+ON_THE_DEFAULT(memory_copy_2d)
+ON_THE_DEFAULT(memory_fill)
+ON_THE_DEFAULT(event_record)
+ON_THE_DEFAULT(stream_wait_event)
+ON_THE_DEFAULT(stream_host_function)
+ON_THE_DEFAULT(stream_synchronize)
+ON_THE_DEFAULT(stream_query)
+
+FIRST(only_device_0_has_a_default_stream, memory_copy, if (!stream && dst_device > 0) return TB_STATUS_OK)
+
+/* By an engine of its own, which starts when the stream gets there. */
+FAULT(copies_out_are_not_waited_for, memory_copy) {
+  static tb_stream* engines[64];
+  tb_event* before;
+  if (kind != TB_COPY_DEVICE_TO_HOST) return GOOD(memory_copy);
+  if (!engines[src_device]) good.core.stream_create(src_device, 0, &engines[src_device]);
+  good.core.event_create(src_device, 0, &before);
+  good.core.event_record(src_device, before, stream);
+  good.core.stream_wait_event(src_device, engines[src_device], before);
+  good.core.event_destroy(src_device, before);
+  good.core.stream_host_function(src_device, engines[src_device], wait_in_engine, NULL);
+  stream = engines[src_device];
+  return GOOD(memory_copy);
+}
 
 static tb_stream* first_stream[64];
 
@@ -126,6 +157,38 @@ FIRST(waits_know_one_record, event_destroy, forget(event), forget((char*)event +
 
 FIRST(records_are_on_the_default_stream, event_record, stream = NULL)
 FIRST(waits_are_on_the_default_stream, stream_wait_event, stream = NULL)
+
+/* ---- the same on devices whose copies of pageable memory wait ---- */
+
+static tb_status wait_if_pageable(tb_status status, int32_t device, uint32_t kind, const void* dst, const void* src,
+                                  tb_stream* stream) {
+  const void* on_host = kind == TB_COPY_HOST_TO_DEVICE ? src : kind == TB_COPY_DEVICE_TO_HOST ? dst : NULL;
+  tb_pointer_info info = {.struct_size = sizeof info};
+  if (status || !on_host || good.core.memory_query(on_host, &info) || info.kind != TB_MEMORY_UNKNOWN) return status;
+  return finish(device, stream);
+}
+
+#define PAGEABLE_COPIES_WAIT(fault) \
+  THEN(fault, memory_copy,          \
+       status = wait_if_pageable(status, src_device < 0 ? dst_device : src_device, kind, dst, src, stream))
+PAGEABLE_COPIES_WAIT(pageable_copies_wait) /* which is no fault */
+THEN(pageable_copies_wait, memory_copy_2d, status = wait_if_pageable(status, device, kind, dst, src, stream))
+
+#define WHERE_COPIES_WAIT(fault, slot)                   \
+  PAGEABLE_COPIES_WAIT(fault##_and_pageable_copies_wait) \
+  ANSWERS(fault##_and_pageable_copies_wait, slot, fault##_##slot ARGUMENTS_OF(TB_SLOT_##slot))
+WHERE_COPIES_WAIT(fills_run_at_once, memory_fill)
+WHERE_COPIES_WAIT(rows_run_at_once, memory_copy_2d)
+PAGEABLE_COPIES_WAIT(waits_are_ignored_and_pageable_copies_wait)
+ANSWERS(waits_are_ignored_and_pageable_copies_wait, stream_wait_event, TB_STATUS_OK)
+WHERE_COPIES_WAIT(waits_know_one_record, stream_wait_event)
+FIRST(waits_know_one_record_and_pageable_copies_wait, event_record, if (!remember(event)) remember((char*)event + 1))
+
+FAULT(small_copies_overtake_and_pageable_copies_wait, memory_copy) {
+  if (kind == TB_COPY_HOST_TO_DEVICE && size_bytes <= 64)
+    return small_copies_overtake_memory_copy(dst_device, dst, src_device, src, size_bytes, kind, stream);
+  return pageable_copies_wait_memory_copy(dst_device, dst, src_device, src, size_bytes, kind, stream);
+}
 
 /* ---- what a call was given, and is gone when it runs ---- */
 

@@ -296,6 +296,34 @@ def _narrow_integers() -> None:
 
 
 @broken(
+    "halves of a draw that are equal",
+    caught_by="tensor/test_random_distributions.py::test_neighbours_are_not_correlated",
+    words="rows of one draw are correlated",
+)
+def _normal_in_equal_halves() -> None:
+    @kernel("aten::normal_")
+    def normal_(self: Tensor, mean: float, std: float, *, generator: torch.Generator | None) -> Tensor:
+        aten.normal_(self, mean, std, generator=generator)
+        half = len(self) // 2
+        self[half : 2 * half] = self[:half]
+        return self
+
+
+@broken(
+    "counters that overlap",
+    caught_by="tensor/test_random_state.py::test_a_generator_never_repeats",
+    words="the generator repeats",
+)
+def _integers_of_overlapping_counters() -> None:
+    @kernel("aten::random_.from")
+    def random_(self: Tensor, low: int, high: int | None, *, generator: torch.Generator | None) -> Tensor:
+        aten.random_(self, low, high, generator=generator)
+        half = len(self) // 2
+        self[half : 2 * half] = self[:half]
+        return self
+
+
+@broken(
     "permutation that stays near",
     caught_by="tensor/test_random_distributions.py::test_permutations",
     words="has an order",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 CRASHED = "crashed while running"
-UNUSUAL = ("unusual", "required_slots_only", "stream_alloc", "slow")
+UNUSUAL = ("unusual", "required_slots_only", "stream_alloc", "slow", "pageable_copies_wait")
 """No faults, though faulty.c has them among those: what few devices are like, and the contract allows."""
 
 
@@ -31,10 +31,9 @@ class FaultyDevice:
     options: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 10.0
 
-    @property
-    def level(self) -> str:
-        """The level that catches it."""
-        return self.caught_by.split("/")[0]
+    def __str__(self) -> str:
+        """Its fault and the test, without parameters."""
+        return f"{self.fault}-{self.caught_by.split('::')[1].partition('[')[0]}"
 
 
 ASYNC = {"TORCH_BACKEND_XCPU_ASYNC": "1"}
@@ -519,7 +518,7 @@ FAULTY_DEVICES = (
     _async(
         "functions_run_in_waits",
         "abi/test_host_functions.py::test_host_functions_run_while_the_caller_goes_on",
-        "a host function has not run 5 s after it was enqueued",
+        "a host function has not run",
     ),
     # ---- threads, processes, hosts ----
     FaultyDevice(
@@ -1197,7 +1196,7 @@ FAULTY_DEVICES = (
     _async(
         "events_complete_when_waited_for",
         "abi/test_events.py::test_an_event_completes_with_the_work_before_it",
-        "an event is not complete 5 s after the work before it",
+        "s after the work before it",
     ),
     _async(
         "waits_know_one_record",
@@ -1234,6 +1233,106 @@ FAULTY_DEVICES = (
         "memory_belongs_to_its_thread",
         "abi/test_threads.py::test_memory_is_freed_by_another_thread",
         "was not allocated by this thread",
+    ),
+    FaultyDevice(
+        "memory_stays_full",
+        "abi/test_allocation.py::test_memory_is_there_after_it_ran_out",
+        "could not be allocated after memory ran out and was freed",
+        options=SMALL,
+        seconds=60.0,
+    ),
+    FaultyDevice(
+        "copies_within_a_block_are_skipped",
+        "abi/test_copies.py::test_copies_within_one_allocation",
+        "copied to the other half",
+    ),
+    FaultyDevice(
+        "large_copies_lack_the_rest",
+        "abi/test_copies.py::test_large_copies_arrive_whole",
+        "did not arrive whole: 5 of 67108869 bytes are wrong",
+        seconds=60.0,
+    ),
+    _async(
+        "few_functions_are_kept",
+        "abi/test_host_functions.py::test_host_functions_of_many_streams_all_run",
+        "host functions were called",
+    ),
+    FaultyDevice(
+        "kernels_change",
+        "abi/test_kernel_table.py::test_entries_stay_as_they_are",
+        "the list of kernels changed",
+        over="example",
+    ),
+    FaultyDevice(
+        "kernel_table_is_too_long",
+        "abi/test_kernel_table.py::test_the_table_has_its_size",
+        "tb_kernel_table declares",
+        over="example",
+    ),
+    FaultyDevice(
+        "refusals_leak", "abi/test_leaks.py::test_queries_and_failures_leave_nothing", "memory is lost", seconds=60.0
+    ),
+    FaultyDevice(
+        "streams_leak", "abi/test_leaks.py::test_streams_are_not_lost", "memory is lost", options=ASYNC, seconds=60.0
+    ),
+    _modules(
+        "blocks_are_smaller_than_they_say",
+        "test_module_launches.py::test_the_largest_block_runs",
+        "module_launch failed with",
+    ),
+    _modules(
+        "buffers_are_bound_once",
+        "test_module_launches.py::test_two_pointers_into_one_allocation",
+        "two pointers into one allocation",
+    ),
+    _modules(
+        "unloaded_modules_come_back",
+        "test_modules.py::test_modules_come_and_go",
+        "the function of module 4 wrote 3",
+    ),
+    FaultyDevice("ranges_do_not_nest", "abi/test_profiler_table.py::test_ranges_nest", "a range is open"),
+    FaultyDevice(
+        "traces_do_not_stop",
+        "abi/test_profiler_table.py::test_required_slots_are_set",
+        "these slots are unset: trace_stop",
+    ),
+    _async(
+        "only_device_0_has_a_default_stream",
+        "abi/test_streams.py::test_every_device_has_its_own_default_stream",
+        "xcpu:1: on its default stream",
+    ),
+    _async(
+        "copies_out_are_not_waited_for",
+        "abi/test_streams.py::test_synchronize_makes_copies_visible",
+        "stream_synchronize returned before 4194304 bytes were copied",
+    ),
+    # ---- everything in one queue, and copies of ordinary memory that wait ----
+    _async(
+        "everything_is_on_the_default_stream",
+        "abi/test_host_functions.py::test_a_host_function_may_block",
+        "one on another stream does not run",
+    ),
+    *(
+        _async(f"{fault}_and_pageable_copies_wait", f"abi/{caught_by}", words)
+        for fault, caught_by, words in (
+            ("waits_are_ignored", "test_events.py::test_a_stream_waits_for_an_event_of_another", "did not wait for"),
+            ("fills_run_at_once", "test_order.py::test_work_takes_its_place_on_its_stream[fill]", "fill between"),
+            (
+                "rows_run_at_once",
+                "test_order.py::test_work_takes_its_place_on_its_stream[rows-in]",
+                "rows-in between",
+            ),
+            (
+                "small_copies_overtake",
+                "test_streams.py::test_small_work_does_not_overtake_large_work",
+                "16 bytes that were copied over",
+            ),
+            (
+                "waits_know_one_record",
+                "test_events.py::test_who_waits_for_the_second_record_gets_the_second",
+                "after the second record",
+            ),
+        )
     ),
     # ---- what also shows through torch ----
     _async(
@@ -1280,6 +1379,15 @@ FAULTY_DEVICES = (
         "memory_stays_full",
         "async_/test_memory_limits.py::test_more_than_the_device_has",
         "out of memory",
+    ),
+    FaultyDevice(
+        "copy_between_devices_is_skipped",
+        "tensor/test_copies_of_any_kind.py::test_any_copy",
+        "in the storage are wrong",
+        seconds=60.0,
+    ),
+    FaultyDevice(
+        "copy_drops_the_tail", "tensor/test_dtypes.py::test_bits_survive[float32]", "the bytes of torch.float32"
     ),
     FaultyDevice(
         "imports_are_copies",

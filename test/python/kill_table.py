@@ -19,7 +19,7 @@ class Table:
     """Prints a line for each broken device when its test has ended."""
 
     def __init__(self) -> None:
-        catchers = {f"{device.fault}-{device.level}": device.caught_by for device in FAULTY_DEVICES}
+        catchers = {str(device): device.caught_by for device in FAULTY_DEVICES}
         self.catchers = catchers | {name: caught_by for name, (_, caught_by, _) in BROKEN.items()}
         self.verdicts: Counter[str] = Counter()
 

@@ -75,7 +75,7 @@ def one_line(text: str) -> str:
     return " ".join(re.sub(r"^E? +", "", text, flags=re.MULTILINE).split())
 
 
-@pytest.mark.parametrize("device", FAULTY_DEVICES, ids=lambda device: f"{device.fault}-{device.level}")
+@pytest.mark.parametrize("device", FAULTY_DEVICES, ids=str)
 def test_the_fault_is_found_and_named(device: FaultyDevice, run_suite: RunSuite, good: Library) -> None:
     file, _, test = device.caught_by.partition("::")
     code, said = run_suite(

@@ -13,28 +13,6 @@ from torch_backend.testing.levels import SUITE
 
 ROOT = Path(__file__).parents[2]
 
-# Tests that are caught by no faulty device: of what takes long to lose, what xcpu has not, or what needs torch.
-WITHOUT_A_FAULT = {
-    "abi/test_allocation.py::test_memory_is_there_after_it_ran_out",
-    "abi/test_copies.py::test_copies_within_one_allocation",
-    "abi/test_copies.py::test_large_copies_arrive_whole",
-    "abi/test_host_functions.py::test_host_functions_of_many_streams_all_run",
-    "abi/test_kernel_table.py::test_entries_stay_as_they_are",
-    "abi/test_kernel_table.py::test_the_table_has_its_size",
-    "abi/test_leaks.py::test_queries_and_failures_leave_nothing",
-    "abi/test_leaks.py::test_streams_are_not_lost",
-    "abi/test_module_launches.py::test_the_largest_block_runs",
-    "abi/test_module_launches.py::test_two_pointers_into_one_allocation",
-    "abi/test_modules.py::test_modules_come_and_go",
-    "abi/test_profiler_table.py::test_ranges_nest",
-    "abi/test_profiler_table.py::test_required_slots_are_set",
-    "abi/test_streams.py::test_every_device_has_its_own_default_stream",
-    "abi/test_streams.py::test_synchronize_makes_copies_visible",
-    "tensor/test_copies_of_any_kind.py::test_any_copy",
-    "tensor/test_dtypes.py::test_bits_survive",
-    "tensor/test_random_distributions.py::test_neighbours_are_not_correlated",
-    "tensor/test_random_state.py::test_a_generator_never_repeats",
-}
 # Tests that stand for no sentence: what every use of a device needs.
 WITHOUT_A_PROMISE = {
     "abi/test_processes.py::test_a_forked_process_ends",
@@ -82,9 +60,7 @@ def test_tests_and_files_that_are_named_exist() -> None:
 
 
 def test_every_test_of_a_promise_has_a_faulty_device() -> None:
-    alive = NAMED - CAUGHT
-    assert sorted(alive - WITHOUT_A_FAULT) == [], "no faulty device is caught by these"
-    assert sorted(WITHOUT_A_FAULT - alive) == [], "a faulty device is caught by these"
+    assert sorted(NAMED - CAUGHT) == [], "no faulty device is caught by these"
 
 
 def test_every_test_of_device_libraries_stands_for_a_promise() -> None:

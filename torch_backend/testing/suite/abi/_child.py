@@ -24,9 +24,11 @@ from torch_backend.abi import (
     tb_host,
     tb_host_function,
 )
+from torch_backend.files import patience
 
 PATTERN = bytes(range(256)) * 4
 _PENDING_SECONDS = 60
+_FORK_SECONDS = 15
 
 SHARED_BYTES = (1 << 20) + 77
 OFFSET_BYTES = 4099
@@ -99,7 +101,7 @@ def _in_fork(work: Callable[[], None]) -> int:
     child = os.fork()
     if child == 0:
         _work_and_exit(work)
-    end = time.monotonic() + 15
+    end = time.monotonic() + patience.seconds(_FORK_SECONDS)
     while time.monotonic() < end:
         finished, status = os.waitpid(child, os.WNOHANG)
         if finished:

@@ -22,7 +22,13 @@ HOLD_SECONDS = 1.0
 """How long a stream is held at most: a device may make the caller wait for the work it enqueues."""
 
 PATIENT_SECONDS = 5.0
-"""... if nothing that the test does may wait for it. Long, because others may use the processors."""
+"""... if nothing that the test does may wait for it, and how long what should happen soon is waited for.
+
+These are for an idle machine, as are all in these tests: on a busy one they are longer, see files/patience.py.
+"""
+
+_PAUSE_SECONDS = 0.05
+_BRIEF_HOLDS_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 
 CHILD_SECONDS = 60.0
 _MOST_PATIENCE = 7.0  # some wait for what would end by itself after a minute
@@ -63,6 +69,25 @@ def memory(device: Device, size_bytes: int, kind: int = MemoryKind.DEVICE) -> It
         yield address
 
 
+@contextmanager
+def host_memory(device: Device, content: bytes) -> Iterator[int]:
+    """Memory of the host that holds ``content``: page-locked if the device has such memory.
+
+    Copies of other memory may make the caller wait, on some devices until what is before them is complete. A stream
+    that is held has then moved before the test has enqueued what it is about.
+    """
+    with ExitStack() as block:
+        try:
+            address = block.enter_context(device.allocation(len(content), MemoryKind.HOST))
+        except DeviceError as error:
+            if error.status != Status.UNSUPPORTED:
+                raise
+            buffer = ctypes.create_string_buffer(len(content))
+            address = ctypes.addressof(buffer)
+        ctypes.memmove(address, content, len(content))
+        yield address
+
+
 def used_bytes(device: Device) -> int:
     """How much of the device's memory is in use, as memory_info has it.
 
@@ -86,6 +111,14 @@ def some_streams(device: Device) -> Iterator[list[int | None]]:
         yield [None, stream]
 
 
+def call_optional(device: Device, slot: str, *arguments: object) -> None:
+    """Call a slot of the core table; ends the test as not offered if it answers UNSUPPORTED."""
+    status = device.library.status(slot, *arguments)
+    if status == Status.UNSUPPORTED:
+        needs.not_offered(f"{slot} answered UNSUPPORTED")
+    assert status == Status.OK, f"{device}: {slot} returned {status_name(status)}: {device.library.error_text()}"
+
+
 class Hold:
     """A stream that stands still in a block: what is enqueued on it in the block waits until :meth:`release`.
 
@@ -94,11 +127,12 @@ class Hold:
 
     Attributes:
         ended: whether the stream moves again.
+        seconds: how long it is held at most.
     """
 
-    def __init__(self, device: Device, stream: int | None, patient: bool = False) -> None:
+    def __init__(self, device: Device, stream: int | None, patient: bool = False, seconds: float | None = None) -> None:
         self.ended = False
-        self._seconds = PATIENT_SECONDS if patient else HOLD_SECONDS
+        self.seconds = patience.seconds(seconds or (PATIENT_SECONDS if patient else HOLD_SECONDS))
         self._device = device
         self._stream = stream
         self._begun = threading.Event()
@@ -110,23 +144,23 @@ class Hold:
 
     def _wait(self) -> None:
         self._begun.set()
-        self._released.wait(self._seconds)
+        self._released.wait(self.seconds)
         self.ended = True
 
     def expect_begun(self) -> None:
         """Wait until the stream stands still: on a busy machine work of another stream may be done before it does."""
-        assert self._begun.wait(PATIENT_SECONDS), (
-            f"{self._device}: a host function has not run {PATIENT_SECONDS:.0f} s after it was enqueued"
-        )
+        expect_soon(self._begun, f"{self._device}: a host function has not run")
 
     def expect_held(self, what: str) -> None:
         """Fail if the stream moves: somebody has waited for it."""
         assert not self.ended, f"{self._device}: {what} blocked until the work on the stream was complete"
 
-    def let_run_early(self, seconds: float) -> None:
-        """Give what should wait for the stream time to run too early."""
+    def let_run_early(self, seconds: float, *others: int | None) -> None:
+        """Give what should wait for the stream time to run too early: on ``others``, streams, as long as it takes."""
+        for other in others:
+            self._device.synchronize(other)
         if not self.ended:
-            time.sleep(seconds)
+            time.sleep(min(patience.seconds(seconds), self.seconds / 2))
 
     def release(self) -> None:
         """Let the stream move."""
@@ -140,6 +174,40 @@ class Hold:
         status = self._device.library.status("stream_synchronize", self._device.index, self._stream)
         if error is None:
             assert status == Status.OK, f"{self._device}: stream_synchronize returned {status_name(status)}"
+
+
+def brief_holds(device: Device, stream: int | None) -> Iterator[Hold]:
+    """Holds that end by themselves, each longer than the last: for what has to wait until its stream moves.
+
+    A stream that moves before that is called shows nothing; then the test goes on to the next. One is enough unless
+    the machine is busy.
+    """
+    for seconds in _BRIEF_HOLDS_SECONDS:
+        yield Hold(device, stream, seconds=seconds)
+
+
+def expect_to_wait(
+    device: Device, stream: int | None, wait: Callable[[], None], what: str, enqueue: Callable[[], None] | None = None
+) -> None:
+    """Fail with ``what`` if ``wait`` returns before the work on the stream is complete, ``enqueue``'s included."""
+    for hold in brief_holds(device, stream):
+        done = threading.Event()
+        with hold:
+            host_function(device, done.set, stream)
+            if enqueue is not None:
+                enqueue()
+            was_held = not hold.ended
+            wait()
+            was_done = done.is_set()
+        assert was_done, f"{device}: {what}"
+        if was_held:
+            return
+
+
+def expect_soon(event: threading.Event, what: str) -> None:
+    """Fail with ``what`` if the event is not set soon."""
+    seconds = patience.seconds(PATIENT_SECONDS)
+    assert event.wait(seconds), f"{what} {seconds:.0f} s after it was enqueued"
 
 
 # ---- graphs ----
@@ -192,12 +260,12 @@ def host_function(device: Device, function: Callable[[], None], stream: int | No
 
 def enqueue_function(device: Device, function: object, argument: int, stream: int | None) -> None:
     """Ends the test as not offered if the device answers UNSUPPORTED."""
-    status = device.library.status("stream_host_function", device.index, stream, function, argument)
-    if status == Status.UNSUPPORTED:
-        needs.not_offered("stream_host_function answered UNSUPPORTED")
-    assert status == Status.OK, (
-        f"{device}: stream_host_function returned {status_name(status)}: {device.library.error_text()}"
-    )
+    call_optional(device, "stream_host_function", device.index, stream, function, argument)
+
+
+def pause() -> None:
+    """A host function that takes a while."""
+    time.sleep(patience.seconds(_PAUSE_SECONDS))
 
 
 def run_child(

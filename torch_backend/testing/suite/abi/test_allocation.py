@@ -7,7 +7,7 @@ import pytest
 
 from torch_backend.abi import Capability, CopyKind, Device, DeviceError, DeviceLibrary, MemoryKind, Status, status_name
 from torch_backend.testing import needs
-from torch_backend.testing.suite.abi._support import Hold, expect_bytes, memory, pattern
+from torch_backend.testing.suite.abi._support import Hold, expect_bytes, host_memory, memory, pattern
 
 _SIZES = (1, 2, 3, 7, 31, 63, 64, 65, 255, 511, 513, 4095, 4096, 4097, 65537, (1 << 20) + 1)
 _KINDS = pytest.mark.parametrize("kind", [MemoryKind.DEVICE, MemoryKind.HOST, MemoryKind.SHARED], ids=lambda k: k.name)
@@ -108,13 +108,12 @@ def test_new_memory_is_usable_at_once(library: DeviceLibrary) -> None:
     """What is written to new memory stays there, though the default stream had work when it was allocated."""
     size = 4097
     data = pattern(size)
-    source = ctypes.create_string_buffer(data, size)
     for device in library.devices:
-        with device.stream() as stream:
+        with device.stream() as stream, host_memory(device, data) as source:
             ordered = stream if device.properties.capabilities & Capability.STREAM_ALLOC else None
             with Hold(device, None):
                 address = device.allocate(size, stream=ordered)
-                device.copy(address, ctypes.addressof(source), size, CopyKind.HOST_TO_DEVICE, stream)
+                device.copy(address, source, size, CopyKind.HOST_TO_DEVICE, stream)
                 device.synchronize(stream)
             expect_bytes(
                 device.read(address, size, stream),
@@ -130,21 +129,25 @@ def test_freed_memory_serves_the_work_before(library: DeviceLibrary) -> None:
     """With TB_CAP_STREAM_ALLOC work that is on the stream when memory is freed still has it to itself."""
     size = 4097
     kept, others = pattern(size, seed=1), pattern(size, seed=2)
-    source = ctypes.create_string_buffer(others, size)
     for device in library.devices:
-        seen = ctypes.create_string_buffer(size)
         blocks: list[int] = []
-        with device.stream() as stream, device.stream() as other:
+        with (
+            device.stream() as stream,
+            device.stream() as other,
+            host_memory(device, others) as source,
+            host_memory(device, bytes(size)) as seen,
+        ):
             address = device.allocate(size, stream=stream)
             device.write(address, kept, stream)
             with Hold(device, stream):
-                device.copy(ctypes.addressof(seen), address, size, CopyKind.DEVICE_TO_HOST, stream)
+                device.copy(seen, address, size, CopyKind.DEVICE_TO_HOST, stream)
                 device.free(address, size, stream=stream)
                 for _ in range(4):  # one of which may be what was freed, if that is given out too early
                     blocks.append(device.allocate(size, stream=other))
-                    device.copy(blocks[-1], ctypes.addressof(source), size, CopyKind.HOST_TO_DEVICE, other)
+                    device.copy(blocks[-1], source, size, CopyKind.HOST_TO_DEVICE, other)
                 device.synchronize(other)
-            expect_bytes(seen.raw, kept, f"{device}: a copy from memory that was freed after it on its stream")
+            what = f"{device}: a copy from memory that was freed after it on its stream"
+            expect_bytes(ctypes.string_at(seen, size), kept, what)
             for block in blocks:
                 device.free(block, size, stream=other)
 

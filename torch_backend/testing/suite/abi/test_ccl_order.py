@@ -2,16 +2,15 @@
 
 import ctypes
 import struct
-import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 
 import pytest
 
 from torch_backend.abi import CopyKind, DeviceLibrary, DTypeCode, Reduction, Status, tb_dtype
 from torch_backend.testing import needs
 from torch_backend.testing.suite.abi._ranks import RANKS, Rank, names_of, need_slots, on_every_rank
-from torch_backend.testing.suite.abi._support import Hold, expect_bytes, memory, pattern, some_streams
+from torch_backend.testing.suite.abi._support import Hold, expect_bytes, host_memory, memory, pattern, some_streams
 
 pytestmark = [needs.table("ccl.1"), needs.devices(RANKS)]
 
@@ -100,30 +99,29 @@ def test_collectives_take_their_place_on_their_stream(library: DeviceLibrary, sl
     def work(rank: Rank) -> None:
         device = rank.device
         can_hold = device.is_async and "stream_host_function" in library.core
-        given, earlier, later = (
-            ctypes.create_string_buffer(data, _SIZE)
-            for data in (_bytes(_given(rank.number)), _UNTOUCHED, pattern(_SIZE))
-        )
-        with some_streams(device) as streams, memory(device, _SIZE) as src, memory(device, _SIZE) as dst:
+        with some_streams(device) as streams, ExitStack() as stack:
+            src, dst = (stack.enter_context(memory(device, _SIZE)) for _ in range(2))
+            given, earlier, later, inputs, outputs = (
+                stack.enter_context(host_memory(device, data))
+                for data in (_bytes(_given(rank.number)), _UNTOUCHED, pattern(_SIZE), bytes(_SIZE), bytes(_SIZE))
+            )
             for turn, stream in enumerate(streams):
-                inputs, outputs = (ctypes.create_string_buffer(_SIZE) for _ in range(2))
                 device.write(src, bytes(_SIZE))
                 device.write(dst, bytes(_SIZE))
-                with Hold(device, stream) if can_hold else nullcontext():
-                    device.copy(src, ctypes.addressof(given), _SIZE, CopyKind.HOST_TO_DEVICE, stream)
-                    device.copy(dst, ctypes.addressof(earlier), _SIZE, CopyKind.HOST_TO_DEVICE, stream)
+                with Hold(device, stream) if can_hold else nullcontext() as hold:
+                    device.copy(src, given, _SIZE, CopyKind.HOST_TO_DEVICE, stream)
+                    device.copy(dst, earlier, _SIZE, CopyKind.HOST_TO_DEVICE, stream)
                     statuses[rank.number, turn] = call(rank, src, dst, stream)
                     for buffer, address in ((inputs, src), (outputs, dst)):
-                        device.copy(ctypes.addressof(buffer), address, _SIZE, CopyKind.DEVICE_TO_HOST, stream)
+                        device.copy(buffer, address, _SIZE, CopyKind.DEVICE_TO_HOST, stream)
                     for address in (src, dst):
-                        device.copy(address, ctypes.addressof(later), _SIZE, CopyKind.HOST_TO_DEVICE, stream)
-                    if can_hold:
-                        time.sleep(
-                            (1 + rank.number) * _EARLY_SECONDS
-                        )  # one rank's data is there while the other is held
+                        device.copy(address, later, _SIZE, CopyKind.HOST_TO_DEVICE, stream)
+                    if hold is not None:
+                        # One rank's data is there while the other is held.
+                        hold.let_run_early((1 + rank.number) * _EARLY_SECONDS)
                 device.synchronize(stream)
                 device.synchronize()  # what went to another stream ends before its memory does
-                seen[rank.number, turn] = inputs.raw, outputs.raw
+                seen[rank.number, turn] = ctypes.string_at(inputs, _SIZE), ctypes.string_at(outputs, _SIZE)
 
     on_every_rank(library, work)
     if set(statuses.values()) == {Status.UNSUPPORTED}:

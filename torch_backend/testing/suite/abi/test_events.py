@@ -3,15 +3,21 @@
 import ctypes
 import threading
 import time
+from contextlib import ExitStack
 
 import pytest
 
 from torch_backend.abi import Capability, CopyKind, Device, DeviceLibrary, EventFlag, Status, status_name
+from torch_backend.files import patience
 from torch_backend.testing import needs
 from torch_backend.testing.suite.abi._support import (
+    PATIENT_SECONDS,
     Hold,
+    call_optional,
     expect_bytes,
+    expect_to_wait,
     host_function,
+    host_memory,
     memory,
     pattern,
     some_streams,
@@ -20,16 +26,16 @@ from torch_backend.testing.suite.abi._support import (
 pytestmark = needs.capability("ASYNC")
 
 _SIZE = 4096
-_PAUSE_SECONDS = 0.05
-_PATIENCE_SECONDS = 5.0
+_EARLY_SECONDS = 0.05
 _UNTOUCHED = 0x5A5A5A5A5A5A5A5A
 
 
 def _wait(device: Device, event: int) -> None:
     """Until the event is complete."""
-    end = time.monotonic() + 5
+    seconds = patience.seconds(PATIENT_SECONDS)
+    end = time.monotonic() + seconds
     while not device.is_complete(event):
-        assert time.monotonic() < end, f"{device}: an event is not complete 5 s after the work before it"
+        assert time.monotonic() < end, f"{device}: an event is not complete {seconds:.0f} s after the work before it"
         time.sleep(0.0005)
 
 
@@ -86,23 +92,23 @@ def test_an_event_is_pending_while_the_work_before_it_is(library: DeviceLibrary)
 def test_event_synchronize_waits_for_the_work_before_it(library: DeviceLibrary) -> None:
     """event_synchronize returns when the work before the record is complete, and not before."""
     for device in library.devices:
-        with device.stream() as stream, device.event() as event:
-            done: list[bool] = []
-            if Capability.EVENT_RERECORD in library.capabilities:  # what it waits for is the last record
-                device.record(event, stream)
-                device.synchronize(stream)
-            host_function(device, lambda: time.sleep(_PAUSE_SECONDS), stream)
-            host_function(device, lambda done=done: done.append(True), stream)  # type: ignore[misc]
-            device.record(event, stream)
-            status = library.status("event_synchronize", device.index, event)
-            was_done = bool(done)
-            device.synchronize(stream)
-            if status == Status.UNSUPPORTED:
-                needs.not_offered("event_synchronize answered UNSUPPORTED")
-            assert status == Status.OK, (
-                f"{device}: event_synchronize returned {status_name(status)}: {library.error_text()}"
+        with device.stream() as stream, ExitStack() as events:
+            recorded: list[int] = []
+
+            def record(device: Device = device, stream: int = stream, to: list[int] = recorded) -> None:
+                to.append(events.enter_context(device.event()))
+                if Capability.EVENT_RERECORD in library.capabilities:  # what it waits for is the last record
+                    device.record(to[-1])
+                    device.synchronize()
+                device.record(to[-1], stream)
+
+            expect_to_wait(
+                device,
+                stream,
+                lambda device=device, of=recorded: call_optional(device, "event_synchronize", device.index, of[-1]),  # type: ignore[misc]
+                "event_synchronize returned while work before the record was not complete",
+                record,
             )
-            assert was_done, f"{device}: event_synchronize returned while work before the record was not complete"
 
 
 def _expect_waits(
@@ -113,28 +119,29 @@ def _expect_waits(
     Also if the event is destroyed meanwhile, or recorded on another stream, where it is complete at once.
     """
     data = pattern(_SIZE, seed=1)
-    source, shared = ctypes.create_string_buffer(data, _SIZE), ctypes.create_string_buffer(_SIZE)
     with (
         producer.stream() as first,
         consumer.stream() as second,
         memory(producer, _SIZE) as made,
         memory(consumer, _SIZE) as used,
+        host_memory(producer, data) as source,
+        host_memory(producer, bytes(_SIZE)) as shared,
     ):
         producer.write(made, bytes(_SIZE))
         event = producer.create_event()
         with Hold(producer, first) as hold:
-            producer.copy(made, ctypes.addressof(source), _SIZE, CopyKind.HOST_TO_DEVICE, first)
-            producer.copy(ctypes.addressof(shared), made, _SIZE, CopyKind.DEVICE_TO_HOST, first)
+            producer.copy(made, source, _SIZE, CopyKind.HOST_TO_DEVICE, first)
+            producer.copy(shared, made, _SIZE, CopyKind.DEVICE_TO_HOST, first)
             producer.record(event, first)
             consumer.wait_event(event, second)
-            consumer.copy(used, ctypes.addressof(shared), _SIZE, CopyKind.HOST_TO_DEVICE, second)
+            consumer.copy(used, shared, _SIZE, CopyKind.HOST_TO_DEVICE, second)
             if destroy_pending:
                 producer.destroy_event(event)
             if record_again:
                 with producer.stream() as other:
                     producer.record(event, other)
                     producer.synchronize(other)
-            hold.let_run_early(_PAUSE_SECONDS)
+            hold.let_run_early(_EARLY_SECONDS)
         consumer.synchronize(second)
         if not destroy_pending:
             producer.destroy_event(event)
@@ -178,11 +185,12 @@ def test_a_wait_is_for_the_record_before_it(library: DeviceLibrary) -> None:
         with device.stream() as first, device.stream() as waiting, device.stream() as last, device.event() as event:
             has_run = threading.Event()
             saw: list[bool] = []
+            seconds = patience.seconds(PATIENT_SECONDS)
             device.record(event, first)
             with Hold(device, waiting):
                 device.wait_event(event, waiting)
                 host_function(device, has_run.set, waiting)
-                host_function(device, lambda saw=saw, ran=has_run: saw.append(ran.wait(_PATIENCE_SECONDS)), last)  # type: ignore[misc]
+                host_function(device, lambda saw=saw, ran=has_run, seconds=seconds: saw.append(ran.wait(seconds)), last)  # type: ignore[misc]
                 device.record(event, last)
             device.synchronize(last)
             assert saw == [True], f"{device}: a stream waits for a record that was made after stream_wait_event"
@@ -248,22 +256,21 @@ def test_who_waits_for_the_second_record_gets_the_second(library: DeviceLibrary)
     """stream_wait_event after a second record waits for that one."""
     data = pattern(_SIZE, seed=3)
     for device in library.devices:
-        source, shared = ctypes.create_string_buffer(data, _SIZE), ctypes.create_string_buffer(_SIZE)
         with device.stream() as first, device.stream() as second, memory(device, _SIZE) as address:
-            with device.event() as event:
+            with device.event() as event, host_memory(device, bytes(_SIZE)) as shared:
                 device.write(address, data, first)
                 device.record(event, first)
                 device.synchronize(first)
                 with Hold(device, first) as hold:
-                    device.copy(ctypes.addressof(shared), address, _SIZE, CopyKind.DEVICE_TO_HOST, first)
+                    device.copy(shared, address, _SIZE, CopyKind.DEVICE_TO_HOST, first)
                     device.record(event, first)
                     device.wait_event(event, second)
                     with memory(device, _SIZE) as used:
-                        device.copy(used, ctypes.addressof(shared), _SIZE, CopyKind.HOST_TO_DEVICE, second)
-                        hold.let_run_early(_PAUSE_SECONDS)
+                        device.copy(used, shared, _SIZE, CopyKind.HOST_TO_DEVICE, second)
+                        hold.let_run_early(_EARLY_SECONDS)
                         hold.release()
                         device.synchronize(second)
-                        expect_bytes(device.read(used, _SIZE, second), source.raw, f"{device}: after the second record")
+                        expect_bytes(device.read(used, _SIZE, second), data, f"{device}: after the second record")
 
 
 @pytest.mark.parametrize("flags", [1 << 7, 1 << 31, EventFlag.TIMING | 1 << 7], ids=hex)

@@ -1,7 +1,6 @@
 """The table graph.1: work that is recorded and replayed."""
 
 import ctypes
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ from torch_backend.abi import (
     Device,
     DeviceError,
     DeviceLibrary,
-    MemoryKind,
     Status,
     status_name,
     tb_host_function,
@@ -25,11 +23,13 @@ from torch_backend.testing.suite.abi._module_sources import constant_source
 from torch_backend.testing.suite.abi._modules import Launch, Modules, Pointer, modules_of
 from torch_backend.testing.suite.abi._support import (
     Hold,
+    brief_holds,
     enqueue_function,
     expect_bytes,
     graph_call,
     graph_of,
     host_function,
+    host_memory,
     memory,
     pattern,
     replay,
@@ -38,7 +38,6 @@ from torch_backend.testing.suite.abi._support import (
 pytestmark = needs.table("graph.1")
 
 _SIZE = 4096
-_PAUSE_SECONDS = 0.05
 _IMPOSSIBLE_BYTES = 1 << 60
 
 
@@ -162,12 +161,7 @@ def test_recorded_copies_use_what_the_host_has_at_the_launch(library: DeviceLibr
     for device in library.devices:
         with ExitStack() as stack:
             stream, address = stack.enter_context(device.stream()), stack.enter_context(memory(device, _SIZE))
-            try:
-                source, target = (stack.enter_context(device.allocation(_SIZE, MemoryKind.HOST)) for _ in range(2))
-            except DeviceError:  # no page-locked memory: then any
-                buffers = [ctypes.create_string_buffer(_SIZE) for _ in range(2)]
-                source, target = map(ctypes.addressof, buffers)
-            ctypes.memset(source, 0, _SIZE)
+            source, target = (stack.enter_context(host_memory(device, bytes(_SIZE))) for _ in range(2))
 
             def enqueue(
                 device: Device = device,
@@ -470,25 +464,40 @@ def test_what_a_stream_had_before_a_capture_is_waited_for(
 ) -> None:
     """device_synchronize and module_unload let complete what a stream had before it was captured, or joined one."""
     for device in library.devices:
-        with ExitStack() as stack:
-            first, second = (stack.enter_context(device.stream()) for _ in range(2))
-            fork, join = (stack.enter_context(device.event()) for _ in range(2))
-            busy = second if joins else first
-            host_function(device, lambda: time.sleep(_PAUSE_SECONDS), busy)
-            call, look = prepare(device, busy, stack)
+        with device.stream() as first, device.stream() as second:
+            for hold in brief_holds(device, second if joins else first):
+                if _expect_waited_for(device, (first, second), hold, prepare, joins):
+                    break
+
+
+def _expect_waited_for(
+    device: Device,
+    streams: tuple[int, int],
+    hold: Hold,
+    prepare: Callable[[Device, int, ExitStack], _Judged],
+    joins: bool,
+) -> bool:
+    """Whether there was something to wait for, which the hold decides."""
+    first, second = streams
+    with ExitStack() as stack:
+        fork, join = (stack.enter_context(device.event()) for _ in range(2))
+        with hold:
+            call, look = prepare(device, second if joins else first, stack)
             graph_call(device, "capture_begin", first, CaptureMode.RELAXED)
             if joins:
                 device.record(fork, first)
                 device.wait_event(fork, second)
+            was_held = not hold.ended
             waited = call()
             if joins:
                 device.record(join, second)
                 device.wait_event(join, first)
             status, graph, reason = _end(device, first)
-            assert waited, f"{device}: the call came back before the stream's work of before the capture was complete"
-            assert status == Status.OK, f"{device}: after the call capture_end returned {status_name(status)}: {reason}"
-            graph_call(device, "graph_destroy", graph)
-            assert look(), f"{device}: a launch that was pending before the capture has not written what it should"
+        assert waited, f"{device}: the call came back before the stream's work of before the capture was complete"
+        assert status == Status.OK, f"{device}: after the call capture_end returned {status_name(status)}: {reason}"
+        graph_call(device, "graph_destroy", graph)
+        assert look(), f"{device}: a launch that was pending before the capture has not written what it should"
+        return was_held
 
 
 @_modes

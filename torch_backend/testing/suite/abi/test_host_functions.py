@@ -11,9 +11,12 @@ from torch_backend.testing.suite.abi._support import (
     Hold,
     enqueue_function,
     expect_bytes,
+    expect_soon,
     host_function,
+    host_memory,
     memory,
     pattern,
+    pause,
     some_streams,
 )
 
@@ -23,7 +26,6 @@ _COUNT = 50
 _ROUNDS = 10
 _COPIES = 4
 _SETTLE_SECONDS = 0.02
-_PATIENCE_SECONDS = 5.0
 
 
 def test_host_functions_run_once_and_in_order(library: DeviceLibrary) -> None:
@@ -76,15 +78,14 @@ def test_what_follows_a_host_function_waits_for_it(library: DeviceLibrary) -> No
     size = 4096
     for device in library.devices:
         data = pattern(size)
-        source = ctypes.create_string_buffer(size)
+        with device.stream() as stream, memory(device, size) as address, host_memory(device, bytes(size)) as source:
 
-        def write(source: object = source, data: bytes = data) -> None:
-            time.sleep(_SETTLE_SECONDS)
-            ctypes.memmove(source, data, size)  # type: ignore[arg-type]
+            def write(source: int = source, data: bytes = data) -> None:
+                pause()
+                ctypes.memmove(source, data, size)
 
-        with device.stream() as stream, memory(device, size) as address:
             host_function(device, write, stream)
-            device.copy(address, ctypes.addressof(source), size, CopyKind.HOST_TO_DEVICE, stream)
+            device.copy(address, source, size, CopyKind.HOST_TO_DEVICE, stream)
             expect_bytes(
                 device.read(address, size, stream), data, f"{device}: a copy did not wait for the function before it"
             )
@@ -120,14 +121,12 @@ def test_host_functions_run_while_the_caller_goes_on(library: DeviceLibrary) -> 
                 saw: list[bool] = []
 
                 def run(returned: threading.Event = has_returned, ran: threading.Event = has_run) -> None:
-                    saw.append(returned.wait(_PATIENCE_SECONDS))  # noqa: B023  # called before the next turn
+                    saw.append(returned.wait(PATIENT_SECONDS))  # noqa: B023  # called before the next turn
                     ran.set()
 
                 host_function(device, run, stream)
                 has_returned.set()
-                assert has_run.wait(_PATIENCE_SECONDS), (
-                    f"{device}: a host function has not run {_PATIENCE_SECONDS:.0f} s after it was enqueued"
-                )
+                expect_soon(has_run, f"{device}: a host function has not run")
                 assert saw == [True], f"{device}: stream_host_function returned only when its function had"
                 device.synchronize(stream)
 
@@ -141,7 +140,7 @@ def test_a_host_function_may_block(library: DeviceLibrary) -> None:
                 hold.expect_begun()
                 other_ran = threading.Event()
                 host_function(device, other_ran.set, other)
-                assert other_ran.wait(PATIENT_SECONDS / 2), (
+                assert other_ran.wait(hold.seconds / 2), (
                     f"{device}: a host function waits, and one on another stream does not run"
                 )
                 start = time.monotonic()

@@ -5,7 +5,7 @@ import re
 import struct
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 
 import pytest
@@ -35,7 +35,7 @@ from torch_backend.abi import (
 from torch_backend.abi.table import end_of
 from torch_backend.testing import needs
 from torch_backend.testing.suite._threads import in_numbered_threads
-from torch_backend.testing.suite.abi._support import HOLD_SECONDS, Hold, expect_bytes, pattern, some_streams
+from torch_backend.testing.suite.abi._support import Hold, expect_bytes, host_memory, memory, pattern, some_streams
 
 pytestmark = needs.table("kernels.1")
 
@@ -103,9 +103,11 @@ def test_operators_are_listed_once(library: DeviceLibrary) -> None:
 
 
 def test_entries_stay_as_they_are(library: DeviceLibrary) -> None:
-    """The entries are the same whenever they are read."""
+    """The entries are the same whenever they are read, also after the devices were used."""
     first = [bytes(entry) for _, entry in _entries(library)]
-    library.initialize()
+    for device in library.devices:
+        with memory(device, 1) as address:
+            device.write(address, b"x")
     assert first == [bytes(entry) for _, entry in _entries(library)], "the list of kernels changed"
 
 
@@ -175,10 +177,11 @@ class _Tensor:
     def __init__(self, device: Device, values: list[float], strides: _Shape) -> None:
         self._device = device
         self._values = struct.pack(f"{len(values)}f", *values)
-        self._source = ctypes.create_string_buffer(self._values, len(self._values))
         self._size = len(values) * 4 + 8 * _GUARD
         self._untouched = pattern(self._size)
-        self.address = device.allocate(self._size)
+        self._memory = ExitStack()
+        self.address = self._memory.enter_context(memory(device, self._size))
+        self._source = self._memory.enter_context(host_memory(device, self._values))
         device.write(self.address, self._untouched)
         self.shape, self.strides = (ctypes.c_int64 * 2)(*_SHAPE), (ctypes.c_int64 * 2)(*strides)
         self.struct = tb_tensor(
@@ -194,7 +197,7 @@ class _Tensor:
     def bring(self, stream: int | None) -> None:
         """Enqueue the copy."""
         place, size = self.address + 4 * _GUARD, len(self._values)
-        self._device.copy(place, ctypes.addressof(self._source), size, CopyKind.HOST_TO_DEVICE, stream)
+        self._device.copy(place, self._source, size, CopyKind.HOST_TO_DEVICE, stream)
 
     def values(self, what: str) -> list[float]:
         """What it holds; what lies around it is as it was."""
@@ -211,7 +214,7 @@ class _Tensor:
         expect_bytes(data, self._values, what)
 
     def free(self) -> None:
-        self._device.free(self.address, self._size)
+        self._memory.close()
 
 
 def _arguments(tensors: list[_Tensor], numbers: tuple[int, ...], out: _Tensor) -> "ctypes.Array[tb_arg]":
@@ -259,15 +262,15 @@ def _compute(
                 tensor.bring(stream)
             was_held, began = hold is not None and not hold.ended, time.monotonic()
             status = _call(device, kernel, arguments, stream)
-            waited = was_held and hold.ended and time.monotonic() - began > HOLD_SECONDS / 2
+            waited = was_held and hold.ended and time.monotonic() - began > hold.seconds / 2
             # As the core's next call may have it: other tensors at the same places.
             gone = _arguments(others[:-1], tuple(0 for _ in numbers), others[-1])
             ctypes.memmove(arguments, gone, ctypes.sizeof(arguments))
             for tensor, other in zip(made, (others[i % len(others)] for i in range(len(made))), strict=True):
                 tensor.struct.data = other.address
                 ctypes.memset(tensor.shape, 0, ctypes.sizeof(tensor.shape))
-            if device.is_async:
-                time.sleep(_EARLY_SECONDS)
+            if hold is not None:
+                hold.let_run_early(_EARLY_SECONDS)
         device.synchronize(stream)
         if status == Status.UNSUPPORTED:
             for tensor in made:

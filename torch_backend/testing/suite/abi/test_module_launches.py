@@ -19,7 +19,15 @@ from torch_backend.testing.suite.abi._modules import (
     Shape,
     modules_of,
 )
-from torch_backend.testing.suite.abi._support import GUARD_BYTES, Hold, expect_bytes, memory, pattern, some_streams
+from torch_backend.testing.suite.abi._support import (
+    GUARD_BYTES,
+    Hold,
+    expect_bytes,
+    host_memory,
+    memory,
+    pattern,
+    some_streams,
+)
 
 pytestmark = needs.table("kernels.1")
 
@@ -205,9 +213,8 @@ def test_launches_are_in_the_order_of_their_stream(library: DeviceLibrary) -> No
         with device.stream() as stream, memory(device, 4) as number, memory(device, 4) as copy:
             device.write(number, struct.pack("i", 1000))
             device.write(copy, bytes(4))
-            first = ctypes.create_string_buffer(struct.pack("i", 1), 4)
-            with Hold(device, stream):
-                device.copy(number, ctypes.addressof(first), 4, CopyKind.HOST_TO_DEVICE, stream)
+            with host_memory(device, struct.pack("i", 1)) as first, Hold(device, stream):
+                device.copy(number, first, 4, CopyKind.HOST_TO_DEVICE, stream)
                 for add in (1, 2, 3):
                     modules.launch("advance", Launch([Pointer(number), ctypes.c_int32(add)]), stream)
                 device.copy(copy, number, 4, CopyKind.DEVICE_TO_DEVICE, stream)

@@ -2,7 +2,6 @@
 
 import ctypes
 import random
-import time
 
 import pytest
 
@@ -19,13 +18,12 @@ from torch_backend.testing.suite.abi._modules import (
     modules_in,
     modules_of,
 )
-from torch_backend.testing.suite.abi._support import GUARD_BYTES, Hold, expect_bytes, host_function, memory
+from torch_backend.testing.suite.abi._support import GUARD_BYTES, Hold, expect_bytes, host_function, memory, pause
 
 pytestmark = needs.table("kernels.1")
 
 _MISSING = "conformance_missing_name"
 _THREADS = 4
-_PAUSE_SECONDS = 0.05
 
 
 def _images(library: DeviceLibrary) -> list[Modules]:
@@ -144,7 +142,7 @@ def test_a_module_is_unloaded_with_launches_on_a_stream_that_is_gone(library: De
             device.write(address, bytes(4))
             with modules.module(constant_source(modules.language, "4711")) as module:
                 with device.stream() as stream:
-                    host_function(device, lambda: time.sleep(_PAUSE_SECONDS), stream)
+                    host_function(device, pause, stream)
                     modules.enqueue(modules.function(module, "write_value"), Launch([Pointer(address)]), stream)
                     device.record(event, stream)
             device.wait_event(event)

@@ -4,17 +4,19 @@ import ctypes
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
-from torch_backend.abi import CopyKind, Device, DeviceLibrary, Status, status_name
+from torch_backend.abi import CopyKind, Device, DeviceLibrary
 from torch_backend.testing import needs
 from torch_backend.testing.suite.abi._modules import Launch, Pointer, modules_of
 from torch_backend.testing.suite.abi._support import (
     Hold,
+    call_optional,
     expect_bytes,
     graph_of,
+    host_memory,
     memory,
     pattern,
     replay,
@@ -36,19 +38,19 @@ class _Place:
 
     device: Device
     stream: int | None
+    other: int | None
+    """A stream on which nothing is."""
     target: int
     source: int
     """Memory of the device that holds _MADE."""
     rows: int
     """Memory of the device that holds _MADE in rows with a pitch."""
+    host_rows: int
+    """Memory of the host that holds the same."""
 
     def call(self, slot: str, *arguments: object) -> None:
         """Enqueue on the stream, which is the slot's last argument; not offered if it answers UNSUPPORTED."""
-        library = self.device.library
-        status = library.status(slot, self.device.index, *arguments, self.stream)
-        if status == Status.UNSUPPORTED:
-            needs.not_offered(f"{slot} answered UNSUPPORTED")
-        assert status == Status.OK, f"{self.device}: {slot} returned {status_name(status)}: {library.error_text()}"
+        call_optional(self.device, slot, self.device.index, *arguments, self.stream)
 
 
 def _fill(place: _Place) -> None:
@@ -68,7 +70,7 @@ def _copy_rows_within(place: _Place) -> None:
 
 
 def _copy_rows_in(place: _Place) -> None:
-    _copy_rows(place, ctypes.addressof(_host_rows), CopyKind.HOST_TO_DEVICE)
+    _copy_rows(place, place.host_rows, CopyKind.HOST_TO_DEVICE)
 
 
 def _launch(place: _Place) -> None:
@@ -82,7 +84,7 @@ def _in_rows(data: bytes) -> bytes:
     return b"".join(data[i : i + _ROW].ljust(_PITCH, b"?") for i in range(0, len(data), _ROW))
 
 
-_host_rows = ctypes.create_string_buffer(_in_rows(_MADE), _PITCH * (_SIZE // _ROW))
+_ROWS = _in_rows(_MADE)
 
 _WORK: dict[str, tuple[Callable[[_Place], None], bytes, tuple[pytest.MarkDecorator, ...]]] = {
     "fill": (_fill, _FILL * (_SIZE // len(_FILL)), (needs.slot("memory_fill"),)),
@@ -98,28 +100,35 @@ _WORK: dict[str, tuple[Callable[[_Place], None], bytes, tuple[pytest.MarkDecorat
 def _places(device: Device) -> Iterator[list[_Place]]:
     with ExitStack() as stack:
         target, source = (stack.enter_context(memory(device, _SIZE)) for _ in range(2))
-        rows = stack.enter_context(memory(device, len(_host_rows)))
+        rows, host_rows = (
+            stack.enter_context(memory(device, len(_ROWS))),
+            stack.enter_context(host_memory(device, _ROWS)),
+        )
         device.write(source, _MADE)
-        device.write(rows, _host_rows.raw)
-        streams = stack.enter_context(some_streams(device))
-        yield [_Place(device, stream, target, source, rows) for stream in streams]
+        device.write(rows, _ROWS)
+        first, second = stack.enter_context(some_streams(device))
+        yield [
+            _Place(device, stream, other, target, source, rows, host_rows)
+            for stream, other in ((first, second), (second, first))
+        ]
 
 
 def _expect_in_place(place: _Place, enqueue: Callable[[_Place], None], made: bytes, what: str) -> None:
     """Between two copies to its target and one from it, on a stream that stood still meanwhile."""
     device, stream, target = place.device, place.stream, place.target
-    earlier, later, seen = (ctypes.create_string_buffer(data, _SIZE) for data in (_EARLIER, _LATER, _BEFORE))
-    device.write(target, _BEFORE, stream)
-    with Hold(device, stream) as hold:
-        device.copy(target, ctypes.addressof(earlier), _SIZE, CopyKind.HOST_TO_DEVICE, stream)
-        enqueue(place)
-        device.copy(ctypes.addressof(seen), target, _SIZE, CopyKind.DEVICE_TO_HOST, stream)
-        device.copy(target, ctypes.addressof(later), _SIZE, CopyKind.HOST_TO_DEVICE, stream)
-        hold.let_run_early(_EARLY_SECONDS)
-    which = "the default stream" if stream is None else "a created stream"
-    what = f"{device}: {what} between two copies to its target on {which}"
-    expect_bytes(seen.raw, made, f"{what}: a copy from the target that follows it")
-    expect_bytes(device.read(target, _SIZE, stream), _LATER, f"{what}: the target at the end")
+    with ExitStack() as stack:
+        earlier, later, seen = (stack.enter_context(host_memory(device, data)) for data in (_EARLIER, _LATER, _BEFORE))
+        device.write(target, _BEFORE, stream)
+        with Hold(device, stream) as hold:
+            device.copy(target, earlier, _SIZE, CopyKind.HOST_TO_DEVICE, stream)
+            enqueue(place)
+            device.copy(seen, target, _SIZE, CopyKind.DEVICE_TO_HOST, stream)
+            device.copy(target, later, _SIZE, CopyKind.HOST_TO_DEVICE, stream)
+            hold.let_run_early(_EARLY_SECONDS, place.other)
+        which = "the default stream" if stream is None else "a created stream"
+        what = f"{device}: {what} between two copies to its target on {which}"
+        expect_bytes(ctypes.string_at(seen, _SIZE), made, f"{what}: a copy from the target that follows it")
+        expect_bytes(device.read(target, _SIZE, stream), _LATER, f"{what}: the target at the end")
 
 
 @pytest.mark.parametrize("work", [pytest.param(name, marks=marks) for name, (_, _, marks) in _WORK.items()])
@@ -137,7 +146,7 @@ def test_graphs_take_their_place_on_their_stream(library: DeviceLibrary) -> None
     """A graph that is launched runs after what is on the stream, and what follows sees what it did."""
     for device in library.devices:
         with _places(device) as places, device.stream() as recorder:
-            recorded = _Place(device, recorder, places[0].target, places[0].source, places[0].rows)
+            recorded = replace(places[0], stream=recorder)
             with graph_of(device, recorder, lambda recorded=recorded: _copy_within(recorded)) as graph:  # type: ignore[misc]
                 for place in places:
                     _expect_in_place(
@@ -153,17 +162,22 @@ def test_graphs_take_their_place_on_their_stream(library: DeviceLibrary) -> None
 def test_copies_between_devices_take_their_place(library: DeviceLibrary) -> None:
     """A copy to another device runs on the stream of its source, in its order."""
     first, second = library.devices[:2]
-    buffers = [ctypes.create_string_buffer(data, _SIZE) for data in (_MADE, _LATER)]
     for source, target in ((first, second), (second, first)):
-        with some_streams(source) as streams, memory(source, _SIZE) as src, memory(target, _SIZE) as dst:
-            for stream in streams:
+        with (
+            some_streams(source) as streams,
+            memory(source, _SIZE) as src,
+            memory(target, _SIZE) as dst,
+            host_memory(source, _MADE) as made,
+            host_memory(source, _LATER) as later,
+        ):
+            for stream, other in zip(streams, reversed(streams), strict=True):
                 source.write(src, _BEFORE, stream)
                 target.write(dst, _BEFORE)
                 with Hold(source, stream) as hold:
-                    source.copy(src, ctypes.addressof(buffers[0]), _SIZE, CopyKind.HOST_TO_DEVICE, stream)
+                    source.copy(src, made, _SIZE, CopyKind.HOST_TO_DEVICE, stream)
                     source.copy(dst, src, _SIZE, CopyKind.PEER, stream, dst_device=target)
-                    source.copy(src, ctypes.addressof(buffers[1]), _SIZE, CopyKind.HOST_TO_DEVICE, stream)
-                    hold.let_run_early(_EARLY_SECONDS)
+                    source.copy(src, later, _SIZE, CopyKind.HOST_TO_DEVICE, stream)
+                    hold.let_run_early(_EARLY_SECONDS, other)
                 expect_bytes(
                     target.read(dst, _SIZE),
                     _MADE,

@@ -1,18 +1,28 @@
 """Streams: the order of work on one, waiting for one, and what two have to do with each other."""
 
 import ctypes
-import time
+from functools import partial
 
 import pytest
 
 from torch_backend.abi import CopyKind, Device, DeviceLibrary, Status, status_name
 from torch_backend.testing import facts, needs
-from torch_backend.testing.suite.abi._support import Hold, expect_bytes, host_function, memory, pattern, some_streams
+from torch_backend.testing.suite.abi._support import (
+    Hold,
+    call_optional,
+    expect_bytes,
+    expect_to_wait,
+    host_function,
+    host_memory,
+    memory,
+    pattern,
+    pause,
+    some_streams,
+)
 
 pytestmark = needs.capability("ASYNC")
 
 _SIZE = 1 << 16
-_PAUSE_SECONDS = 0.05
 
 
 def test_work_on_one_stream_runs_in_order(library: DeviceLibrary) -> None:
@@ -37,12 +47,16 @@ def test_small_work_does_not_overtake_large_work(library: DeviceLibrary) -> None
     """A small copy that was enqueued after a large one writes after it."""
     size = 8 << 20
     large, small = pattern(size, seed=1), pattern(16, seed=2)
-    source, last = ctypes.create_string_buffer(large, size), ctypes.create_string_buffer(small, 16)
     for device in library.devices:
-        with device.stream() as stream, memory(device, size) as address:
+        with (
+            device.stream() as stream,
+            memory(device, size) as address,
+            host_memory(device, large) as source,
+            host_memory(device, small) as last,
+        ):
             with Hold(device, stream):
-                device.copy(address, ctypes.addressof(source), size, CopyKind.HOST_TO_DEVICE, stream)
-                device.copy(address + size - 16, ctypes.addressof(last), 16, CopyKind.HOST_TO_DEVICE, stream)
+                device.copy(address, source, size, CopyKind.HOST_TO_DEVICE, stream)
+                device.copy(address + size - 16, last, 16, CopyKind.HOST_TO_DEVICE, stream)
             actual = device.read(address + size - 16, 16, stream)
             expect_bytes(actual, small, f"{device}: 16 bytes that were copied over the end of a larger copy")
 
@@ -53,11 +67,12 @@ def test_synchronize_waits_for_all_work(library: DeviceLibrary) -> None:
     for device in library.devices:
         with some_streams(device) as streams:
             for stream in streams:
-                done: list[bool] = []
-                host_function(device, lambda: time.sleep(_PAUSE_SECONDS), stream)
-                host_function(device, lambda done=done: done.append(True), stream)  # type: ignore[misc]
-                device.synchronize(stream)
-                assert done, f"{device}: stream_synchronize returned while work on the stream was not complete"
+                expect_to_wait(
+                    device,
+                    stream,
+                    partial(device.synchronize, stream),
+                    "stream_synchronize returned while work on the stream was not complete",
+                )
 
 
 def test_synchronize_makes_copies_visible(library: DeviceLibrary) -> None:
@@ -80,18 +95,13 @@ def test_device_synchronize_waits_for_all_streams(library: DeviceLibrary) -> Non
     for device in library.devices:
         with device.stream() as first, device.stream() as second:
             for stream in (None, first, second):
-                done: list[bool] = []
-                host_function(device, lambda: time.sleep(_PAUSE_SECONDS), stream)
-                host_function(device, lambda done=done: done.append(True), stream)  # type: ignore[misc]
-                status = library.status("device_synchronize", device.index)
-                if status == Status.UNSUPPORTED:
-                    device.synchronize(stream)
-                    needs.not_offered("device_synchronize answered UNSUPPORTED")
-                assert status == Status.OK, (
-                    f"{device}: device_synchronize returned {status_name(status)}: {library.error_text()}"
-                )
                 which = "the default stream" if stream is None else "a created stream"
-                assert done, f"{device}: device_synchronize returned while work on {which} was not complete"
+                expect_to_wait(
+                    device,
+                    stream,
+                    partial(call_optional, device, "device_synchronize", device.index),
+                    f"device_synchronize returned while work on {which} was not complete",
+                )
 
 
 @needs.slot("stream_host_function")
@@ -124,6 +134,7 @@ def test_a_held_stream_does_not_change_what_another_does(library: DeviceLibrary)
         data = pattern(size)
         with device.stream() as held, device.stream() as free, memory(device, size) as address:
             with Hold(device, held) as hold:
+                hold.expect_begun()
                 device.write(address, data, free)
                 expect_bytes(device.read(address, size, free), data, f"{device}: copies beside a held stream")
                 facts.record(streams_run_side_by_side=not hold.ended)
@@ -134,12 +145,11 @@ def test_a_stream_that_is_destroyed_completes_its_work(library: DeviceLibrary) -
     """Work that is on a stream when it is destroyed still runs."""
     for device in library.devices:
         data = pattern(_SIZE)
-        source = ctypes.create_string_buffer(data, _SIZE)
-        with memory(device, _SIZE) as address, device.event() as event:
+        with memory(device, _SIZE) as address, host_memory(device, data) as source, device.event() as event:
             device.write(address, bytes(_SIZE))
             with device.stream() as stream:
-                host_function(device, lambda: time.sleep(_PAUSE_SECONDS), stream)
-                device.copy(address, ctypes.addressof(source), _SIZE, CopyKind.HOST_TO_DEVICE, stream)
+                host_function(device, pause, stream)
+                device.copy(address, source, _SIZE, CopyKind.HOST_TO_DEVICE, stream)
                 device.record(event, stream)
             device.wait_event(event)
             device.synchronize()
