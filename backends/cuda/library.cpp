@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "cu.h"
 #include "options.h"
 
 namespace xcuda {
@@ -56,6 +57,12 @@ void* open_library(const std::vector<std::string>& names, std::string* out_tried
       if (is_there || (path == name && out_tried->empty())) *out_tried = why ? why : name;
     }
   return nullptr;
+}
+
+std::vector<std::string> versions_of(const std::string& name) {
+  std::vector<std::string> names;
+  for (int major = driver_version() / 1000; major >= 12; --major) names.push_back(name + "." + std::to_string(major));
+  return names;
 }
 
 } // namespace xcuda

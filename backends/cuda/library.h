@@ -11,4 +11,7 @@ namespace xcuda {
 // /usr/local/cuda. Null: none; *out_tried is what the loader says of a file that is there, else of a name.
 void* open_library(const std::vector<std::string>& names, std::string* out_tried);
 
+// "libnvrtc.so" of the driver's CUDA and of those before, the newest first: a newer one is not taken.
+std::vector<std::string> versions_of(const std::string& name);
+
 } // namespace xcuda

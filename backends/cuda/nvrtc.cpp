@@ -50,16 +50,14 @@ struct compiler {
   }
 
  private:
-  // That of the driver's CUDA, or an older one: code of a newer one is not taken.
   void open() {
-    const int newest = driver_version() / 1000;
-    std::vector<std::string> names;
-    for (int major = newest; major >= 12; --major) names.push_back("libnvrtc.so." + std::to_string(major));
+    const std::vector<std::string> names = versions_of("libnvrtc.so");
     std::string tried;
     void* library = open_library(names, &tried);
     if (!library) {
       why_not = "NVRTC, CUDA's compiler, is not installed (" + tried + "): pip install nvidia-cuda-nvrtc" +
-                (newest == 12 ? "-cu12" : "") + ", or set the option xcuda.library_path to the folder of " + names[0];
+                (driver_version() / 1000 == 12 ? "-cu12" : "") +
+                ", or set the option xcuda.library_path to the folder of " + names[0];
       return;
     }
 #define XCUDA_LOAD(name, parameters) call.name = reinterpret_cast<decltype(call.name)>(dlsym(library, "nvrtc" #name));

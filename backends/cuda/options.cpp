@@ -21,7 +21,12 @@ const options& settings() {
 }
 
 const char* const* option_keys() {
-  static const char* const keys[] = {"library_path", "fmad", nullptr};
+  static const char* const keys[] = {"library_path",
+                                     "fmad",
+                                     "allow_tf32",
+                                     "allow_fp16_reduced_precision_reduction",
+                                     "allow_bf16_reduced_precision_reduction",
+                                     nullptr};
   return keys;
 }
 
@@ -29,6 +34,11 @@ result read_options() {
   options o;
   if (const char* text = host().option("xcuda.library_path")) o.library_path = text;
   result r = read_switch("xcuda.fmad", &o.fmad);
+  if (r.ok()) r = read_switch("xcuda.allow_tf32", &o.allow_tf32);
+  if (r.ok())
+    r = read_switch("xcuda.allow_fp16_reduced_precision_reduction", &o.allow_fp16_reduced_precision_reduction);
+  if (r.ok())
+    r = read_switch("xcuda.allow_bf16_reduced_precision_reduction", &o.allow_bf16_reduced_precision_reduction);
   if (r.ok()) settled = o;
   return r;
 }

@@ -10,6 +10,10 @@ namespace xcuda {
 struct options {
   std::string library_path; // folders with libraries of CUDA, separated by colons
   bool fmad = false;        // a * b + c in kernels is rounded once
+  // Products of matrices, as torch.backends.cuda.matmul has them.
+  bool allow_tf32 = false;
+  bool allow_fp16_reduced_precision_reduction = true;
+  bool allow_bf16_reduced_precision_reduction = true;
 };
 
 // Settled by read_options; constant afterwards.

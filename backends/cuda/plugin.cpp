@@ -8,6 +8,7 @@
 #include "device.h"
 #include "event.h"
 #include "graph.h"
+#include "matmul.h"
 #include "module.h"
 #include "options.h"
 #include "result.h"
@@ -69,6 +70,7 @@ tb_graph_table make_graph_table() {
 tb_kernel_table make_kernel_table() {
   tb_kernel_table table{};
   table.struct_size = sizeof table;
+  table.kernels = matmul_kernels(&table.num_kernels);
   table.module_formats = module_formats();
   XCUDA_SET(module_load);
   XCUDA_SET(module_unload);

@@ -238,6 +238,212 @@ assert driver.cuStreamEndCapture(stream, ctypes.byref(graph)) == 0
     assert run(DRIVER + code) == "[True, True]\n"
 
 
+# ---- products of matrices ----
+
+
+@pytest.fixture
+def products(run: Run, simulation: Path, tmp_path: Path) -> Callable[..., str]:
+    """Runs code where there is cuBLASLt and no NVRTC: what cuBLASLt does not multiply fails."""
+    folder = tmp_path / "products"
+    folder.mkdir()
+    for library in ("libcuda.so.1", "libcublasLt.so.12"):
+        shutil.copy(simulation / library, folder)
+
+    def run_there(code: str, **variables: str) -> str:
+        return run(PRODUCTS + code, path=folder, CUDA_SIM_DELAY_US=DELAY, **variables)
+
+    return run_there
+
+
+PRODUCTS = """
+import itertools
+torch.manual_seed(0)
+def upload(x, device="xcuda"):
+    whole = torch.empty(0, dtype=x.dtype).set_(x.untyped_storage())
+    return whole.to(device).as_strided(x.size(), x.stride(), x.storage_offset())
+def matrices(rows, columns, dtype):
+    def draw(rows, columns):
+        return torch.randn(rows, columns).to(dtype)
+    yield draw(rows, columns)
+    yield draw(columns, rows).t()
+    yield draw(rows, columns + 3)[:, 1:columns + 1]
+    yield draw(columns, rows + 5)[:, 2:rows + 2].t()
+ACCURACY = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 4e-2}
+def expect(got, wanted):
+    accuracy = ACCURACY[got.dtype]
+    torch.testing.assert_close(got.cpu().double(), wanted, rtol=accuracy, atol=10 * accuracy)
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_products_take_rows_and_columns_as_they_lie(products: Callable[..., str], dtype: str) -> None:
+    code = f"""
+dtype = torch.{dtype}
+for m, k, n in [(3, 4, 5), (1, 7, 2), (6, 1, 1), (17, 33, 9), (4, 160, 8)]:
+    for a, b in itertools.product(matrices(m, k, dtype), matrices(k, n, dtype)):
+        expect(torch.mm(upload(a), upload(b)), a.double() @ b.double())
+    for c in matrices(m, n, dtype):
+        for beta, alpha in [(1, 1), (0.5, -2), (0, 3)]:
+            wanted = torch.addmm(c.double(), a.double(), b.double(), beta=beta, alpha=alpha)
+            if c.is_contiguous() or beta == 0:
+                expect(torch.addmm(upload(c), upload(a), upload(b), beta=beta, alpha=alpha), wanted)
+    for bias in (torch.randn(n).to(dtype), torch.randn(1, n + 1).to(dtype)[:, 1:]):
+        wanted = torch.addmm(bias.double(), a.double(), b.double(), alpha=2)
+        expect(torch.addmm(upload(bias), upload(a), upload(b), alpha=2), wanted)
+"""
+    assert products(code) == ""
+
+
+def test_products_of_batches(products: Callable[..., str]) -> None:
+    code = """
+for dtype in ACCURACY:
+    for batch in (1, 3):
+        a, b = torch.randn(batch, 5, 6).to(dtype), torch.randn(batch, 7, 6).to(dtype).transpose(1, 2)
+        others = [a, a.transpose(0, 1).contiguous().transpose(0, 1), a[:1].expand(batch, 5, 6)]
+        c = torch.randn(batch, 5, 7).to(dtype)
+        for a in others:
+            expect(torch.bmm(upload(a), upload(b)), torch.bmm(a.double(), b.double()))
+            wanted = torch.baddbmm(c.double(), a.double(), b.double(), beta=0.5, alpha=2)
+            expect(torch.baddbmm(upload(c), upload(a), upload(b), beta=0.5, alpha=2), wanted)
+"""
+    assert products(code) == ""
+
+
+def test_products_write_where_out_lies(products: Callable[..., str]) -> None:
+    code = """
+a, b = torch.randn(5, 6), torch.randn(6, 7)
+for out in matrices(5, 7, torch.float32):
+    there = upload(out)
+    torch.mm(upload(a), upload(b), out=there)
+    expect(there, a.double() @ b.double())
+nothing = torch.full((5, 7), float("nan"))
+expect(torch.addmm(upload(nothing), upload(a), upload(b), beta=0), a.double() @ b.double())
+"""
+    assert products(code) == ""
+
+
+def test_products_on_devices_streams_and_threads(products: Callable[..., str]) -> None:
+    code = """
+import threading
+inputs = [(torch.randn(20, 96), torch.randn(96, 30)) for _ in range(4)]
+def work(index):
+    a, b = inputs[index]
+    device = f"xcuda:{index % 2}"
+    stream = torch.xcuda.Stream(device)
+    with torch.xcuda.stream(stream):
+        x, y = upload(a, device), upload(b, device)
+        for _ in range(20):
+            z = x @ y
+    stream.synchronize()
+    expect(z, a.double() @ b.double())
+    done.append(index)
+done = []
+threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+[t.start() for t in threads], [t.join() for t in threads]
+print(sorted(done))
+"""
+    assert products(code) == "[0, 1, 2, 3]\n"
+
+
+def test_products_in_graphs(products: Callable[..., str]) -> None:
+    code = """
+a, b = torch.randn(20, 96), torch.randn(96, 30)
+x, y, graph = upload(a), upload(b), torch.xcuda.CUDAGraph()
+x @ y
+with torch.xcuda.graph(graph):
+    z = x @ y
+for _ in range(2):
+    a = torch.randn(20, 96)
+    x.copy_(a)
+    graph.replay()
+    expect(z, a.double() @ b.double())
+"""
+    assert products(code) == ""
+
+
+def test_products_that_cublaslt_does_not_take_are_generated(run: Run) -> None:
+    code = """
+a, b = torch.randn(5, 12), torch.randn(6, 7)
+x, y = a.to("xcuda"), b.to("xcuda")
+for left, right, there, here in [(a[:, ::2], b, x[:, ::2], y), (a[:1, :6].expand(4, 6), b, x[:1, :6].expand(4, 6), y)]:
+    torch.testing.assert_close((there @ here).cpu(), left @ right)
+c = torch.randn(5, 1)
+torch.testing.assert_close(torch.addmm(c.to("xcuda"), x[:, :6], y).cpu(), torch.addmm(c, a[:, :6], b))
+batches, others = torch.randn(3, 5, 6), torch.randn(3, 6, 7)
+for part in (torch.randn(5, 7), torch.randn(1, 5, 7), torch.randn(7), torch.randn(3, 1, 7), torch.randn(3, 5, 1)):
+    wanted = torch.baddbmm(part, batches, others, beta=0.5, alpha=2)
+    found = torch.baddbmm(part.to("xcuda"), batches.to("xcuda"), others.to("xcuda"), beta=0.5, alpha=2)
+    torch.testing.assert_close(found.cpu(), wanted)
+whole = torch.ones(3, 3, dtype=torch.int32, device="xcuda")
+print((whole @ whole)[0].tolist())
+"""
+    assert run(code) == "[3, 3, 3]\n"
+
+
+def test_without_cublaslt_products_are_generated(run: Run, versions: Callable[..., Path]) -> None:
+    folder = versions(12)
+    compile_library("int cublasLtCreate(void) { return 0; }", folder / "libcublasLt.so.12")
+    code = """
+x = torch.ones(2, 3, device="xcuda")
+print("plugin" in torch_backend.explain("mm", x, x.t()), (x @ x.t()).tolist())
+"""
+    assert run(code, path=folder) == "False [[3.0, 3.0], [3.0, 3.0]]\n"
+
+
+@pytest.mark.parametrize(("allowed", "exact"), [("0", True), ("1", False)])
+def test_tf32_is_an_option(products: Callable[..., str], allowed: str, exact: bool) -> None:
+    code = """
+x = torch.full((2, 2), 1 + 2**-12)
+print((upload(x) @ upload(torch.eye(2))).cpu().equal(x))
+"""
+    assert products(code, TORCH_BACKEND_XCUDA_ALLOW_TF32=allowed) == f"{exact}\n"
+
+
+@pytest.mark.parametrize("allowed", ["0", "1"])
+@pytest.mark.parametrize(("dtype", "base"), [("float16", 2048), ("bfloat16", 256)])
+def test_reduced_sums_are_an_option(products: Callable[..., str], allowed: str, dtype: str, base: int) -> None:
+    """Sums of four parts, each one more than the type can hold, but for the last."""
+    code = f"""
+parts = torch.full((4, 256), {base} / 256)
+parts[:, 0] += torch.tensor([1, 1, 1, -3])
+x = parts.reshape(1, 1024).to(torch.{dtype})
+print((upload(x) @ upload(torch.ones(1024, 1, dtype=x.dtype))).item() == {base} * 4)
+"""
+    kind = "FP16" if dtype == "float16" else "BF16"
+    said = products(code, **{f"TORCH_BACKEND_XCUDA_ALLOW_{kind}_REDUCED_PRECISION_REDUCTION": allowed})
+    assert said == f"{allowed == '0'}\n"
+
+
+def test_an_option_that_is_no_switch(run_python: RunPython, simulation: Path) -> None:
+    text = XCUDA.said(run_python, simulation, TORCH_BACKEND_XCUDA_ALLOW_TF32="yes")
+    assert 'xcuda.allow_tf32 is "yes"; expected one of: 0, 1' in text
+
+
+def test_a_product_on_a_lost_device(run: Run) -> None:
+    code = """
+x = torch.ones(4, 4, device="xcuda")
+for _ in range(2):
+    try:
+        x @ x
+        torch.xcuda.synchronize()
+    except torch.AcceleratorError as error:
+        print("lost" in str(error))
+"""
+    assert run(code, refused="e", CUDA_SIM_FAIL="task:2=700") == "True\nTrue\n"
+
+
+def test_a_product_that_fails_is_named(run: Run) -> None:
+    code = """
+x = torch.ones(4, 4, device="xcuda")
+try:
+    x @ x
+except RuntimeError as error:
+    print(error)
+"""
+    text = run(code, refused="fails because CUDA_SIM_FAIL says so", CUDA_SIM_FAIL="cublasLtMatmul=999")
+    assert all(part in text for part in ("aten::mm", "cublasLtMatmul: ", "(13)"))
+
+
 # ---- collectives ----
 
 

@@ -1,13 +1,18 @@
-// The declarations of backends/cuda are those of cuda.h and nccl.h: compiling this is the test, where CUDA is installed,
-// and NCCL.
+// The declarations of backends/cuda are those of cuda.h, cublasLt.h and nccl.h: compiling this is the test, where CUDA is
+// installed, and the others.
 #include <cuda.h>
 #if __has_include(<cuda_runtime.h>) && __has_include(<nccl.h>)
 #include <nccl.h>
 #endif
+#if __has_include(<cublasLt.h>)
+#include <cublasLt.h>
+#endif
 
+#include <cstddef>
 #include <type_traits>
 
 #include "cuda/cu.h"
+#include "cuda/cublaslt.h"
 #include "cuda/nccl.h"
 
 namespace torch_backend::testing {
@@ -20,6 +25,12 @@ XCUDA_CONSTANTS(EXPECT_VALUE)
 template <typename T>
 using plain = std::conditional_t<std::is_enum_v<std::remove_cv_t<T>>, int, std::remove_cv_t<T>>;
 
+template <typename T, typename = void>
+struct is_complete : std::false_type {};
+template <typename T>
+struct is_complete<T, std::void_t<decltype(sizeof(T))>> : std::true_type {};
+
+// A struct of ours that is incomplete is one that is only passed on.
 template <typename Ours, typename Theirs>
 constexpr bool same_value() {
   if constexpr (std::is_function_v<std::remove_pointer_t<Ours>> || std::is_function_v<std::remove_pointer_t<Theirs>>)
@@ -29,6 +40,8 @@ constexpr bool same_value() {
   else if constexpr (std::is_void_v<Ours> || std::is_void_v<Theirs>)
     return std::is_void_v<Ours> && std::is_void_v<Theirs>;
   else if constexpr (std::is_same_v<plain<Ours>, plain<Theirs>>)
+    return true;
+  else if constexpr (std::is_class_v<Ours> && std::is_class_v<Theirs> && !is_complete<Ours>::value)
     return true;
   else if constexpr (std::is_class_v<Ours> && std::is_class_v<Theirs>)
     return sizeof(Ours) == sizeof(Theirs) && alignof(Ours) == alignof(Theirs);
@@ -58,6 +71,20 @@ XCUDA_NCCL_CONSTANTS(EXPECT_VALUE)
 #define EXPECT_NCCL_FUNCTION(name, parameters) \
   static_assert(same_function<decltype(xcuda::nccl_functions::name), decltype(::nccl##name)>::value, "nccl" #name);
 XCUDA_NCCL_FUNCTIONS(EXPECT_NCCL_FUNCTION)
+#endif
+
+#if __has_include(<cublasLt.h>)
+XCUDA_CUBLASLT_CONSTANTS(EXPECT_VALUE)
+
+#define EXPECT_CUBLASLT_FUNCTION(name, parameters)                                                           \
+  static_assert(same_function<decltype(xcuda::cublaslt_functions::name), decltype(::cublasLt##name)>::value, \
+                "cublasLt" #name);
+XCUDA_CUBLASLT_FUNCTIONS(EXPECT_CUBLASLT_FUNCTION)
+
+static_assert(offsetof(xcuda::cublasLtMatmulHeuristicResult_t, workspaceSize) ==
+              offsetof(::cublasLtMatmulHeuristicResult_t, workspaceSize));
+static_assert(offsetof(xcuda::cublasLtMatmulHeuristicResult_t, state) ==
+              offsetof(::cublasLtMatmulHeuristicResult_t, state));
 #endif
 
 static_assert(offsetof(xcuda::CUDA_MEMCPY2D, dstPitch) == offsetof(::CUDA_MEMCPY2D, dstPitch));

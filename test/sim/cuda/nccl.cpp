@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "bfloat16.h"
 #include "common/ranks.h"
 #include "driver.h"
 
@@ -48,22 +49,6 @@ int find(const char* name, ncclComm_t handle, comm_ptr* out) {
 }
 
 // ---- elements ----
-
-struct bfloat16 {
-  uint16_t bits = 0;
-  bfloat16() = default;
-  explicit bfloat16(float value) {
-    uint32_t all = 0;
-    std::memcpy(&all, &value, sizeof all);
-    bits = value != value ? 0x7fc0 : static_cast<uint16_t>((all + 0x7fff + (all >> 16 & 1)) >> 16);
-  }
-  explicit operator float() const {
-    const uint32_t all = uint32_t{bits} << 16;
-    float value = 0;
-    std::memcpy(&value, &all, sizeof value);
-    return value;
-  }
-};
 
 uint64_t item_bytes(int dtype) {
   constexpr uint64_t sizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};

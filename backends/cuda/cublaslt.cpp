@@ -1,0 +1,62 @@
+#include "cublaslt.h"
+
+#include <dlfcn.h>
+
+#include <string>
+
+#include "library.h"
+
+namespace xcuda {
+
+cublaslt_functions lt;
+
+namespace {
+
+const char* (*status_string)(cublasStatus_t) = nullptr;
+
+tb_status status_of(cublasStatus_t error) {
+  switch (error) {
+    case kCUBLAS_STATUS_SUCCESS:
+      return TB_STATUS_OK;
+    case kCUBLAS_STATUS_ALLOC_FAILED:
+      return TB_STATUS_OUT_OF_MEMORY;
+    case kCUBLAS_STATUS_INVALID_VALUE:
+      return TB_STATUS_INVALID_ARGUMENT;
+    case kCUBLAS_STATUS_ARCH_MISMATCH:
+    case kCUBLAS_STATUS_NOT_SUPPORTED:
+      return TB_STATUS_UNSUPPORTED;
+    default:
+      return TB_STATUS_INTERNAL;
+  }
+}
+
+} // namespace
+
+bool load_cublaslt() {
+  std::string missing;
+  void* library = open_library(versions_of("libcublasLt.so"), &missing);
+  if (library) {
+    missing.clear();
+#define XCUDA_LOAD(name, parameters)                                               \
+  lt.name = reinterpret_cast<decltype(lt.name)>(dlsym(library, "cublasLt" #name)); \
+  if (!lt.name) missing = "libcublasLt has no cublasLt" #name ": it is older than CUDA 12.0";
+    XCUDA_CUBLASLT_FUNCTIONS(XCUDA_LOAD)
+#undef XCUDA_LOAD
+    status_string = reinterpret_cast<decltype(status_string)>(dlsym(library, "cublasLtGetStatusString"));
+  }
+  if (!missing.empty())
+    host().log(TB_LOG_DEBUG, ("xcuda: products of matrices are generated kernels: " + missing).c_str());
+  return missing.empty();
+}
+
+result check_cublaslt(cublasStatus_t error, const char* what) {
+  if (error == kCUBLAS_STATUS_SUCCESS) return {};
+  // The driver knows better what has happened to the device.
+  size_t free_bytes = 0, total_bytes = 0;
+  if (result lost = check(cu.MemGetInfo(&free_bytes, &total_bytes), what); lost.status == TB_STATUS_DEVICE_LOST)
+    return lost;
+  return failure(status_of(error), "%s: %s (%d)", what, status_string ? status_string(error) : "cuBLASLt's error",
+                 error);
+}
+
+} // namespace xcuda
