@@ -249,6 +249,7 @@ test-kit: $(STAMPS)/built $(STAMPS)/for-test
 	@failed=0; \
 	echo "Conformance of fake"; $(KIT) --json $(BUILD)/conformance-fake.json fake --quick --option devices=2 || failed=1; \
 	echo "Conformance of openreg"; $(KIT) openreg --quick --level 2 || failed=1; \
+	echo "Conformance of openreg, with streams"; $(KIT) openreg --quick --level 1 --option streams=1 || failed=1; \
 	echo "Conformance of xcpu, asynchronous"; $(KIT) --json $(BUILD)/conformance-async.json xcpu --quick \
 	--option async=1 --option ccl=1 --option ipc=1 || failed=1; \
 	echo "Conformance of $(DEVICE)"; $(KIT) --json $(BUILD)/conformance-$(DEVICE).json $(DEVICE) || failed=1; \

@@ -1,4 +1,4 @@
-"""The memory of a device, in its daemon."""
+"""The memory of a device, in its daemon, and that which the program shares with it."""
 
 import mmap
 
@@ -6,16 +6,20 @@ _GIVEN_BACK_AT = 1 << 20  # bytes; smaller ranges are not worth a system call
 
 
 class Memory:
-    """Pages that only this process has.
+    """Pages that only this process has, or all who open a file.
 
     Attributes:
         pages: all of it.
     """
 
-    def __init__(self, size_bytes: int) -> None:
-        """Reserve it; pages are there once they are written."""
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
-        self.pages = mmap.mmap(-1, size_bytes, flags=flags)
+    def __init__(self, size_bytes: int, file_descriptor: int | None = None) -> None:
+        """Reserve it; pages are there once they are written. With a file those of the file."""
+        flags = getattr(mmap, "MAP_NORESERVE", 0)
+        if file_descriptor is None:
+            self.pages = mmap.mmap(-1, size_bytes, flags=flags | mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        else:
+            self.pages = mmap.mmap(file_descriptor, size_bytes, flags=flags | mmap.MAP_SHARED)
+        self._gives_back = mmap.MADV_DONTNEED if file_descriptor is None else mmap.MADV_REMOVE
 
     def at(self, offset: int, size_bytes: int) -> memoryview:
         """A range. Raises ValueError if it is not all in this memory."""
@@ -45,4 +49,4 @@ class Memory:
         start = -(-offset // mmap.PAGESIZE) * mmap.PAGESIZE
         end = (offset + size_bytes) // mmap.PAGESIZE * mmap.PAGESIZE
         if end - start >= _GIVEN_BACK_AT:
-            self.pages.madvise(mmap.MADV_DONTNEED, start, end - start)
+            self.pages.madvise(self._gives_back, start, end - start)

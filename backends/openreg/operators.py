@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+# Their results are as ATen lays them out, and refused where the core has foreseen another layout.
 _OVERRIDEABLE = ("aten::convolution_overrideable", "aten::convolution_backward_overrideable")
 # It updates the running statistics, which its schema does not say.
 WRITES_UNSAID = ("aten::native_batch_norm",)
@@ -18,6 +19,7 @@ _NOT_ON_BYTES = (torch.Tag.inplace_view, torch.Tag.nondeterministic_seeded)
 # Their results are not laid out as PyTorch foresees, or not contiguous as memory of KernelContext.alloc_output is, and
 # some of ATen counts on how they are.
 _OTHER_STRIDES = ("aten::nonzero", "aten::_fft_r2c", "aten::_fft_r2c.out", "aten::linalg_eig", "aten::linalg_eig.out")
+_INDICES = ("index", "indices")
 _RETURNED = ("Tensor", "List[Tensor]")
 
 
@@ -73,6 +75,15 @@ def way_of(op: str) -> Way | None:
         if any(torch._C._dispatch_has_kernel_for_dispatch_key(op, key) for key in _FORESEES):
             return Way.FILLS
     return Way.RETURNS if all(str(r.type) == "Tensor" for r in returns) else None
+
+
+def may_refuse(op: str) -> bool:
+    """Whether it takes the call itself to know if it is one for the operator's next source: so it is waited for.
+
+    Indices may be out of range, which PyTorch's own kernel then says in its words.
+    """
+    arguments = overload(op)._schema.arguments
+    return op in _OVERRIDEABLE or any(a.name in _INDICES and "Tensor" in str(a.type) for a in arguments)
 
 
 def _has_cpu_kernel(op: str) -> bool:

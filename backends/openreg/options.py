@@ -9,7 +9,7 @@ _MAX_DEVICES = 64
 _MAX_MEMORY = 1 << 44
 _PAGE = 4096
 
-KEYS = ("devices", "memory")
+KEYS = ("devices", "memory", "streams")
 
 
 @dataclass(frozen=True)
@@ -18,19 +18,22 @@ class Options:
 
     Attributes:
         devices: their number.
-        memory_bytes: of each, whole pages.
+        memory_bytes: of each, whole pages; of pinned memory there is as much.
+        streams: whether devices have streams and events, and there is pinned memory.
     """
 
     devices: int = 2
     memory_bytes: int = 1 << 30
+    streams: bool = False
 
     @classmethod
     def read(cls, option: Callable[[str], str | None]) -> "Options":
         """Ask for every option by its key. Raises ValueError for a value that is not understood."""
-        devices, memory = option("devices"), option("memory")
+        devices, memory, streams = option("devices"), option("memory"), option("streams")
         return cls(
             _devices(devices) if devices else cls.devices,
             _memory_bytes(memory) if memory else cls.memory_bytes,
+            _switch("streams", streams) if streams else cls.streams,
         )
 
 
@@ -46,3 +49,9 @@ def _memory_bytes(text: str) -> int:
     if not _PAGE <= size <= _MAX_MEMORY:
         raise ValueError(f'openreg.memory is "{text}"; expected a size from 4KiB to 16TiB, as in 512MiB')
     return size // _PAGE * _PAGE
+
+
+def _switch(key: str, text: str) -> bool:
+    if text not in ("0", "1"):
+        raise ValueError(f'openreg.{key} is "{text}"; expected 0 or 1')
+    return text == "1"

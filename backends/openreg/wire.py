@@ -1,6 +1,7 @@
-"""What goes between a device's driver and its daemon, over one socket: messages, and after some of them raw bytes.
+"""What goes between a device's driver and its daemon, over sockets: messages, and after some of them raw bytes.
 
-A request is (call, arguments), a reply (status, value). Memory is meant by offsets into the device's memory.
+A request is (call, arguments, number of bytes that follow), a reply (status, value). Memory is meant by offsets into
+the device's memory. There is a connection for every request under way: one that waits keeps no other from an answer.
 """
 
 import pickle
@@ -27,7 +28,7 @@ class Closed(ConnectionError):
 
 
 class Channel:
-    """One end of the connection. One thread at a time."""
+    """One end of a connection. One thread at a time."""
 
     def __init__(self, connection: socket.socket) -> None:
         """Take the socket, which is closed with this."""
@@ -45,11 +46,14 @@ class Channel:
 
     def receive(self) -> Any:
         """The next message. Raises Closed."""
-        length = bytearray(_LENGTH.size)
-        self.receive_into(memoryview(length))
-        data = bytearray(_LENGTH.unpack(length)[0])
+        (length,) = _LENGTH.unpack(self.receive_bytes(_LENGTH.size))
+        return pickle.loads(self.receive_bytes(length))
+
+    def receive_bytes(self, count: int) -> bytearray:
+        """The bytes that follow. Raises Closed."""
+        data = bytearray(count)
         self.receive_into(memoryview(data))
-        return pickle.loads(data)
+        return data
 
     def receive_into(self, target: memoryview) -> None:
         """Fill ``target`` with the bytes that follow a message. Raises Closed."""

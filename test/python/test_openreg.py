@@ -14,6 +14,7 @@ from torch_backend.backends.openreg.options import Options
 from torch_backend.abi import DeviceLibrary, LibraryError
 
 USE = {"TORCH_BACKEND": "openreg"}
+STREAMS = {**USE, "TORCH_BACKEND_OPENREG_STREAMS": "1"}
 
 DRIVERS = """
     import gc, torch
@@ -59,10 +60,18 @@ def test_ranges_are_distinct_and_joined_again() -> None:
 
 
 def test_options_are_checked() -> None:
-    given = {"devices": "3", "memory": "64MiB"}
-    assert Options.read(given.get) == Options(3, 64 << 20)
+    given = {"devices": "3", "memory": "64MiB", "streams": "1"}
+    assert Options.read(given.get) == Options(3, 64 << 20, streams=True)
     assert Options.read({}.get) == Options()
-    for key, value in (("devices", "0"), ("devices", "65"), ("devices", "two"), ("memory", "1GB"), ("memory", "1B")):
+    wrong = (
+        ("devices", "0"),
+        ("devices", "65"),
+        ("devices", "two"),
+        ("memory", "1GB"),
+        ("memory", "1B"),
+        ("streams", "yes"),
+    )
+    for key, value in wrong:
         with pytest.raises(ValueError, match=f'openreg.{key} is "{value}"; expected'):
             Options.read({key: value}.get)
 
@@ -207,6 +216,163 @@ def test_what_the_operator_refuses_is_told_in_pytorchs_words(run_python: RunPyth
     )
 
 
+# ---- streams ----
+
+HELD = (
+    DRIVERS
+    + """
+    import threading
+    release = threading.Event()
+    x = torch.ones(3, device="openreg")
+    device.stream_host_function(0, None, lambda: release.wait() and None)
+    """
+)
+"""The default stream of device 0 goes no further until ``release`` is set."""
+
+
+def test_without_the_option_there_are_no_streams() -> None:
+    library = DeviceLibrary.open("torch_backend.backends.openreg:OpenReg")
+    assert not {"stream_create", "event_record", "stream_host_function"} & set(library.core)
+    assert "memory_fill" in library.core
+
+
+def test_work_waits_for_its_stream_and_for_nothing_else(run_python: RunPython) -> None:
+    run_python(
+        HELD
+        + """
+    y = x + 1  # returns, with the stream held up
+    after = torch.openreg.Event()
+    after.record()
+    side = torch.openreg.Stream()
+    with torch.openreg.stream(side):
+        assert (torch.full((3,), 5.0, device="openreg") * 2).tolist() == [10, 10, 10]
+    far = torch.openreg.Stream(device="openreg:1")
+    far.wait_event(after)
+    with torch.openreg.stream(far):
+        w = torch.ones(3, device="openreg:1") + 1
+    assert not after.query() and not far.query() and not torch.openreg.default_stream().query()
+    release.set()
+    far.synchronize()
+    assert after.query(), "a stream of another device did not wait"
+    assert y.tolist() == w.tolist() == [2, 2, 2]
+    """,
+        env=STREAMS,
+    )
+
+
+def test_pinned_memory_is_memory_of_the_daemons(run_python: RunPython) -> None:
+    """A copy from it is made when the stream gets there, of what is in it then; other memory is read at once."""
+    run_python(
+        HELD
+        + """
+    pinned, pageable = torch.ones(3).pin_memory(), torch.ones(3)
+    assert pinned.is_pinned() and not pageable.is_pinned()
+    (line,) = (line for line in open("/proc/self/maps") if line.rstrip().endswith("memfd:openreg (deleted)"))
+    start, end = (int(part, 16) for part in line.split()[0].split("-"))
+    assert start <= pinned.data_ptr() < end
+    assert "memfd:openreg" in open(f"/proc/{device.drivers[0].pid}/maps").read()
+    x.copy_(pinned, non_blocking=True)
+    pinned.fill_(7)
+    release.set()
+    assert x.tolist() == [7, 7, 7], x
+    back = torch.empty(3, pin_memory=True)
+    back.copy_(x * 2, non_blocking=True)
+    torch.accelerator.synchronize()
+    assert back.tolist() == [14, 14, 14]
+    """,
+        env=STREAMS,
+    )
+
+
+def test_what_queued_work_fails_with_is_told_once(run_python: RunPython) -> None:
+    """ATen refuses the class when the stream gets there; the next who waits learns of it, and the device goes on."""
+    run_python(
+        HELD
+        + """
+    bad = torch.nn.functional.nll_loss(x.reshape(1, 3), torch.full((1,), 5, device="openreg"))
+    release.set()
+    try:
+        torch.accelerator.synchronize()
+    except RuntimeError as error:
+        assert not isinstance(error, NotImplementedError), error
+        assert "openreg:0: Target 5 is out of bounds" in str(error), error
+    else:
+        raise AssertionError("the failure was not told")
+    torch.accelerator.synchronize()
+    assert (x + 1).tolist() == [2, 2, 2]
+    """,
+        env=STREAMS,
+    )
+
+
+def test_a_daemon_that_dies_with_work_queued_is_a_lost_device(run_python: RunPython) -> None:
+    """Who waits for it at the time learns of it, what has to be called is called, and the other device goes on."""
+    run_python(
+        HELD
+        + """
+    import os, signal
+    b = torch.ones(3, device="openreg:1")
+    y = x + 1
+    called = threading.Event()
+    device.stream_host_function(0, None, called.set)
+    threading.Timer(0.2, os.kill, (device.drivers[0].pid, signal.SIGKILL)).start()
+    for _ in range(2):
+        try:
+            torch.openreg.synchronize(0)
+        except torch.AcceleratorError as error:
+            assert "openreg:0" in str(error), error
+        else:
+            raise AssertionError("a dead process is done with its work")
+    assert called.wait(60), "a host function was never called"
+    assert (b + 1).tolist() == [2, 2, 2], "the other device went as well"
+    """,
+        env=STREAMS,
+    )
+
+
+def test_ctrl_c_ends_waiting_and_not_the_device(run_python: RunPython) -> None:
+    run_python(
+        HELD
+        + """
+    import os, signal
+    y = x + 1
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        torch.accelerator.synchronize()
+    except RuntimeError as error:  # in its place comes KeyboardInterrupt, after the call
+        assert "stream_synchronize was interrupted" in str(error), error
+    except KeyboardInterrupt:
+        pass
+    else:
+        raise AssertionError("the wait was not broken off")
+    try:
+        threading.Event().wait(60)
+    except KeyboardInterrupt:
+        pass
+    release.set()
+    torch.accelerator.synchronize()
+    assert y.tolist() == [2, 2, 2]
+    """,
+        env=STREAMS,
+    )
+
+
+def test_events_tell_the_time_between_them(run_python: RunPython) -> None:
+    run_python(
+        DRIVERS
+        + """
+    import time
+    start, end = (torch.openreg.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    device.stream_host_function(0, None, lambda: time.sleep(0.05))
+    end.record()
+    end.synchronize()
+    assert start.elapsed_time(end) >= 50
+    """,
+        env=STREAMS,
+    )
+
+
 # ---- processes ----
 
 
@@ -248,20 +414,28 @@ WAITS = (
 )
 
 
-@pytest.mark.parametrize("ending", ["killed", "killed while it computes", "exit", "forked"])
-def test_daemons_end_with_the_process(ending: str) -> None:
+@pytest.mark.parametrize(
+    ("ending", "env"),
+    [
+        *((ending, USE) for ending in ("killed", "killed while it computes", "exit", "forked")),
+        *((ending, STREAMS) for ending in ("killed while it computes", "exit with work queued")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "streams" if value is STREAMS else "",
+)
+def test_daemons_end_with_the_process(ending: str, env: dict[str, str]) -> None:
     """Whatever ends it, and though a process that it has forked lives on."""
     then = {
         "killed": "time.sleep(600)",
         "killed while it computes": "y = torch.ones(1200, 1200, device='openreg:0')\n    while True: y = y @ y",
         "exit": "pass",
+        "exit with work queued": "device.stream_host_function(0, None, lambda: time.sleep(600))\n    y = x + 1",
         "forked": "import os\n    if os.fork() == 0: os.close(1), os.close(2), time.sleep(40)\n    time.sleep(600)",
     }[ending]
     import textwrap
 
     process = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(WAITS.format(then=then))],
-        env=clean_environment() | USE,
+        env=clean_environment() | env,
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -271,7 +445,7 @@ def test_daemons_end_with_the_process(ending: str) -> None:
         try:
             pids = [int(text) for text in process.stdout.readline().split()]
             assert len(pids) == 2, "the process did not get as far as to use its devices"
-            if ending != "exit":
+            if not ending.startswith("exit"):
                 time.sleep(0.2)
                 process.kill()
                 process.wait()

@@ -18,10 +18,10 @@ _GIVES_BACK = ("memory_free", "stream_destroy", "event_destroy", "ipc_close", "m
 def guarded(name: str, function: Callable[..., int | None], host: Host) -> Callable[..., int]:
     """``function`` as the core may call it, from any thread: it returns a status, None for OK.
 
-    While the interpreter shuts down, the modules that a device uses may be gone: it is not called then, and what gives
-    something back counts as done.
+    While the interpreter shuts down, the modules that a device uses may be gone: it is not called then, and is lost;
+    what gives something back counts as done.
     """
-    late = Status.OK if name in _GIVES_BACK else Status.INTERNAL
+    late = Status.OK if name in _GIVES_BACK else Status.DEVICE_LOST
     ok, internal, is_finalizing = int(Status.OK), int(Status.INTERNAL), sys.is_finalizing
 
     def call(*arguments: Any) -> int:

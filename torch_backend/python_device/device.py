@@ -234,7 +234,14 @@ class PythonDevice(ABC):
         """
         raise NotImplementedError
 
-    @classmethod
-    def offers(cls, slot: str) -> bool:
-        """Whether the class defines the method."""
-        return getattr(cls, slot, None) is not getattr(PythonDevice, slot, None)
+    def offers(self, slot: str) -> bool:
+        """Whether the device has the slot: by default, whether its class defines the method.
+
+        Asked after ``__init__``. A device that has slots only with some options says so here.
+        """
+        return defines(type(self), slot)
+
+
+def defines(cls: type[PythonDevice], slot: str) -> bool:
+    """Whether a class has a method of its own for the slot."""
+    return getattr(cls, slot, None) is not getattr(PythonDevice, slot, None)

@@ -8,7 +8,7 @@ from typing import Any
 from torch_backend.abi.statuses import Status
 from torch_backend.abi.structs import ABI_MAJOR, ABI_MINOR, REQUIRED_SLOTS, tb_host, tb_plugin, tb_plugin_entry_function
 from torch_backend.abi.table import type_of
-from torch_backend.python_device.device import PythonDevice
+from torch_backend.python_device.device import PythonDevice, defines
 from torch_backend.python_device.errors import text_of
 from torch_backend.python_device.handles import LiveHandles
 from torch_backend.python_device.host import Host, entered_with
@@ -56,7 +56,7 @@ def origin_of(source: Source, place: str | None) -> str:
 
 def _made(source: Source) -> PythonDevice:
     cls = source if isinstance(source, type) else type(source)
-    if lacks := [slot for slot in REQUIRED_SLOTS if not cls.offers(slot)]:
+    if lacks := [slot for slot in REQUIRED_SLOTS if not defines(cls, slot)]:
         raise ValueError(f"{cls.__name__} has no {_join(lacks)}; every device needs {_join(REQUIRED_SLOTS)}.")
     if not isinstance(getattr(cls, "name", None), str):
         raise ValueError(f'{cls.__name__} has no name; set the class attribute name = "<the torch device name>".')
