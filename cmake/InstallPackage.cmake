@@ -26,10 +26,11 @@ file(WRITE "${CMAKE_CURRENT_BINARY_DIR}/torch_version.txt" "${TORCH_VERSION}\n")
 install(FILES "${CMAKE_CURRENT_BINARY_DIR}/torch_version.txt" DESTINATION ${tb_package}/lib)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/" DESTINATION ${tb_package}/include)
 
-# Devices written in Python. An editable install uses those of the checkout (torch_backend/backends/__init__.py).
+# What devices have in Python, or all of them. An editable install uses that of the checkout
+# (torch_backend/backends/__init__.py).
 if(NOT SKBUILD_STATE STREQUAL "editable")
   install(
-    DIRECTORY "${PROJECT_SOURCE_DIR}/backends/openreg"
+    DIRECTORY "${PROJECT_SOURCE_DIR}/backends/cuda" "${PROJECT_SOURCE_DIR}/backends/openreg"
     DESTINATION ${tb_package}/backends
     FILES_MATCHING
     PATTERN "*.py"

@@ -444,6 +444,51 @@ except RuntimeError as error:
     assert all(part in text for part in ("aten::mm", "cublasLtMatmul: ", "(13)"))
 
 
+# ---- what the hardware is doing ----
+
+TELEMETRY = """
+names = ("utilization", "memory_usage", "temperature", "power_draw", "clock_rate")
+try:
+    for device in (0, 1):
+        print(*(getattr(torch.xcuda, name)(device) for name in names))
+    print(torch.xcuda.list_gpu_processes(1))
+    print(torch.xcuda.list_gpu_processes().splitlines()[-1])
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_telemetry(run: Run) -> None:
+    assert run(TELEMETRY).splitlines() == [
+        "70 30 40 350000 1980",
+        "71 31 41 350001 1981",
+        "GPU:1",
+        "no processes are running",
+        "process          7 uses            ? MB GPU memory",
+    ]
+
+
+def test_no_nvml(run: Run, versions: Callable[..., Path]) -> None:
+    needs_no_driver()
+    text = run(TELEMETRY, path=versions(12))
+    assert "NVML, which says what a GPU is doing, is not installed (libnvidia-ml.so.1: " in text
+
+
+def test_an_nvml_without_a_function_is_too_old(run: Run, versions: Callable[..., Path]) -> None:
+    folder = versions(12)
+    compile_library("int nvmlInit_v2(void) { return 0; }", folder / "libnvidia-ml.so.1")
+    assert "NVML is too old: libnvidia-ml.so.1 has no nvmlErrorString. xcuda needs driver 525" in run(
+        TELEMETRY, path=folder
+    )
+
+
+@pytest.mark.parametrize("function", ["nvmlInit_v2", "nvmlDeviceGetTemperature", "nvmlDeviceGetHandleByUUID"])
+def test_what_nvml_refuses_is_named(run: Run, function: str) -> None:
+    text = run(TELEMETRY, refused="fails because CUDA_SIM_FAIL says so", CUDA_SIM_FAIL=f"{function}=3")
+    assert text.startswith(f"{function}: ")
+    assert text.endswith(" (3)\n")
+
+
 # ---- collectives ----
 
 

@@ -1,6 +1,7 @@
 """What devices can be found, and where. Nothing is loaded or imported before somebody asks for it."""
 
 import glob
+import importlib
 import os
 from collections.abc import Iterator, Mapping
 from enum import Enum
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 ENTRY_POINT_GROUP = "torch_backend.devices"
 PATH_VARIABLE = "TORCH_BACKEND_PATH"
+_REFERENCE = "reference device of torch_backend"
 
 
 class Origin(Enum):
@@ -99,6 +101,19 @@ class ReferenceCandidate(Candidate):
     def __init__(self, reference: str) -> None:
         """For :func:`torch_backend.devices.selection.find`."""
         super().__init__(Origin.NAMED, f"the Python device {reference}", name=None, path=reference)
+
+
+class _ReferenceLibrary(Candidate):
+    """A device that ships with torch_backend as a shared library."""
+
+    def __init__(self, name: str, path: Path) -> None:
+        super().__init__(Origin.REFERENCE, _REFERENCE, name=name, path=str(path))
+
+    def _open(self, options: Options | None) -> "Plugin":
+        plugin = super()._open(options)
+        if functions := installed.REFERENCE_FUNCTIONS.get(plugin.name):
+            importlib.import_module(functions)
+        return plugin
 
 
 class _LoadedCandidate(Candidate):
@@ -196,13 +211,12 @@ def _in_packages() -> Iterator[Candidate]:
 
 
 def _reference_devices() -> Iterator[Candidate]:
-    source = "reference device of torch_backend"
     for name in installed.REFERENCE_LIBRARIES:
         path: Path = installed.reference_library(name)
         if path.is_file():
-            yield Candidate(Origin.REFERENCE, source, name=name, path=str(path))
+            yield _ReferenceLibrary(name, path)
     for name, reference in installed.REFERENCE_MODULES.items():
-        yield Candidate(Origin.REFERENCE, source, name=name, path=reference)
+        yield Candidate(Origin.REFERENCE, _REFERENCE, name=name, path=reference)
 
 
 def discover(environ: Mapping[str, str] = os.environ) -> list[Candidate]:

@@ -17,6 +17,9 @@ NEED_A_DRIVER = ("ocl", "npu", "xcuda")
 REFERENCE_MODULES = {"openreg": "torch_backend.backends.openreg:OpenReg"}
 """The devices that ship with us and are written in Python, and where."""
 
+REFERENCE_FUNCTIONS = {"xcuda": "torch_backend.backends.cuda.telemetry"}
+"""What those that are shared libraries have in Python as well: functions of their own in ``torch.<name>``."""
+
 REFERENCE_DEVICES = (*REFERENCE_LIBRARIES, *REFERENCE_MODULES)
 """The devices that ship with us. They are never activated unless they are asked for by name."""
 
