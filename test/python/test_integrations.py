@@ -127,6 +127,17 @@ def test_libraries_without_an_integration_are_warned_of(run_python: RunPython, t
         assert run_import(run_python, tmp_path, "fastai", setting).strip() == ""
 
 
+def test_a_library_is_warned_of_only_where_it_runs_on_torch(run_python: RunPython, tmp_path: Path) -> None:
+    package(tmp_path, "keras", "3.9")
+    backend = tmp_path / "keras" / "src" / "backend" / "torch"
+    backend.mkdir(parents=True)
+    for folder in (backend, backend.parent, backend.parent.parent):
+        (folder / "__init__.py").touch()
+    assert run_import(run_python, tmp_path, "keras").strip() == ""
+    (tmp_path / "keras" / "__init__.py").write_text("import keras.src.backend.torch")
+    assert 'keras.device("xcpu:0")' in run_import(run_python, tmp_path, "keras")
+
+
 def test_a_setting_that_names_nothing_is_an_error(run_python: RunPython) -> None:
     code = "import torch_backend; torch_backend.activate('xcpu')"
     process = run_python(code, env={"TORCH_BACKEND_INTEGRATIONS": "nothing"}, expect=1)

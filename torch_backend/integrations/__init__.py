@@ -33,12 +33,17 @@ ADAPTED = (
 UNADAPTED = {
     "deepspeed": "set DS_ACCELERATOR and give it an accelerator class",
     "fastai": 'call fastai.torch_core.default_device("{device}")',
+    "flair": 'set flair.device = torch.device("{device}")',
+    "ignite": "take torch.accelerator.current_accelerator() where you ask ignite.distributed.device()",
+    "keras": 'compute inside keras.device("{device}:0")',
     "sentence_transformers": 'pass device="{device}"',
     "spacy": 'its models run on the CPU; move what "spacy-transformers" has with .to("{device}")',
     "stable_baselines3": 'pass device="{device}"',
     "ultralytics": 'pass device="{device}", if your version accepts it',
     "vllm": "it needs a platform plugin for {device}",
+    "whisper": 'pass device="{device}" to load_model',
 }
+_ON_TORCH = {"keras": "keras.src.backend.torch"}  # the part that is imported only where the library runs on torch
 
 
 def register(device: str) -> None:
@@ -51,7 +56,7 @@ def register(device: str) -> None:
             library.adapt(device)
     for name, advice in UNADAPTED.items():
         if name in chosen:
-            after_import(name, functools.partial(_warn, name, device, advice))
+            after_import(_ON_TORCH.get(name, name), functools.partial(_warn, name, device, advice))
 
 
 def _chosen() -> set[str]:
