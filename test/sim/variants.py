@@ -5,11 +5,11 @@ or a flag that is wrong. Each is applied to a copy, built, and tried on the test
 if they fail, or if the simulation refuses a call that it does not refuse the unedited library, which has to pass all of
 these tests. Prints a table of what caught what.
 
-Copies are kept in ``build/variants``. Builds are fast where ccache is installed.
+The copies are in ``build/variants``, one for each job, in which only what a variant edits is compiled again.
 """
 
 import argparse
-import hashlib
+import filecmp
 import os
 import re
 import shutil
@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -82,12 +83,15 @@ def read(name: str) -> Simulated:
     return Simulated(name, content["environment"], variants)
 
 
-def build_library(device: Simulated, variant: Variant) -> Path:
-    """The library of a variant, in a copy of the sources."""
-    copy = ROOT / "build" / "variants" / device.name / hashlib.sha256(repr(variant).encode()).hexdigest()[:12]
-    shutil.rmtree(copy / "backends", ignore_errors=True)
+def build_library(device: Simulated, variant: Variant, name: str) -> Path:
+    """The library of a variant, in the copy of the sources that is called ``name``. Other files keep their times."""
+    copy = ROOT / "build" / "variants" / device.name / name
     for folder in (device.name, "common"):
-        shutil.copytree(ROOT / "backends" / folder, copy / "backends" / folder)
+        for source in (ROOT / "backends" / folder).iterdir():
+            target = copy / "backends" / folder / source.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if source.is_file() and not (target.exists() and filecmp.cmp(source, target, shallow=False)):
+                shutil.copyfile(source, target)
     if not (copy / "include").exists():
         (copy / "include").symlink_to(ROOT / "include")
     variant.apply(copy / "backends" / device.name)
@@ -148,19 +152,21 @@ def main() -> int:
     """Returns 0 if every variant was caught."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("device", choices=LISTS)
-    parser.add_argument("--only", default="", help="variants whose name has this")
+    parser.add_argument("--only", default="", help="variants whose name, or file, has this")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
     device = read(options.device)
-    chosen = [variant for variant in device.variants if options.only in variant.name]
+    chosen = [variant for variant in device.variants if options.only in f"{variant.name}\n{variant.file}"]
     simulation = libraries(device.name)
 
     def outcome(variant: Variant) -> Outcome:
-        return try_on(build_library(device, variant), variant.tests, device, simulation)
+        return try_on(
+            build_library(device, variant, threading.current_thread().name), variant.tests, device, simulation
+        )
 
     alive = 0
-    with ThreadPoolExecutor(options.jobs) as pool:
-        library = build_library(device, Variant("unedited", ()))
+    with ThreadPoolExecutor(options.jobs, thread_name_prefix="job") as pool:
+        library = build_library(device, Variant("unedited", ()), "unedited")
         tests = list(dict.fromkeys(test for variant in chosen for test in variant.tests))
         good = list(pool.map(lambda test: try_on(library, [test], device, simulation), tests))
         for test, found in zip(tests, good, strict=True):
