@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from torchgen.api import structured
@@ -85,7 +85,14 @@ def _kernel(
     with native_function_manager(group):
         # What iterates gets here only with operands that the iterator cannot take.
         forms = tuple(
-            _form(group, function, pointwise=pointwise, iterates=iterates, is_hot=is_hot and not iterates)
+            _form(
+                group,
+                function,
+                pointwise=pointwise,
+                iterates=iterates,
+                is_hot=is_hot and not iterates,
+                resizes={base_name, str(function.func.name)} & known.meta_differs,
+            )
             for function in functions
         )
     return StructuredKernel(
@@ -102,7 +109,13 @@ def _kernel(
 
 
 def _form(
-    group: NativeFunctionsGroup, function: NativeFunction, *, pointwise: bool, iterates: bool, is_hot: bool
+    group: NativeFunctionsGroup,
+    function: NativeFunction,
+    *,
+    pointwise: bool,
+    iterates: bool,
+    is_hot: bool,
+    resizes: Collection[str],
 ) -> Form:
     kind = function.func.kind()
     signature = NativeSignature(function.func, symint=True)
@@ -111,7 +124,8 @@ def _form(
     outputs = structured.out_arguments(group)
     # Outputs that are arguments too may overlap with inputs, which kernels find out by comparing storages.
     # An iterator is of the tensors that it was built from.
-    aliased = is_hot and kind is SchemaKind.functional and group.out.structured_inherits is None
+    # A kernel that gives outputs other sizes than its meta kernel did would do that to the aliases only.
+    aliased = is_hot and kind is SchemaKind.functional and group.out.structured_inherits is None and not resizes
     aliased = aliased and all(map(_can_be_aliased, function.func.arguments.flat_all))
     context: list[Binding | Expr] = [*(_aliased(p) if aliased else p for p in parameters), *_precomputed(group)]
     for index, output in enumerate(outputs):

@@ -18,7 +18,7 @@ from codegen import emit, operators, parse, structured  # noqa: E402
 @pytest.fixture(scope="module")
 def kernels():
     functions, backends = parse.native_functions()
-    known = replace(operators.read(), typed={"some": ["mm", "add", "cat", "max", "mse_loss"]})
+    known = replace(operators.read(), typed={"some": ["mm", "add", "cat", "isin", "max", "mse_loss"]})
     groups = parse.structured_groups(functions)
     return {kernel.name: kernel for kernel in structured.structured_kernels(groups, backends, known)}
 
@@ -85,6 +85,8 @@ def test_hot_functional_forms_run_on_aliases(kernels):
     assert functional.impl == "aliases.tensor(self), aliases.tensor(mat2), aliases.output(op.outputs_[0])"
     assert not kernels["bmm"].forms[0].aliased
     assert not kernels["mse_loss"].forms[0].aliased  # an iterator over the device's tensors
+    assert kernels["isin_Tensor_Scalar"].forms[0].aliased
+    assert not kernels["isin_Scalar_Tensor"].forms[0].aliased  # whose kernel resizes its output
 
 
 def test_hot_operators_call_atens_kernel_typed(kernels):

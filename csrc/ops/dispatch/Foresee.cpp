@@ -140,7 +140,8 @@ ForeseenCache& cache() {
 } // namespace
 
 Foresight foresight_of(const OperatorTraits& traits) {
-  if (traits.data_dependent || !traits.returns_tensors || has_fact(Fact::kMetaDiffers, traits.name)) {
+  if (traits.data_dependent || !traits.returns_tensors || has_fact(Fact::kMetaDiffers, traits.name) ||
+      has_fact(Fact::kMetaDiffers, traits.overload)) {
     return Foresight::kNone;
   }
   return has_fact(Fact::kTried, traits.name) ? Foresight::kTrial : Foresight::kMeta;
