@@ -1,6 +1,7 @@
 """Which of PyTorch's own tests are about a device, which of these it does not offer, and what their skips mean."""
 
 import re
+from collections.abc import Callable
 
 import pytest
 
@@ -28,7 +29,7 @@ def control_declaration() -> Declaration:
     """
     from torch.testing._internal import common_device_type
 
-    make = common_device_type.instantiate_device_type_tests
+    make: Callable[..., None] = common_device_type.instantiate_device_type_tests
     common_device_type.instantiate_device_type_tests = lambda *given, only_for=None, **rest: make(*given, **rest)
     return Declaration(CONTROL, 1, frozenset(), frozenset(_every_dtype()), frozenset())
 

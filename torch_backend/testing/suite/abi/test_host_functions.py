@@ -79,16 +79,18 @@ def test_what_follows_a_host_function_waits_for_it(library: DeviceLibrary) -> No
     for device in library.devices:
         data = pattern(size)
         with device.stream() as stream, memory(device, size) as address, host_memory(device, bytes(size)) as source:
+            has_run = threading.Event()
 
-            def write(source: int = source, data: bytes = data) -> None:
+            def write(source: int = source, data: bytes = data, has_run: threading.Event = has_run) -> None:
                 pause()
                 ctypes.memmove(source, data, size)
+                has_run.set()
 
             host_function(device, write, stream)
             device.copy(address, source, size, CopyKind.HOST_TO_DEVICE, stream)
-            expect_bytes(
-                device.read(address, size, stream), data, f"{device}: a copy did not wait for the function before it"
-            )
+            copied = device.read(address, size, stream)
+            expect_soon(has_run, f"{device}: a host function has not run")  # before its memory goes
+            expect_bytes(copied, data, f"{device}: a copy did not wait for the function before it")
 
 
 def test_host_functions_of_many_streams_all_run(library: DeviceLibrary) -> None:

@@ -84,6 +84,17 @@ def test_numpy_by_way_of_the_host(device: str) -> None:
     )
 
 
+def test_numbers_before_tensors(device: str) -> None:
+    """Operators that take a number first give results of the shapes that the CPU's have."""
+    x = torch.arange(3.0, device=device)
+    found, missing = torch.isin(2, x), torch.isin(5, x)
+    assert found.shape == missing.shape == (), f"isin of a number gives tensors of {found.shape} and {missing.shape}"
+    assert (found.item(), missing.item()) == (True, False), f"isin of 2 and 5 gives {found.item()}, {missing.item()}"
+    assert torch.pow(2, x).tolist() == [1, 2, 4], f"2 to the power of 0, 1, 2 is {torch.pow(2, x).tolist()}"
+    assert torch.where(x > 0, 7, x).tolist() == [0, 7, 7], f"where with a number gives {torch.where(x > 0, 7, x)}"
+    assert (1 - x).tolist() == [1, 0, -1], f"1 - x gives {(1 - x).tolist()}"
+
+
 def test_equal(device: str) -> None:
     """torch.equal and torch.allclose tell equal tensors from others, on views too."""
     x = torch.arange(6.0, device=device).view(2, 3)
