@@ -24,6 +24,7 @@ BENCHMARKS = (
     "copies",
     "allocator",
     "asynchronous",
+    "custom_operators",
     "distributed",
 )
 

@@ -36,6 +36,8 @@ TRAINING = ("tiny MLP with momentum", "LSTM", "GRU", "packed LSTM", "VAE", "bflo
 
 ROWS = ("softmax", "softmax, backward", "layer_norm", "layer_norm, backward")
 
+CUSTOM_OPERATORS = ("without gradients", "forward", "forward and backward", "autocast")
+
 TARGETS = (
     Target("small_ops", "geomean", at_most=1.08),
     *(Target("small_ops", row, at_most=1.25) for row in SMALL_OPS),
@@ -63,6 +65,7 @@ TARGETS = (
     Target("kernels", "CNN step", at_most=4.0),
     *(Target("kernels", row, at_most=2.0) for row in ("MLP step, SGD", "MLP step, AdamW")),
     *(Target("kernels", row, time_at_most=3.0) for row in ("add of 16, out=", "add of 16", "a + 2")),
+    *(Target("custom_operators", row, at_most=1.1) for row in CUSTOM_OPERATORS),
     Target("distributed", "all_reduce 64 MiB", at_most=1.1),
     Target("distributed", "DDP step", at_most=1.1),
 )
