@@ -120,6 +120,17 @@ def test_generating_with_an_offloaded_cache(name: str, late: str, monkeypatch: p
     assert run(name, "-c", GENERATION, name) == "the same tokens"
 
 
+def test_lightnings_modules_know_where_they_were_moved(name: str) -> None:
+    needs("lightning")
+    code = """
+import sys, lightning, torch
+model = lightning.LightningModule()
+moved = [str(getattr(model, sys.argv[1])(where).device) for where in (1, None, torch.device(sys.argv[1], 1))]
+print(*moved, model.cpu().device)
+"""
+    assert run(name, "-c", code, name) == f"{name}:1 {name}:0 {name}:1 cpu"
+
+
 def test_libraries_are_adapted_if_they_were_imported_before(name: str) -> None:
     needs("lightning")
     code = f"""

@@ -5,12 +5,15 @@ FSDP refuse them. So its accelerator for CUDA becomes that of the device, under 
 lists are gone. The same code is also installed under two older names, ``pytorch_lightning`` and ``lightning_fabric``.
 """
 
-from collections.abc import Mapping, Sequence
-from types import ModuleType
+from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType, ModuleType
 
+from torch_backend.integrations import cuda_code
 from torch_backend.integrations.library import Library
 
-FABRIC: Mapping[str, Sequence[str]] = {
+Action = Callable[[ModuleType, str], None]
+
+_FABRIC: Mapping[str, Sequence[str]] = {
     "accelerators.cuda": (),
     "connector": (),
     "plugins.precision.fsdp": (),
@@ -25,7 +28,7 @@ FABRIC: Mapping[str, Sequence[str]] = {
     "utilities.seed": (),
     "utilities.throughput": ("get_available_flops",),
 }
-PYTORCH: Mapping[str, Sequence[str]] = {
+_PYTORCH: Mapping[str, Sequence[str]] = {
     "accelerators.cuda": (),
     "callbacks.throughput_monitor": (),
     "core.module": ("LightningModule.on_gpu",),
@@ -51,16 +54,26 @@ def _rename(module: ModuleType, device: str) -> None:
         module.CUDAAccelerator.register_accelerators(registry)
 
 
-def adapted(name: str, packages: Mapping[str, Mapping[str, Sequence[str]]]) -> Library:
-    """The library called ``name``, which has Lightning's modules in ``packages``."""
+def _add_method(module: ModuleType, device: str) -> None:
+    """A module that is moved with its method of the device's name says where it is, as after ``cuda()``."""
+    mixin = module._DeviceDtypeModuleMixin
+    move = mixin.cuda
+    code = cuda_code.retargeted(move.__code__, device)
+    setattr(mixin, device, FunctionType(code, move.__globals__, device, move.__defaults__, move.__closure__))
+
+
+def adapted(name: str, *, fabric: str = "", pytorch: str = "") -> Library:
+    """The library called ``name``, which has Fabric's modules, Lightning's or both in the packages of these names."""
+    parts = [(package, code) for package, code in ((fabric, _FABRIC), (pytorch, _PYTORCH)) if package]
+    actions: dict[str, Action] = {f"{package}.accelerators": _rename for package, _ in parts}
+    if fabric:
+        actions[f"{fabric}.utilities.device_dtype_mixin"] = _add_method
     return Library(
         name=name,
         versions=("2.5", "3"),
-        cuda_code={
-            f"{package}.{module}": names for package, code in packages.items() for module, names in code.items()
-        },
-        actions={f"{package}.accelerators": _rename for package in packages},
+        cuda_code={f"{package}.{module}": names for package, code in parts for module, names in code.items()},
+        actions=actions,
     )
 
 
-LIBRARY = adapted("lightning", {"lightning.fabric": FABRIC, "lightning.pytorch": PYTORCH})
+LIBRARY = adapted("lightning", fabric="lightning.fabric", pytorch="lightning.pytorch")
