@@ -236,9 +236,9 @@ test-generated: $(STAMPS)/built $(STAMPS)/for-test
 test-ecosystem: $(STAMPS)/built $(STAMPS)/for-ecosystem
 	@TORCH_BACKEND=$(DEVICE) $(PYTEST) $(ECOSYSTEM_TESTS)
 
-# The page of the documentation that says what was run.
+# The page of the documentation that says what was run. CHECKOUTS="transformers=PATH lightning=PATH": with their tests.
 ecosystem: $(STAMPS)/built $(STAMPS)/for-ecosystem
-	@$(PY) .ci/ecosystem.py $(DEVICE) > $(BUILD)/ecosystem.md
+	@$(PY) .ci/ecosystem.py $(DEVICE) $(CHECKOUTS:%=--checkout %) > $(BUILD)/ecosystem.md
 	@cp $(BUILD)/ecosystem.md docs/reference/ecosystem_results.md && cat docs/reference/ecosystem_results.md
 
 # The conformance kit on the smallest device, that in other processes, the complete one, and that with streams and all

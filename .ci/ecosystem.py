@@ -1,9 +1,11 @@
 """Write docs/reference/ecosystem_results.md: ``python .ci/ecosystem.py xcpu`` runs the examples, prints the page.
 
 Each example runs twice, without a device and with it; programs for CUDA run with the device's name in place of CUDA's.
-The libraries' own tests are downloaded and run as well (library_suites.py).
+The libraries' own tests are downloaded and run as well (library_suites.py). ``--checkout transformers=PATH`` runs those
+of a checkout of its repository, and that code: of libraries whose source distributions have no tests, it is needed.
 """
 
+import argparse
 import importlib.metadata
 import os
 import subprocess
@@ -44,13 +46,33 @@ def rows(device: str, folder: Path) -> list[str]:
     return [f"{row} {REASONS.get(row.split(' | ')[1], '')} |" for row in found]
 
 
+def _checkout(text: str) -> tuple[str, Path]:
+    library, _, path = text.partition("=")
+    known = sorted({suite.library for suite in library_suites.SUITES})
+    if library not in known:
+        raise argparse.ArgumentTypeError(f"{text!r} does not begin with one of {', '.join(known)} and '='")
+    if not path or not Path(path, "tests").is_dir():
+        raise argparse.ArgumentTypeError(f"{path!r} is no checkout of {library}: it has no folder tests")
+    return library, Path(path)
+
+
 if __name__ == "__main__":
-    device = sys.argv[1]
-    with tempfile.TemporaryDirectory() as folder:
-        table = rows(device, Path(folder)) + library_suites.rows(device, Path(folder))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("device")
+    parser.add_argument("--checkout", action="append", default=[], type=_checkout, metavar="LIBRARY=PATH")
+    arguments = parser.parse_args()
+    device = arguments.device
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        table = rows(device, folder) + library_suites.rows(device, folder, dict(arguments.checkout))
     print("# Libraries: what was run\n")
-    print("`make ecosystem` runs `examples/ecosystem` and tests of the libraries' source distributions on the CPU and")
-    print("on the device, and writes this page. The distributions of Lightning and TorchMetrics have no tests, that of")
-    print("Transformers lacks files which its tests of models import, and that of safetensors needs Rust to unpack.\n")
+    print("`make ecosystem` runs `examples/ecosystem` and tests of the libraries on the CPU and on the device, and")
+    print(
+        "writes this page. The tests are those of the source distributions. Where these have none, or lack files that"
+    )
+    print(
+        'their tests import, `make ecosystem CHECKOUTS="transformers=PATH lightning=PATH"` takes them from checkouts of'
+    )
+    print("the libraries' repositories, and the code with them.\n")
     print(f"| software | program | cpu | {device} | difference |\n|---|---|---|---|---|")
     print("\n".join(table))

@@ -1,21 +1,27 @@
-"""The libraries' own tests, from their source distributions: which run, and how many pass without and with a device.
+"""The libraries' own tests: which run, and how many pass without and with a device.
 
-A copy for the device has its name in place of CUDA's, as programs written for CUDA have. Nothing is skipped that the
-library does not skip, except files that need what is not there on any device: models from the network, mostly.
+They come from the source distribution of the version that is installed, or from a checkout of the library's repository,
+whose code is then run as well. A copy for the device has its name in place of CUDA's, as programs written for CUDA
+have. Nothing is skipped that the library does not skip, except files that need what is not there on any device: models
+from the network, mostly.
 """
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from xml.etree import ElementTree
 
-CUDA = re.compile(r"(?<!\w)cuda(?!\w)")
-MINUTES = 30
+# Not the library's own modules of that name, nor the version of CUDA that torch was built with.
+CUDA = re.compile(r"(?<!\w)(?<!accelerators\.)(?<!version\.)cuda(?!\w)")
+TESTS = ("tests/**/*.py", "src/*/test_utils/**/*.py", "src/*/testing_utils.py", "src/*/*/utilities/testing/*.py")
+MINUTES = 90
 
 
 @dataclass(frozen=True)
@@ -24,15 +30,17 @@ class Suite:
 
     Attributes:
         library: its name on PyPI.
-        files: of its folder ``tests``.
+        files: of its folder ``tests``: "models/bert/modeling_bert" is tests/models/bert/test_modeling_bert.py.
         only: of these the tests that this names, in pytest's words (``-k``); empty: all.
         reasons: of tests that fail on the device and not on the CPU, by a part of their names: why.
+        archived: whether the library's source distribution has them; else it takes a checkout.
     """
 
     library: str
     files: tuple[str, ...]
     only: str = ""
     reasons: dict[str, str] = field(default_factory=dict)
+    archived: bool = True
 
 
 SUITES = (
@@ -96,11 +104,89 @@ SUITES = (
             "EmbConv1D-TrainableTokensConfig": "with the device's random numbers a ReLU is dead, on the CPU too",
         },
     ),
+    Suite(
+        "transformers",
+        tuple(f"models/{model}/modeling_{model}" for model in ("bert", "gpt2", "llama", "t5", "vit")),
+        only="not compil and not flex_attention and not export",  # minutes of the compiler for each
+        archived=False,
+    ),
+    Suite(
+        "transformers",
+        (
+            "generation/candidate_generator",
+            "generation/configuration_utils",
+            "generation/logits_process",
+            "generation/stopping_criteria",
+            "generation/streamers",
+            "generation/utils",
+        ),
+        archived=False,
+    ),
+    Suite(
+        "transformers",
+        (
+            "trainer/data_collator",
+            "trainer/trainer",
+            "trainer/trainer_accelerator",
+            "trainer/trainer_callback",
+            "trainer/trainer_checkpointing",
+            "trainer/trainer_data",
+            "trainer/trainer_evaluation",
+            "trainer/trainer_hyperparameter",
+            "trainer/trainer_optimizers",
+            "trainer/trainer_seq2seq",
+            "trainer/training_args",
+        ),
+        archived=False,
+    ),
+    Suite(
+        "lightning",
+        (
+            "tests_fabric/accelerators/cpu",
+            "tests_fabric/accelerators/cuda",
+            "tests_fabric/accelerators/registry",
+            "tests_fabric/connector",
+            "tests_fabric/fabric",
+            "tests_fabric/strategies/ddp",
+            "tests_fabric/strategies/single_device",
+            "tests_fabric/utilities/apply_func",
+            "tests_fabric/utilities/device_dtype_mixin",
+            "tests_fabric/utilities/device_parser",
+            "tests_fabric/utilities/seed",
+        ),
+        reasons={
+            "test_tf32_message": "no precision follows from torch.backends.<name>.matmul.allow_tf32: there is no TF32",
+            "test_fabric.test_setup_": "Fabric() takes both devices, as two of CUDA, and then has to be launched",
+            "test_ddp_process_group_backend": "the device's collectives have a name of their own",
+            "rng_states": 'the states of the device\'s generators keep the key "torch.cuda"',
+        },
+        archived=False,
+    ),
+    Suite(
+        "lightning",
+        (
+            "tests_pytorch/accelerators/common",
+            "tests_pytorch/accelerators/gpu",
+            "tests_pytorch/accelerators/registry",
+            "tests_pytorch/core/metric_result_integration",
+            "tests_pytorch/models/amp",
+            "tests_pytorch/models/gpu",
+            "tests_pytorch/plugins/amp_plugins",
+            "tests_pytorch/strategies/ddp",
+            "tests_pytorch/strategies/fsdp",
+            "tests_pytorch/strategies/single_device",
+            "tests_pytorch/trainer/connectors/accelerator_connector",
+            "tests_pytorch/utilities/imports",
+        ),
+        archived=False,
+    ),
 )
 
 
-def source(library: str, folder: Path) -> Path:
-    """The unpacked source distribution of the version that is installed."""
+def source(library: str, folder: Path, checkouts: Mapping[str, Path]) -> Path:
+    """A copy of the library's checkout if there is one, or the unpacked source distribution of what is installed."""
+    if library in checkouts:
+        return Path(shutil.copytree(checkouts[library], folder, ignore=shutil.ignore_patterns(".git")))
     name = f"{library}=={version(library)}"
     download = ("download", "--quiet", "--no-deps", "--no-binary", ":all:", "--no-build-isolation")
     subprocess.run([sys.executable, "-m", "pip", *download, "--dest", folder, name], check=True)
@@ -114,19 +200,9 @@ def source(library: str, folder: Path) -> Path:
 
 def outcomes(suite: Suite, folder: Path, device: str | None) -> dict[str, str]:
     """By test: "passed", "skipped" or "failed"."""
-    for path in [*folder.glob("tests/**/*.py"), *folder.glob("src/*/test_utils/**/*.py")] if device else ():
+    for path in (path for pattern in TESTS for path in folder.glob(pattern)) if device else ():
         path.write_text(CUDA.sub(device or "", path.read_text()))
     report = folder / "report.xml"
-    settings = {
-        "OMP_NUM_THREADS": "1",
-        "TORCH_BACKEND": device or "none",
-        "PYTHONPATH": str(folder / "src"),
-        "HF_HUB_OFFLINE": "1",
-        "HF_DATASETS_OFFLINE": "1",
-        "HF_ENDPOINT": "http://localhost:9",  # nobody answers, so that tests that go online in spite of it fail soon
-        # Some tests fill the device but for what they need themselves.
-        f"TORCH_BACKEND_{(device or '').upper()}_MEMORY": "1GiB",
-    }
     options = (
         "-q",
         "-p",
@@ -136,15 +212,19 @@ def outcomes(suite: Suite, folder: Path, device: str | None) -> dict[str, str]:
         "--continue-on-collection-errors",
         f"--junitxml={report}",
     )
-    files = [f"tests/test_{name}.py" for name in suite.files]
+    files = [str(Path("tests", name).parent / f"test_{Path(name).name}.py") for name in suite.files]
     subprocess.run(
         [sys.executable, "-m", "pytest", *options, *files, "-k", suite.only],
         cwd=folder,
-        env=os.environ | settings,
+        env=_environment(folder, device),
         stdout=sys.stderr,
         timeout=MINUTES * 60,
         check=False,
     )
+    if not report.exists():
+        raise RuntimeError(
+            f"pytest has not run the tests of {suite.library}; above it says why: what is missing, mostly"
+        )
     said = {}
     for case in ElementTree.parse(report).iter("testcase"):
         kinds = {child.tag for child in case} & {"failure", "error", "skipped"}
@@ -153,27 +233,54 @@ def outcomes(suite: Suite, folder: Path, device: str | None) -> dict[str, str]:
     return said
 
 
-def rows(device: str, folder: Path) -> list[str]:
-    """A row of the table for each suite."""
+def _environment(folder: Path, device: str | None) -> dict[str, str]:
+    path = (str(folder / "src"), os.environ.get("PYTHONPATH", ""))
+    settings = {
+        "OMP_NUM_THREADS": "1",
+        "TORCH_BACKEND": device or "none",
+        "PYTHONPATH": os.pathsep.join(filter(None, path)),
+        "HF_HUB_OFFLINE": "1",
+        "HF_DATASETS_OFFLINE": "1",
+        "HF_ENDPOINT": "http://localhost:9",  # nobody answers, so that tests that go online in spite of it fail soon
+        # Some tests fill the device but for what they need themselves.
+        f"TORCH_BACKEND_{(device or '').upper()}_MEMORY": "2GiB",
+    }
+    return os.environ | settings
+
+
+def rows(device: str, folder: Path, checkouts: Mapping[str, Path]) -> list[str]:
+    """A row of the table for each suite; ``checkouts`` by the library's name."""
     found = []
     for number, suite in enumerate(SUITES):
-        before, after = (
-            outcomes(suite, source(suite.library, folder / f"{number}-{name}"), name) for name in (None, device)
-        )
-        worse = [test for test, outcome in after.items() if outcome == "failed" != before.get(test)]
-        reasons = [
-            f"{len(tests)}: {reason}"
-            for part, reason in suite.reasons.items()
-            if (tests := [test for test in worse if part in test])
-        ]
-        unexplained = [test for test in worse if not any(part in test for part in suite.reasons)]
         (one,) = suite.files if len(suite.files) == 1 else (f"{len(suite.files)} files",)
         what = f"its tests, {one}" + (f": {suite.only}" if suite.only else "")
-        difference = "; ".join([*reasons, *unexplained])
-        found.append(
-            f"| {suite.library} {version(suite.library)} | {what} | {counts(before)} | {counts(after)} | {difference} |"
-        )
+        if not suite.archived and suite.library not in checkouts:
+            found.append(f"| {suite.library} | {what} | not run | not run | needs --checkout {suite.library}=PATH |")
+            continue
+        folders = [folder / f"{number}-{name}" for name in (None, device)]
+        sources = [source(suite.library, each, checkouts) for each in folders]
+        before, after = (outcomes(suite, each, name) for each, name in zip(sources, (None, device), strict=True))
+        what = f"| {suite.library} {_version(suite.library, sources[0])} | {what}"
+        found.append(f"{what} | {counts(before)} | {counts(after)} | {difference(suite, before, after)} |")
     return found
+
+
+def _version(library: str, folder: Path) -> str:
+    """What the code says that was run."""
+    ask = [sys.executable, "-c", f"import {library}; print({library}.__version__)"]
+    answer = subprocess.run(ask, env=_environment(folder, None), capture_output=True, text=True, check=True)
+    return answer.stdout.split()[-1]
+
+
+def difference(suite: Suite, before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    """How many tests fail only with the device for each known reason, and the names of those that have none."""
+    worse = [test for test, outcome in after.items() if outcome == "failed" != before.get(test)]
+    reasons = [
+        f"{len(tests)}: {reason}"
+        for part, reason in suite.reasons.items()
+        if (tests := [test for test in worse if part in test])
+    ]
+    return "; ".join([*reasons, *(test for test in worse if not any(part in test for part in suite.reasons))])
 
 
 def counts(said: dict[str, str]) -> str:
