@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from torch_backend.testing import UpstreamReport, check_upstream, upstream
-from torch_backend.testing.report import junit
+from torch_backend.testing.report import html, junit
 from torch_backend.testing.results import count
 from torch_backend.testing.upstream import device_generic_files
 
@@ -159,11 +159,16 @@ def test_another_version_of_torch_is_noted(report: UpstreamReport) -> None:
     assert "The checkout is torch 1.0.0a0" in report.notes[0]
 
 
-def test_the_report_is_json_and_junit(report: UpstreamReport, tmp_path: Path) -> None:
+def test_the_report_is_json_junit_and_html(report: UpstreamReport, tmp_path: Path) -> None:
     content = json.loads(json.dumps(report.to_json()))
     assert content["files"]["nested/test_things.py"]["passed"] == 3
     junit.write(report, tmp_path / "report.xml")
     assert 'testsuite name="nested/test_things.py" tests="10" failures="3"' in (tmp_path / "report.xml").read_text()
+    page = html.render(report)
+    assert report.verdict_text() in page
+    assert "3 passed, 3 failed" in page
+    assert "<b>nested/test_things.py</b>" in page
+    assert "PyTorch&#39;s test leaves this device out" in page
 
 
 def test_only_files_that_a_pattern_can_mean_are_loaded(checkout: Path) -> None:

@@ -101,7 +101,7 @@ def check(
             if upstream is None:
                 report = check(device, levels=levels, quick=quick, progress=tell, **shared)
             else:
-                _refuse_levels(level, quick, html_file)
+                _refuse_levels(level, quick)
                 report = check_upstream(device, upstream, progress=tell, **shared)
     except (ValueError, OSError) as error:
         _output.fail(str(error), code=2)
@@ -113,8 +113,8 @@ def check(
     raise click.exceptions.Exit(0 if report.ok else 1)
 
 
-def _refuse_levels(level: str, quick: bool, html_file: Path | None) -> None:
-    given = [("--level", level != _ALL_LEVELS), ("--quick", quick), ("--html", html_file is not None)]
+def _refuse_levels(level: str, quick: bool) -> None:
+    given = [("--level", level != _ALL_LEVELS), ("--quick", quick)]
     if wrong := [name for name, is_given in given if is_given]:
         raise ValueError(f"{' and '.join(wrong)} cannot be given with --upstream, which has no levels.")
 
@@ -204,10 +204,8 @@ def _write(
 
             junit.write(report, junit_file)
         if html_file is not None:
-            from torch_backend.testing import Report
             from torch_backend.testing.report import html
 
-            assert isinstance(report, Report)  # see _refuse_levels
             html.write(report, html_file)
     except OSError as error:
         _output.fail(f"The report could not be written: {error}", code=1)

@@ -84,11 +84,11 @@ def check(
         only=tuple(only),
         options=options,
         seconds=time.monotonic() - started,
-        run=_run(),
+        run=about_this_run(),
     )
 
 
-def _run() -> dict[str, str]:
+def about_this_run() -> dict[str, str]:
     """What a report says of the run itself."""
     system = f"{platform.system()} {platform.release()}"
     return {

@@ -7,7 +7,6 @@ the CPU: one that fails there too is no failure of the device.
 
 import os
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 
 from torch_backend.testing import expectations, session, upstream_copies
 from torch_backend.testing.causes import cause
-from torch_backend.testing.conformance import describe, environment_for, make_settings
+from torch_backend.testing.conformance import about_this_run, describe, environment_for, make_settings
 from torch_backend.testing.report.findings import DeviceDescription, Findings
 from torch_backend.testing.results import FAILURES, Result, count
 from torch_backend.testing.selection import files_with_matches
@@ -40,6 +39,10 @@ class UpstreamReport(Findings):
     checkout: Path
     notes: tuple[str, ...] = ()
 
+    def verdict_text(self) -> str:
+        """What the run comes to, in a sentence."""
+        return "What passes on the CPU passes on the device." if self.ok else "Not all that passes on the CPU passes."
+
     def groups(self) -> dict[str, list[Result]]:
         """Results by file, relative to the checkout's ``test`` folder."""
         found: dict[str, list[Result]] = {}
@@ -60,9 +63,7 @@ class UpstreamReport(Findings):
             "checkout": str(self.checkout),
             "files": {file: dict(count(results)) for file, results in self.groups().items()},
             "causes": {text: [result.test for result in results] for text, results in self.causes()},
-            "not_offered": dict(
-                Counter(result.message for result in self.results if result.outcome == "not offered").most_common()
-            ),
+            "not_offered": dict(self.not_offered()),
             "notes": list(self.notes),
         }
 
@@ -115,6 +116,9 @@ def check_upstream(
         problems=(*problems, *wrong),
         notes=_version_note(tests.root.parent, description),
         seconds=time.monotonic() - started,
+        run=about_this_run(),
+        only=tuple(only),
+        options=options or {},
     )
 
 

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -11,6 +11,16 @@ from torch_backend.testing.levels import LEVELS, Level, find
 from torch_backend.testing.results import FAILURES, Result, count, failed
 
 Verdict = Literal["passed", "failed", "not offered", "not run"]
+
+
+def verdict_on(results: Iterable[Result]) -> Verdict:
+    """What some results amount to."""
+    counts = count(results)
+    if failed(counts):
+        return "failed"
+    if counts["not run"] or not sum(counts.values()):
+        return "not run"
+    return "passed" if counts["passed"] or counts["known"] else "not offered"
 
 
 @dataclass(frozen=True)
@@ -60,6 +70,9 @@ class Findings(ABC):
         problems: what is wrong with the run or the expectations, each a readable text; any makes the run fail.
         seconds: how long the run took.
         run: when, where and by what it was started: "date", "host", "python", "command".
+        quick: whether tests that take long were left out.
+        only: the patterns that chose tests; empty for all.
+        options: what the device library was given.
     """
 
     device: DeviceDescription
@@ -67,6 +80,9 @@ class Findings(ABC):
     problems: tuple[str, ...] = ()
     seconds: float = 0.0
     run: Mapping[str, str] = field(default_factory=dict)
+    quick: bool = False
+    only: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -81,6 +97,14 @@ class Findings(ABC):
     @abstractmethod
     def groups(self) -> dict[str, list[Result]]:
         """The results by what the report's tables have a line for."""
+
+    @abstractmethod
+    def verdict_text(self) -> str:
+        """What the run comes to, in a sentence."""
+
+    def not_offered(self) -> list[tuple[str, int]]:
+        """What the device does not offer: reason, number of tests, the most first."""
+        return Counter(result.message for result in self.results if result.outcome == "not offered").most_common()
 
     def to_json(self) -> dict[str, Any]:
         """The report as JSON's types. ``version`` changes when a key changes its meaning or goes."""
@@ -101,15 +125,9 @@ class Report(Findings):
 
     Attributes:
         levels: those that were asked for.
-        quick: whether tests that take long were left out.
-        only: the patterns that chose tests; empty for all.
-        options: what the device library was given.
     """
 
     levels: tuple[Level, ...] = LEVELS
-    quick: bool = False
-    only: tuple[str, ...] = ()
-    options: Mapping[str, str] = field(default_factory=dict)
 
     def groups(self) -> dict[str, list[Result]]:
         """The results by the name of their level."""
@@ -121,17 +139,14 @@ class Report(Findings):
 
     def verdict(self, level: Level) -> Verdict:
         """What the results of a level amount to."""
-        counts = count(self.of_level(level))
-        if failed(counts):
-            return "failed"
-        if counts["not run"] or not sum(counts.values()):
-            return "not run"
-        return "passed" if counts["passed"] or counts["known"] else "not offered"
+        return verdict_on(self.of_level(level))
 
-    def not_offered(self) -> list[tuple[Level, str, int]]:
-        """What the device does not offer: level, reason, number of tests, the most first."""
-        reasons = Counter((result.level, result.message) for result in self.results if result.outcome == "not offered")
-        return [(level, reason, number) for (level, reason), number in reasons.most_common()]
+    def not_offered(self) -> list[tuple[str, int]]:
+        """What the device does not offer: level and reason, number of tests, the most first."""
+        reasons = Counter(
+            f"of {result.level.name}: {result.message}" for result in self.results if result.outcome == "not offered"
+        )
+        return reasons.most_common()
 
     @property
     def reached(self) -> Level | None:
@@ -151,8 +166,7 @@ class Report(Findings):
                     break
         return reached
 
-    def verdict_text(self) -> str:
-        """What the run comes to, in a sentence."""
+    def verdict_text(self) -> str:  # noqa: D102  # as above
         if self.only and not self.ok:
             return "Not all of these tests pass."
         if self.only:

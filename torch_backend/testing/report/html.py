@@ -1,6 +1,6 @@
 """A report as one HTML page that needs nothing else: styles and scripts are in it, and it loads nothing."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, get_args
@@ -8,21 +8,22 @@ from typing import Any, get_args
 from jinja2 import Environment, StrictUndefined
 
 from torch_backend.testing import coverage, promises
+from torch_backend.testing.levels import LEVELS
 from torch_backend.testing.report import treemap
-from torch_backend.testing.report.findings import Report
-from torch_backend.testing.results import FAILURES, count, failed, totals
+from torch_backend.testing.report.findings import Findings, verdict_on
+from torch_backend.testing.results import FAILURES, Result, count, failed, totals
 
 _MOST_TILES = 60
 _MOST_IN_TABLE = 10
 _TREEMAP_RATIO = 3.0
 
 
-def write(report: Report, path: Path) -> None:
+def write(report: Findings, path: Path) -> None:
     """Write the report to ``path``."""
     path.write_text(render(report), encoding="utf-8")
 
 
-def render(report: Report) -> str:
+def render(report: Findings) -> str:
     """The page."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = resources.files(__package__).joinpath("page.html.jinja").read_text(encoding="utf-8")
@@ -33,7 +34,7 @@ def render(report: Report) -> str:
         device=report.device,
         totals=totals(report.results),
         failures=report.failures,
-        levels=[_level(report, level) for level in report.levels],
+        groups=[_group(name, results) for name, results in report.groups().items()],
         operators=_shares(coverage.entries_by_standing(facts)) if facts else [],
         fallbacks=fallbacks[:_MOST_IN_TABLE],
         tiles=list(
@@ -51,12 +52,14 @@ def render(report: Report) -> str:
     )
 
 
-def _level(report: Report, level: Any) -> dict[str, Any]:
-    results = report.of_level(level)
+def _group(name: str, results: Sequence[Result]) -> dict[str, Any]:
+    """A level, or a file of PyTorch's tests."""
     counts = count(results)
+    level = next((level for level in LEVELS if level.name == name), None)
     return {
-        "level": level,
-        "verdict": report.verdict(level),
+        "name": f"{level.number} {name}" if level else name,
+        "means": level.means if level else "",
+        "verdict": verdict_on(results),
         "counts": counts,
         "failed": failed(counts),
         "seconds": sum(result.seconds for result in results),

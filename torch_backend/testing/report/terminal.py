@@ -28,10 +28,8 @@ def show(report: Report, console: Console, verbose: bool = False) -> None:
     _show_coverage(report, console)
     _show_failures(report, console, verbose)
     _show_known(report, console)
-    show_not_offered(
-        [(number, f"of {level.name}: {reason}") for level, reason, number in report.not_offered()], console
-    )
-    show_end(report, report.verdict_text(), console)
+    show_not_offered(report, console)
+    show_end(report, console)
 
 
 def _title(report: Report) -> str:
@@ -131,20 +129,21 @@ def _show_known(report: Report, console: Console) -> None:
             console.print(Text(f"  {result.test}: {result.message}"))
 
 
-def show_not_offered(reasons: Sequence[tuple[int, str]], console: Console) -> None:
+def show_not_offered(report: Findings, console: Console) -> None:
     """Print why how many tests were left out, the most first."""
+    reasons = report.not_offered()
     if not reasons:
         return
     console.print(Text("\nNot offered, so not tested:", style="bold"))
-    for number, reason in reasons[:_SHOWN_REASONS]:
+    for reason, number in reasons[:_SHOWN_REASONS]:
         console.print(Text(f"  {number:>5,} {reason}", style="dim"))
     if len(reasons) > _SHOWN_REASONS:
         console.print(Text(f"  ... and {len(reasons) - _SHOWN_REASONS} more reasons.", style="dim"))
 
 
-def show_end(report: Findings, verdict: str, console: Console) -> None:
+def show_end(report: Findings, console: Console) -> None:
     """Print the problems of the run, and last the verdict with how many tests ended in which way."""
     for problem in report.problems:
         console.print(Text(f"\n{problem}", style="red"))
-    text = f"\n{verdict} {totals(report.results)}, {report.seconds:.0f} s.".replace("\n ", "\n")
+    text = f"\n{report.verdict_text()} {totals(report.results)}, {report.seconds:.0f} s."
     console.print(Text(text, style="green" if report.ok else "bold red"))

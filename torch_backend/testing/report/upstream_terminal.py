@@ -1,7 +1,5 @@
 """What PyTorch's own tests found, for people at a terminal."""
 
-from collections import Counter
-
 from rich.console import Console
 from rich.text import Text
 
@@ -25,8 +23,7 @@ def show(report: UpstreamReport, console: Console, verbose: bool = False) -> Non
                 console.print(Text(f"         {result.test}: {result.message}", style="dim"))
         if len(causes) > _SHOWN_CAUSES and not verbose:
             console.print(f"  ... and {len(causes) - _SHOWN_CAUSES} more causes; --verbose shows all.")
-    reasons = Counter(result.message for result in report.results if result.outcome == "not offered")
-    terminal.show_not_offered([(number, f" {reason}") for reason, number in reasons.most_common()], console)
+    terminal.show_not_offered(report, console)
     for text in report.notes:
         console.print(Text(f"\n{text}", style="yellow"))
-    terminal.show_end(report, "", console)
+    terminal.show_end(report, console)
