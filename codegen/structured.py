@@ -34,6 +34,8 @@ class Form:
     parameters: str  # C++ parameter list
     arguments: str  # ... the names, to pass on
     inputs: str  # ... those that are no outputs
+    indices: str  # name of the list of indices; "" without one
+    brought: str  # the arguments' names with indices that were brought from the host
     aten_call: str  # the end of AtenKernel<Op, ...: flags and function
     written: str  # names of the tensors the kernel writes; "" for the functional form
     plain: bool  # some calls need no meta function: Note [Plain calls] in csrc/ops/plugin/StructuredCall.h
@@ -134,6 +136,8 @@ def _form(
     impl = _expressions(context, structured.impl_arguments(group)) if aliased or iterates else ""
     output_names = {argument.name for argument in function.func.arguments.out}
     written, result = _results(function, kind, len(outputs))
+    indices = next((a.name for a in function.func.arguments.flat_all if str(a.type) == "Tensor?[]"), "")
+    brought = ["brought->toOptionalTensorList()" if p.name == indices else p.name for p in parameters]
     return Form(
         overload=str(function.func.name),
         operator_struct=function.func.name.unambiguous_name(),
@@ -142,6 +146,8 @@ def _form(
         parameters=", ".join(parameter.defn() for parameter in parameters),
         arguments=", ".join(parameter.name for parameter in parameters),
         inputs=", ".join(p.name for p in parameters if p.name not in output_names),
+        indices=indices,
+        brought=", ".join(brought),
         aten_call=f"{host_call_flags(function)}>::{'call' if is_hot else 'call_boxed'}",
         written=written,
         plain=pointwise

@@ -59,6 +59,28 @@ def test_lists_of_indices(check, index):
 
 
 @pytest.mark.parametrize(
+    "index",
+    [ROWS, ROWS.to(torch.int32), MASK, MASK[:, 0], (slice(None), ROWS), (ROWS, ROWS)],
+    ids=["int64", "int32", "mask", "mask of rows", "columns", "pairs"],
+)
+def test_indices_on_the_host(check, index):
+    check(lambda a: a[index], MATRIX, exact=True)
+    check(lambda a: a.__setitem__(index, 5.0), MATRIX.clone(), exact=True)
+    check(lambda a: a.__setitem__(index, torch.tensor(7.0)), MATRIX.clone(), exact=True)
+    check(lambda a, b: a.__setitem__(index, b), MATRIX.clone(), MATRIX[index] + 1, exact=True)
+    x = MATRIX.to(DEVICE).requires_grad_()
+    x[index].sum().backward()
+    picked = MATRIX.clone().requires_grad_()
+    picked[index].sum().backward()
+    assert torch.equal(x.grad.cpu(), picked.grad)
+
+
+def test_an_index_on_the_host_that_is_out_of_range():
+    with pytest.raises(IndexError, match="out of range|out of bounds"):
+        MATRIX.to(DEVICE)[torch.tensor([99])].cpu()
+
+
+@pytest.mark.parametrize(
     "layout", [lambda x: x, lambda x: x.t().contiguous().t(), lambda x: x[:, ::2], lambda x: x[1:]]
 )
 def test_layouts(check, layout):

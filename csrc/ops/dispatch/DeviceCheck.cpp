@@ -16,11 +16,6 @@ namespace {
 
 using Values = c10::ArrayRef<c10::IValue>;
 
-bool are_indices(const c10::Argument& argument) {
-  return argument.type()->isSubtypeOf(*c10::ListType::create(c10::OptionalType::ofTensor())) &&
-         !argument.type()->isSubtypeOf(*c10::ListType::ofTensors());
-}
-
 /// The first device of ours and the one that does not go with it.
 std::optional<std::pair<c10::Device, c10::Device>> find_two_devices(const OperatorTraits& traits, Values arguments) {
   std::optional<c10::Device> common;
@@ -61,6 +56,11 @@ void check_as_wrapper(const c10::OperatorHandle& op, const OperatorTraits& trait
 }
 
 } // namespace
+
+bool are_indices(const c10::Argument& argument) {
+  return argument.type()->isSubtypeOf(*c10::ListType::create(c10::OptionalType::ofTensor())) &&
+         !argument.type()->isSubtypeOf(*c10::ListType::ofTensors());
+}
 
 bool may_be_host(const std::string& name, const c10::Argument& argument) {
   return are_indices(argument) || has_fact(Fact::kHostArgument, name + " " + argument.name());

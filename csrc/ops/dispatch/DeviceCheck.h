@@ -11,6 +11,9 @@
 
 namespace torch_backend {
 
+/// Whether an argument is a list of indices, each a tensor or nothing, as x[i, :, j] gives them to operators.
+bool are_indices(const c10::Argument& argument);
+
 /// Whether operator `name` takes CPU tensors with dimensions as `argument` beside tensors of the device, as it does on
 /// CUDA.
 bool may_be_host(const std::string& name, const c10::Argument& argument);

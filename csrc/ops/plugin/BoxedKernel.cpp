@@ -14,7 +14,9 @@
 #include <ATen/native/TypeProperties.h>
 #include <c10/core/DeviceGuard.h>
 
+#include "csrc/ops/dispatch/DeviceCheck.h"
 #include "csrc/ops/dispatch/Foresee.h"
+#include "csrc/ops/plugin/HostIndices.h"
 #include "csrc/ops/plugin/KernelCall.h"
 #include "csrc/ops/tensor/Empty.h"
 
@@ -245,6 +247,7 @@ BoxedKernel::BoxedKernel(const PluginKernel& kernel, OperatorForm form, std::opt
   pointwise_ = !kernel_.allocates_output() &&
                (form_.op.hasTag(at::Tag::pointwise) || (functional_ && functional_->op.hasTag(at::Tag::pointwise)) ||
                 (kernel_.generated() && kernel_.takes_numbers())); // not all are tagged
+  indexes_ = std::any_of(arguments.begin(), arguments.end(), are_indices);
 }
 
 void BoxedKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
@@ -375,8 +378,23 @@ void BoxedKernel::add_inputs(InputAdder& adder, Values inputs, const Stack& fore
   }
 }
 
+void BoxedKernel::bring_from_host(Stack& stack) const {
+  const auto first = stack.size() - form_.traits.written.size();
+  if (!stack[first].isTensor() || !stack[first].toTensor().is_privateuseone()) {
+    return;
+  }
+  for (std::size_t i = 1; i < form_.num_inputs; ++i) {
+    if (auto brought = brought_from_host(stack[first + i], stack[first].toTensor().device())) {
+      stack[first + i] = *std::move(brought);
+    }
+  }
+}
+
 bool BoxedKernel::try_call(Stack& stack) const {
   const auto num_arguments = form_.traits.written.size();
+  if (indexes_) {
+    bring_from_host(stack);
+  }
   const Values arguments(stack.data() + stack.size() - num_arguments, num_arguments);
   const auto inputs = arguments.slice(0, form_.num_inputs);
   const auto device = device_of_call(arguments, pointwise_);

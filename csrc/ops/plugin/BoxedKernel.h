@@ -21,8 +21,9 @@ namespace torch_backend {
 /// Outputs are worked out with the operator's meta kernel, allocated, and given to the kernel after the inputs; those of
 /// an out= call are resized if need be. An in-place call of a pointwise operator writes where it reads; other operators
 /// get a fresh output that is then copied. Pointwise operators get inputs of one dtype, broadcast to the output's
-/// shape, and Python numbers as tensors. All else that a kernel may not see goes to the next source: mixed dtypes and
-/// devices, outputs that overlap inputs, empty inputs, arguments that the meta kernel refuses.
+/// shape, and Python numbers as tensors. Indices, and a number to be stored at them, may be on the host, as on CUDA. All
+/// else that a kernel may not see goes to the next source: mixed dtypes and devices, outputs that overlap inputs, empty
+/// inputs, arguments that the meta kernel refuses.
 class BoxedKernel final : public c10::OperatorKernel {
  public:
   /// `functional`: the form of the same operator that tells the outputs; `form` itself if there is no other.
@@ -33,6 +34,8 @@ class BoxedKernel final : public c10::OperatorKernel {
  private:
   /// True: the results have replaced the arguments. False: nothing was done.
   bool try_call(torch::jit::Stack& stack) const;
+  /// Of an operator that takes indices: what it takes from the host beside a tensor of the device, brought there.
+  void bring_from_host(torch::jit::Stack& stack) const;
   bool needs_meta_kernel() const;
   /// The results on meta tensors, empty if they need not be known; nothing if they cannot be.
   /// `dtype`: of a pointwise operator's computation.
@@ -52,6 +55,7 @@ class BoxedKernel final : public c10::OperatorKernel {
   NextSource& next_;
   ResultRule result_rule_; // or NULL
   bool pointwise_;
+  bool indexes_;                            // takes lists of indices
   std::vector<bool> is_dtype_;              // per input: an integer that names a dtype
   std::vector<bool> is_mask_;               // per input: a condition, which keeps its dtype beside others
   std::vector<bool> is_generator_;          // per input

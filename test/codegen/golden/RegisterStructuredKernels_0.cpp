@@ -3,6 +3,7 @@
 #include "csrc/ops/host/AtenKernel.h"
 #include "csrc/ops/dispatch/Registrar.h"
 #include "csrc/ops/host/StructuredOnHost.h"
+#include "csrc/ops/plugin/HostIndices.h"
 #include "csrc/ops/plugin/StructuredCall.h"
 
 #include <ATen/ops/add_native.h>
