@@ -3,6 +3,8 @@
 Each example runs twice, without a device and with it; programs for CUDA run with the device's name in place of CUDA's.
 The libraries' own tests are downloaded and run as well (library_suites.py). ``--checkout transformers=PATH`` runs those
 of a checkout of its repository, and that code: of libraries whose source distributions have no tests, it is needed.
+What a checkout needs in other versions than those installed is taken from the folders of PYTHONPATH
+(``pip install --target FOLDER "huggingface_hub<2" httpx``).
 """
 
 import argparse
