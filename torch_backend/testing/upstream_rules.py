@@ -25,12 +25,13 @@ def is_about(item: pytest.Item, device: str) -> bool:
 def control_declaration() -> Declaration:
     """What the CPU offers to PyTorch's own tests: everything, as these tests have their own rules for it.
 
-    Files that make tests for other devices only make them for the CPU too.
+    What files have for other devices only they have for the CPU too.
     """
     from torch.testing._internal import common_device_type
 
     make: Callable[..., None] = common_device_type.instantiate_device_type_tests
     common_device_type.instantiate_device_type_tests = lambda *given, only_for=None, **rest: make(*given, **rest)
+    common_device_type.onlyPRIVATEUSE1 = lambda test: test
     return Declaration(CONTROL, 1, frozenset(), frozenset(_every_dtype()), frozenset())
 
 
