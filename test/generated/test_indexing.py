@@ -76,7 +76,7 @@ def test_indices_on_the_host(check, index):
 
 
 def test_an_index_on_the_host_that_is_out_of_range():
-    with pytest.raises(IndexError, match="out of range|out of bounds"):
+    with pytest.raises(IndexError, match=r"out of range|out of bounds"):
         MATRIX.to(DEVICE)[torch.tensor([99])].cpu()
 
 
