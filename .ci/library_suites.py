@@ -34,6 +34,7 @@ class Suite:
         only: of these the tests that this names, in pytest's words (``-k``); empty: all.
         reasons: of tests that fail on the device and not on the CPU, by a part of their names: why.
         archived: whether the library's source distribution has them; else it takes a checkout.
+        devices: how many there are; 1 where tests that start a process for each would wait for the others.
     """
 
     library: str
@@ -41,6 +42,7 @@ class Suite:
     only: str = ""
     reasons: dict[str, str] = field(default_factory=dict)
     archived: bool = True
+    devices: int = 2
 
 
 SUITES = (
@@ -179,6 +181,7 @@ SUITES = (
             "tests_pytorch/utilities/imports",
         ),
         archived=False,
+        devices=1,
     ),
 )
 
@@ -216,7 +219,7 @@ def outcomes(suite: Suite, folder: Path, device: str | None) -> dict[str, str]:
     subprocess.run(
         [sys.executable, "-m", "pytest", *options, *files, "-k", suite.only],
         cwd=folder,
-        env=_environment(folder, device),
+        env=_environment(folder, device, suite.devices),
         stdout=sys.stderr,
         timeout=MINUTES * 60,
         check=False,
@@ -233,7 +236,8 @@ def outcomes(suite: Suite, folder: Path, device: str | None) -> dict[str, str]:
     return said
 
 
-def _environment(folder: Path, device: str | None) -> dict[str, str]:
+def _environment(folder: Path, device: str | None, devices: int = 1) -> dict[str, str]:
+    ours = f"TORCH_BACKEND_{(device or '').upper()}"
     path = (str(folder / "src"), os.environ.get("PYTHONPATH", ""))
     settings = {
         "OMP_NUM_THREADS": "1",
@@ -242,8 +246,9 @@ def _environment(folder: Path, device: str | None) -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
         "HF_DATASETS_OFFLINE": "1",
         "HF_ENDPOINT": "http://localhost:9",  # nobody answers, so that tests that go online in spite of it fail soon
-        # Some tests fill the device but for what they need themselves.
-        f"TORCH_BACKEND_{(device or '').upper()}_MEMORY": "2GiB",
+        f"{ours}_DEVICES": str(devices),
+        # Some tests fill the device but for what they need themselves, and from_pretrained leaves 1.2 GiB free.
+        f"{ours}_MEMORY": "2GiB",
     }
     return os.environ | settings
 
