@@ -1,10 +1,13 @@
 """Functions of the host that run on a stream."""
 
 import ctypes
+import itertools
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from torch_backend.abi import CopyKind, DeviceLibrary, tb_host_function
+from torch_backend.abi import CopyKind, Device, DeviceLibrary, tb_host_function
 from torch_backend.testing import needs
 from torch_backend.testing.suite.abi._support import (
     PATIENT_SECONDS,
@@ -26,6 +29,12 @@ _COUNT = 50
 _ROUNDS = 10
 _COPIES = 4
 _SETTLE_SECONDS = 0.02
+
+
+@contextmanager
+def _ordinary_memory(_: Device, content: bytes) -> Iterator[int]:
+    buffer = ctypes.create_string_buffer(content, len(content))
+    yield ctypes.addressof(buffer)
 
 
 def test_host_functions_run_once_and_in_order(library: DeviceLibrary) -> None:
@@ -74,11 +83,11 @@ def test_host_functions_run_after_what_is_before_them(library: DeviceLibrary) ->
 
 
 def test_what_follows_a_host_function_waits_for_it(library: DeviceLibrary) -> None:
-    """A copy that follows a function reads what the function wrote."""
+    """A copy that follows a function reads what the function wrote, into memory of any kind."""
     size = 4096
-    for device in library.devices:
+    for device, kind in itertools.product(library.devices, (host_memory, _ordinary_memory)):
         data = pattern(size)
-        with device.stream() as stream, memory(device, size) as address, host_memory(device, bytes(size)) as source:
+        with device.stream() as stream, memory(device, size) as address, kind(device, bytes(size)) as source:
             has_run = threading.Event()
 
             def write(source: int = source, data: bytes = data, has_run: threading.Event = has_run) -> None:
