@@ -6,12 +6,13 @@ import os
 import re
 import struct
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import PLUGIN_SOURCES, BuildPlugin, VendorPackage
+from conftest import PLUGIN_SOURCES, BuildPlugin, VendorPackage, clean_environment
 
 from torch_backend.__main__ import main
 from torch_backend.diagnosis import child, settings
@@ -529,3 +530,15 @@ def test_switches_of_the_plugin_are_listed() -> None:
     """Every switch that a mistake is made with is one of the plugin's."""
     source = (PLUGIN_SOURCES / "plugin.c").read_text()
     assert not [name for (switch, *_) in MISTAKES if (name := switch.partition("=")[0]) not in source]
+
+
+@pytest.mark.parametrize("command", ["doctor fake", "check fake --jobs 1 --only abi/test_memory_info.py"])
+def test_another_torch_backend_in_the_working_folder(command: str, tmp_path: Path) -> None:
+    """Such as the checkout that it was built from, in which nothing is built."""
+    (tmp_path / "torch_backend").mkdir()
+    (tmp_path / "torch_backend" / "__init__.py").write_text("raise ImportError('not this one')\n")
+    program = Path(sys.executable).with_name("torch-backend")
+    done = subprocess.run(
+        [program, *command.split()], cwd=tmp_path, env=clean_environment(), capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

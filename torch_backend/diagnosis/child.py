@@ -6,14 +6,13 @@ import os
 import selectors
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch_backend.files import patience
+from torch_backend.files import modules, patience
 
 _IMPORTS_TAKE = 6  # times the limit of a step: torch, on a busy machine
 _TAIL_LINES = 5
@@ -61,7 +60,7 @@ def run(name: str, subject: str, environment: Mapping[str, str], step_seconds: f
     reader, writer = os.pipe()
     with tempfile.TemporaryFile() as output, os.fdopen(reader, "rb", buffering=0) as pipe:
         process = subprocess.Popen(
-            [sys.executable, "-m", "torch_backend.diagnosis.steps", name, subject, str(writer)],
+            modules.command("torch_backend.diagnosis.steps", name, subject, str(writer)),
             env=dict(environment),
             stdin=subprocess.DEVNULL,
             stdout=output,

@@ -3,14 +3,13 @@
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from torch_backend.files import patience
+from torch_backend.files import modules, patience
 from torch_backend.testing.levels import SUITE
 from torch_backend.testing.results import Outcome, Result
 
@@ -109,7 +108,7 @@ def _command(suite: Suite, settings: Settings, run_dir: Path, events: int) -> li
     }
     plugins = ("xdist.plugin", "torch_backend.testing.pytest_plugin", "torch_backend.testing.pytest_controller")
     return [
-        *(sys.executable, "-m", "pytest", "--quiet"),
+        *modules.command("pytest", "--quiet"),
         *(part for plugin in plugins for part in ("-p", plugin)),
         *(str(part) for option in options.items() for part in option),
         *(["--quick"] if settings.quick else []),
