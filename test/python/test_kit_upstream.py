@@ -62,6 +62,8 @@ import torch_acme.testing
 from torch.testing._internal.common_device_type import instantiate_device_type_tests, onlyPRIVATEUSE1
 from torch.testing._internal.common_utils import TestCase
 
+NAME = torch.acme.get_device_name(0)
+
 class TestCopy(TestCase):
     def test_names(self, device):
         x = torch.ones(2, device="acme").acme()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import pytest
 
 from torch_backend.files import patience
-from torch_backend.testing import facts, needs, selection, upstream_rules
+from torch_backend.testing import facts, needs, selection, upstream_copies, upstream_rules
 from torch_backend.testing.declaration import Declaration
 from torch_backend.testing.levels import LEVELS
 
@@ -68,6 +68,7 @@ class Worker:
             self.library, self.declaration = _open(config.getoption("--device"))
         elif self.upstream and config.getoption("--device") == upstream_rules.CONTROL:
             self.declaration = upstream_rules.control_declaration()
+            upstream_copies.let_devices_be_absent()
         else:
             self.declaration = _activate(config.getoption("--device"), config.getoption("imports"))
 

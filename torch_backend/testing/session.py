@@ -112,7 +112,9 @@ def _command(suite: Suite, settings: Settings, run_dir: Path, events: int) -> li
         *(part for plugin in plugins for part in ("-p", plugin)),
         *(str(part) for option in options.items() for part in option),
         *(["--quick"] if settings.quick else []),
-        *(["--upstream", "--noconftest"] if suite.upstream else ["--strict-markers"]),
+        # PyTorch's test files import their neighbours.
+        *(["--upstream", "--noconftest", f"--override-ini=pythonpath={suite.root}"] if suite.upstream else []),
+        *([] if suite.upstream else ["--strict-markers"]),
         *(f"--only={pattern}" for pattern in settings.only),
         *(f"--import={module}" for module in settings.imports),
         *map(str, suite.paths),

@@ -98,13 +98,15 @@ def check_upstream(
     description = describe(device, environment, test_timeout)
     known = expectations.of_device(description, expected)
     problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     results: list[Result] = []
     if description.error is None:
         settings = make_settings(device, environment, False, only, imports, workers, test_timeout)
         found = tests.run_on(description.name, "privateuse1", settings, progress)
         problems = tuple(found.problems)
-        rest = _without_what_fails_on_the_cpu(found.results, description.name, tests, settings)
-        named = [replace(result, test=f"{expectations.UPSTREAM}/{result.test}") for result in rest]
+        judged = _without_what_fails_on_the_cpu(found.results, description.name, tests, settings)
+        notes = tuple(f"On the CPU: {problem}" for problem in judged.problems)
+        named = [replace(result, test=f"{expectations.UPSTREAM}/{result.test}") for result in judged.results]
         results = sorted(named, key=lambda result: result.test)
     else:
         problems = (description.error,)
@@ -114,7 +116,7 @@ def check_upstream(
         checkout=Path(checkout),
         results=marked,
         problems=(*problems, *wrong),
-        notes=_version_note(tests.root.parent, description),
+        notes=(*_version_note(tests.root.parent, description), *notes),
         seconds=time.monotonic() - started,
         run=about_this_run(),
         only=tuple(only),
@@ -136,7 +138,7 @@ class _Tests:
     def run_on(self, name: str, kind: str, settings: Settings, progress: Progress) -> SessionResult:
         """Run them on the device with this name, which is one of PyTorch's kinds of devices."""
         with upstream_copies.readable_as(self.root, self.files, name) as root:
-            # Test files import their neighbours.
+            # For processes that tests start.
             folders = filter(None, (str(root), settings.environment.get("PYTHONPATH")))
             environment = {
                 **settings.environment,
@@ -149,26 +151,29 @@ class _Tests:
 
 def _without_what_fails_on_the_cpu(
     results: Sequence[Result], device: str, tests: _Tests, settings: Settings
-) -> list[Result]:
+) -> SessionResult:
     """The results, with failures known that the same test has on the CPU: they say nothing about the device."""
     failed = [result.test for result in results if result.outcome in FAILURES]
     if not failed:
-        return list(results)
+        return SessionResult(list(results))
     control = replace(settings, device=CONTROL, imports=())
-    found: list[Result] = []
+    found = SessionResult()
     for start in range(0, len(failed), _MAX_NAMED):
         named = failed[start : start + _MAX_NAMED]
         files = sorted({tests.root / test.split("::")[0] for test in named})
         only = tuple(name_on_the_cpu(test, device) for test in named)
         of_these = replace(tests, files=files)
-        found += of_these.run_on(CONTROL, CONTROL, replace(control, only=only), _tell_nobody).results
-    on_cpu = {general_name(result.test, CONTROL): result for result in found if result.outcome in FAILURES}
-    return [
+        session_found = of_these.run_on(CONTROL, CONTROL, replace(control, only=only), _tell_nobody)
+        found.results += session_found.results
+        found.problems += session_found.problems
+    on_cpu = {general_name(result.test, CONTROL): result for result in found.results if result.outcome in FAILURES}
+    judged = [
         replace(result, outcome="known", message=f"fails on the CPU too: {twin.message}")
         if result.outcome in FAILURES and (twin := on_cpu.get(general_name(result.test, device))) is not None
         else result
         for result in results
     ]
+    return SessionResult(judged, found.problems)
 
 
 def _tell_nobody(result: Result, tests: Sequence[str]) -> None:

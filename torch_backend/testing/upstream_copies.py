@@ -12,6 +12,12 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from torch_backend.testing.upstream_rules import CONTROL
+
+_ABSENT = "absent_device"
+"""What ``torch.acme`` is called where the tests are run on the CPU."""
 
 _IMPORT = re.compile(r"^import torch_(\w+)\b", re.MULTILINE)
 
@@ -43,4 +49,34 @@ def _vendors(files: Sequence[Path]) -> list[str]:
 def _translated(text: str, vendor: str, device: str) -> str:
     text = re.sub(rf"^( *)import torch_{vendor}\b.*$", r"\1pass", text, flags=re.MULTILINE)
     text = text.replace(f"torch_{vendor}.{vendor}.", f"torch.{vendor}.")
+    if device == CONTROL:
+        text = re.sub(rf"\btorch\.{vendor}\b", f"torch.{_ABSENT}", text)
     return re.sub(rf"\b(is_)?{vendor}\b", rf"\g<1>{device}", text)
+
+
+class _Absent:
+    """A device module of which there is no device; else the CPU's, and CUDA's, which PyTorch always has."""
+
+    @staticmethod
+    def is_available() -> bool:
+        return False
+
+    @staticmethod
+    def device_count() -> int:
+        return 0
+
+    @staticmethod
+    def get_device_name(device: object = None) -> str:
+        return CONTROL
+
+    def __getattr__(self, name: str) -> Any:
+        import torch
+
+        return getattr(torch.cpu, name) if hasattr(torch.cpu, name) else getattr(torch.cuda, name)
+
+
+def let_devices_be_absent() -> None:
+    """Give this process, which runs the tests on the CPU, what stands for the vendor's ``torch.acme``."""
+    import torch
+
+    setattr(torch, _ABSENT, _Absent())
