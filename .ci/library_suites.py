@@ -125,6 +125,10 @@ SUITES = (
             "generation/utils",
         ),
         only="not synthidtext",  # it draws for minutes
+        reasons=dict.fromkeys(
+            ("multi_accelerator", "correct_device_when_drafting", "inputs_on_cpu", "cpu_offload_doesnt_compile"),
+            "skipped without a device; needs a model from the network",
+        ),
         archived=False,
     ),
     Suite(
