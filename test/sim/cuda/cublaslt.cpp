@@ -44,7 +44,7 @@ namespace {
 constexpr uint64_t kWorkspaceAlignment = 256;
 constexpr uint32_t kVectorBytes = 16; // that fast algorithms load at once
 constexpr uint64_t kParts = 4;        // that long sums are split into
-constexpr uint64_t kLongSum = 64, kFewResults = 4096;
+constexpr uint64_t kLongSum = 16, kLongHalfSum = 64, kFewResults = 4096;
 
 // What an algorithm is, in its 64 bytes.
 struct algorithm {
@@ -302,7 +302,7 @@ bool choose(const call& c, const lt_matmul_preference& wanted, algorithm* out) {
     if (has_vectors(*all[i], wanted.alignment[i])) out->alignment[i] = kVectorBytes;
   }
   const uint64_t results = c.d->rows * c.d->columns;
-  if (c.inner() < kLongSum || results > kFewResults) return true;
+  if (c.inner() < (item < sizeof(float) ? kLongHalfSum : kLongSum) || results > kFewResults) return true;
   const uint64_t bytes = results * (c.d->dtype == kCUDA_R_64F ? 8 : 4);
   if (bytes > wanted.workspace_bytes) return true;
   out->workspace_bytes = bytes;

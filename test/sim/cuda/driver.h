@@ -119,9 +119,9 @@ struct CUctx_st {
 struct CUstream_st {
   sim::CUcontext context = nullptr;
   bool blocking = false; // waits for the default stream, and the other way round
-  std::mutex mutex;      // guards pending
+  std::mutex mutex;      // guards pending, commands
   std::condition_variable changed;
-  uint64_t pending = 0;
+  uint64_t pending = 0, commands = 0;
   std::shared_ptr<sim::capture> capturing; // guarded by capture_mutex
   std::unique_ptr<plugin::worker> worker{new plugin::worker};
 };
