@@ -58,7 +58,7 @@ def name_on_the_cpu(test: str, device: str) -> str:
 
 
 def _with_device(name: str, device: str, replacement: str) -> str:
-    return re.sub(f"_{device}(?=_|$)", replacement, name)
+    return re.sub(rf"(.*)_{device}(?=_|$)", rf"\1{replacement}", name)  # the last: test_with_cpu_scalars_cpu
 
 
 def lacks(item: pytest.Item, declaration: Declaration) -> str | None:

@@ -4,7 +4,6 @@ import ctypes
 import os
 import random
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from types import TracebackType
 
 from torch_backend.abi import CaptureMode, Device, DeviceError, DeviceLibrary, MemoryKind, Status, status_name
-from torch_backend.files import patience
+from torch_backend.files import modules, patience
 from torch_backend.testing import needs
 
 GUARD_BYTES = 64
@@ -33,6 +32,7 @@ _BRIEF_HOLDS_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 CHILD_SECONDS = 60.0
 _MOST_PATIENCE = 7.0  # some wait for what would end by itself after a minute
 
+_PART_BYTES = 4096
 _SAMPLES = 3
 _SAMPLE_SECONDS = 0.005
 
@@ -47,7 +47,13 @@ def expect_bytes(actual: bytes, expected: bytes, what: str) -> None:
     if actual == expected:
         return
     assert len(actual) == len(expected), f"{what}: {len(actual)} bytes instead of {len(expected)}"
-    different = [i for i, (a, b) in enumerate(zip(actual, expected, strict=True)) if a != b]
+    different = [
+        i
+        for start in range(0, len(expected), _PART_BYTES)
+        if actual[start : start + _PART_BYTES] != expected[start : start + _PART_BYTES]
+        for i in range(start, min(start + _PART_BYTES, len(expected)))
+        if actual[i] != expected[i]
+    ]
     first, last = different[0], different[-1]
     raise AssertionError(
         f"{what}: {len(different)} of {len(expected)} bytes are wrong, bytes {first}..{last}; byte {first} is "
@@ -275,7 +281,7 @@ def run_child(
 
     Returns what it printed; fails with what it says unless it returns.
     """
-    command = [sys.executable, "-m", f"{__package__}.{module}", function, library.path, *arguments]
+    command = modules.command(f"{__package__}.{module}", function, library.path, *arguments)
     busy = min(patience.factor(), _MOST_PATIENCE)
     try:
         process = subprocess.run(

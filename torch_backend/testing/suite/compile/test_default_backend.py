@@ -197,6 +197,7 @@ def test_graph_breaks(device: str) -> None:
     assert fast(-torch.ones(3, device=device)).tolist() == [-3] * 3
 
 
+@pytest.mark.thorough
 def test_optimizer(device: str) -> None:
     """A compiled optimizer's steps are those of the optimizer."""
     results = []
@@ -247,6 +248,7 @@ def test_streams(device: str, backend: ModuleType) -> None:
     side.synchronize()
 
 
+@pytest.mark.thorough
 def test_threads(device: str) -> None:
     """Threads compile and run at once."""
 
@@ -262,6 +264,7 @@ def test_threads(device: str) -> None:
     in_numbered_threads(4, work)
 
 
+@pytest.mark.thorough
 def test_threads_train_one_function(device: str) -> None:
     """On one stream, beside operators that take the memory that graphs give back."""
     run = torch.compile(lambda x, weight: F.gelu(x @ weight).softmax(-1).cumsum(0), dynamic=False)

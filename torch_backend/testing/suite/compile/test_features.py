@@ -45,6 +45,7 @@ def test_backend_of_the_devices_name(device: str) -> None:
     assert name in torch._dynamo.list_backends()
 
 
+@pytest.mark.thorough
 def test_modes(device: str) -> None:
     """Modes that ask for graphs of the device, forward and backward."""
     run = torch.compile(lambda x: x.sin() * 2, mode="reduce-overhead")
@@ -166,6 +167,7 @@ def test_flex_attention(device: str) -> None:
         torch.testing.assert_close(fast(*inputs), expected[0], rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.thorough
 def test_frozen_weights(device: str) -> None:
     """Freezing makes weights constants of the compiled code."""
     model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)).to(device).eval()
@@ -174,6 +176,7 @@ def test_frozen_weights(device: str) -> None:
         torch.testing.assert_close(torch.compile(model)(x), copy.deepcopy(model)(x))
 
 
+@pytest.mark.thorough
 def test_code_of_several_threads_and_streams(device: str, backend: ModuleType) -> None:
     """Threads run one compiled function, each on a stream of its own."""
     run = torch.compile(lambda x: x * 2 + 1)
