@@ -27,9 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"torch-backend: {error}", file=sys.stderr)
             return 1
         return 0
-    # As `python -m` does, so that a device written in Python can be named "module:Class" where its file is.
+    # So that a device written in Python can be named "module:Class" where its file is. Last: it hides no package.
     if (folder := os.getcwd()) not in sys.path:
-        sys.path.insert(0, folder)
+        sys.path.append(folder)
     from torch_backend import cli
 
     return cli.main(arguments)

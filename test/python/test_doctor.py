@@ -532,13 +532,12 @@ def test_switches_of_the_plugin_are_listed() -> None:
     assert not [name for (switch, *_) in MISTAKES if (name := switch.partition("=")[0]) not in source]
 
 
-@pytest.mark.parametrize("command", ["doctor fake", "check fake --jobs 1 --only abi/test_memory_info.py"])
-def test_another_torch_backend_in_the_working_folder(command: str, tmp_path: Path) -> None:
-    """Such as the checkout that it was built from, in which nothing is built."""
-    (tmp_path / "torch_backend").mkdir()
-    (tmp_path / "torch_backend" / "__init__.py").write_text("raise ImportError('not this one')\n")
+def test_files_in_the_working_folder_hide_no_package(tmp_path: Path) -> None:
+    """Such as a checkout in which nothing is built, of the torch_backend that is installed."""
+    for module in ("torch", "torch_backend"):
+        (tmp_path / f"{module}.py").write_text("raise ImportError('not this one')\n")
     program = Path(sys.executable).with_name("torch-backend")
     done = subprocess.run(
-        [program, *command.split()], cwd=tmp_path, env=clean_environment(), capture_output=True, text=True
+        [program, "doctor", "fake"], cwd=tmp_path, env=clean_environment(), capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout + done.stderr

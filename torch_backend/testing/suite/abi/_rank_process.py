@@ -10,6 +10,7 @@ import sys
 import threading
 
 from torch_backend.abi import DeviceLibrary, DTypeCode, Status, status_name, tb_dtype
+from torch_backend.files import modules
 from torch_backend.testing.suite.abi._child import main
 from torch_backend.testing.suite.abi._ranks import RANKS, Rank, ccl_status, new_unique_id
 from torch_backend.testing.suite.abi._support import expect_bytes, pattern
@@ -24,7 +25,7 @@ def exchange_with_another_process(path: str) -> None:
     library = DeviceLibrary.open(path)
     library.initialize()
     unique_id = new_unique_id(library)
-    command = [sys.executable, "-m", __spec__.name, "exchange_as_rank_1", path]
+    command = modules.command(__spec__.name, "exchange_as_rank_1", path)
     environment = os.environ | {_UNIQUE_ID: unique_id.raw.hex()}
     other = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     threading.Thread(target=_end_with, args=(other,), daemon=True).start()
