@@ -258,6 +258,7 @@ def _environment(folder: Path, device: str | None, devices: int = 1) -> dict[str
     settings = {
         "OMP_NUM_THREADS": "1",
         "TORCH_BACKEND": device or "none",
+        "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])),  # of accelerate and torchrun
         "PYTHONPATH": os.pathsep.join(filter(None, path)),
         "HF_HUB_OFFLINE": "1",
         "HF_DATASETS_OFFLINE": "1",
