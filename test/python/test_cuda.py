@@ -369,6 +369,9 @@ for left, right, there, here in [(a[:, ::2], b, x[:, ::2], y), (a[:1, :6].expand
     torch.testing.assert_close((there @ here).cpu(), left @ right)
 c = torch.randn(5, 1)
 torch.testing.assert_close(torch.addmm(c.to("xcuda"), x[:, :6], y).cpu(), torch.addmm(c, a[:, :6], b))
+bias = torch.randn(7)
+found = torch.addmm(bias.to("xcuda"), x[:, :6], y, beta=0.5)
+torch.testing.assert_close(found.cpu(), torch.addmm(bias, a[:, :6], b, beta=0.5))
 batches, others = torch.randn(3, 5, 6), torch.randn(3, 6, 7)
 for part in (torch.randn(5, 7), torch.randn(1, 5, 7), torch.randn(7), torch.randn(3, 1, 7), torch.randn(3, 5, 1)):
     wanted = torch.baddbmm(part, batches, others, beta=0.5, alpha=2)
