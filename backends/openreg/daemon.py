@@ -87,11 +87,11 @@ class Daemon:
 
     def _work_write_pinned(self, offset: int, host_offset: int, size_bytes: int) -> None:
         assert self._host is not None
-        self._memory.at(offset, size_bytes)[:] = self._host.at(host_offset, size_bytes)
+        self._memory.copy(offset, host_offset, size_bytes, source=self._host)
 
     def _work_read_pinned(self, host_offset: int, offset: int, size_bytes: int) -> None:
         assert self._host is not None
-        self._host.at(host_offset, size_bytes)[:] = self._memory.at(offset, size_bytes)
+        self._host.copy(host_offset, offset, size_bytes, source=self._memory)
 
     def _work_copy(self, dst: int, src: int, size_bytes: int) -> None:
         self._memory.copy(dst, src, size_bytes)

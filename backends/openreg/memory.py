@@ -1,5 +1,6 @@
 """The memory of a device, in its daemon, and that which the program shares with it."""
 
+import ctypes
 import mmap
 
 _GIVEN_BACK_AT = 1 << 20  # bytes; smaller ranges are not worth a system call
@@ -19,17 +20,23 @@ class Memory:
             self.pages = mmap.mmap(-1, size_bytes, flags=flags | mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         else:
             self.pages = mmap.mmap(file_descriptor, size_bytes, flags=flags | mmap.MAP_SHARED)
+        self._first = ctypes.addressof(ctypes.c_char.from_buffer(self.pages))
         self._gives_back = mmap.MADV_DONTNEED if file_descriptor is None else mmap.MADV_REMOVE
 
     def at(self, offset: int, size_bytes: int) -> memoryview:
         """A range. Raises ValueError if it is not all in this memory."""
-        if offset < 0 or size_bytes < 0 or offset + size_bytes > len(self.pages):
-            raise ValueError(f"{size_bytes} bytes at offset {offset:#x} are not in the device's {len(self.pages):#x}")
+        self.address(offset, size_bytes)
         return memoryview(self.pages)[offset : offset + size_bytes]
 
-    def copy(self, dst: int, src: int, size_bytes: int) -> None:
-        """Copy within the device."""
-        self.at(dst, size_bytes)[:] = self.at(src, size_bytes)
+    def address(self, offset: int, size_bytes: int) -> int:
+        """Where a range begins. Raises ValueError if it is not all in this memory."""
+        if offset < 0 or size_bytes < 0 or offset + size_bytes > len(self.pages):
+            raise ValueError(f"{size_bytes} bytes at offset {offset:#x} are not in the device's {len(self.pages):#x}")
+        return self._first + offset
+
+    def copy(self, dst: int, src: int, size_bytes: int, source: "Memory | None" = None) -> None:
+        """Copy within this memory, or from another. Other threads run meanwhile, as with slices they would not."""
+        ctypes.memmove(self.address(dst, size_bytes), (source or self).address(src, size_bytes), size_bytes)
 
     def copy_rows(self, dst: int, dst_pitch: int, src: int, src_pitch: int, width: int, height: int) -> None:
         """Copy rows within the device."""
