@@ -51,6 +51,7 @@ html_theme = "furo"
 html_title = f"torch_backend {release}"
 html_static_path = ["_static"]
 html_css_files = ["pages.css"]
+html_js_files = [("versions.js", {"defer": "defer"})]
 
 # Links to other sites are not checked: a build needs no network.
 linkcheck_ignore = [r"https?://"]

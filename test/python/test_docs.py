@@ -4,6 +4,7 @@ The chapters of ``docs/tutorial`` are one text: each goes on in the folder where
 """
 
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -295,3 +296,20 @@ def test_the_compatibility_table_takes_reports() -> None:
     page = f"Before.\n\n{compatibility.HEAD}{old}\nAfter.\n"
     assert compatibility.update(page, [line, other]) == f"Before.\n\n{compatibility.HEAD}{other}{line}\nAfter.\n"
     assert compatibility.HEAD in compatibility.PAGE.read_text(encoding="utf-8")
+
+
+def test_versions_are_listed_the_newest_first(tmp_path: Path) -> None:
+    built, site = tmp_path / "html", tmp_path / "site"
+    built.mkdir()
+    for version in ("0.9.0", "0.10.0", "0.9.0"):
+        (built / "index.html").write_text(version)
+        done = subprocess.run([sys.executable, ROOT / ".ci" / "publish_docs.py", built, site, version], check=False)
+        assert done.returncode == 0
+    assert json.loads((site / "versions.json").read_text()) == ["0.10.0", "0.9.0"]
+    assert (site / "0.9.0" / "index.html").read_text() == "0.9.0"
+    assert 'href="0.10.0/"' in (site / "index.html").read_text()
+    wrong = subprocess.run(
+        [sys.executable, ROOT / ".ci" / "publish_docs.py", built, site, "../x"], capture_output=True, text=True
+    )
+    assert wrong.returncode == 1
+    assert "is no version; expected one like 0.2.0" in wrong.stderr
