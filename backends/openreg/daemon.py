@@ -79,6 +79,9 @@ class Daemon:
     def _do_run(self, stream: int, work: str, *arguments: Any) -> Any:
         return self._kept[stream].run(partial(getattr(self, f"_work_{work}"), *arguments))
 
+    def _do_settle(self, stream: int) -> None:
+        self._kept[stream].run(lambda: None)
+
     def _do_read(self, stream: int, offset: int, size_bytes: int) -> Any:
         return self._kept[stream].run(lambda: bytes(self._memory.at(offset, size_bytes)))
 

@@ -102,6 +102,8 @@ class OpenReg(StreamSlots):
         if pinned is not None:
             self._enqueue(device, stream, "write_pinned", offset, pinned, size_bytes)
         else:
+            if self._pinned:  # what is on the stream, a host function for one, may yet write the bytes that are sent
+                self.drivers[device].request("settle", stream or DEFAULT_STREAM)
             self._enqueue(device, stream, "write", offset, send=host_memory(host, size_bytes))
 
     def _read(self, device: int, host: int, offset: int, size_bytes: int, stream: int | None) -> None:

@@ -23,7 +23,7 @@ _ERRORS: dict[str, Callable[[str], Exception]] = {
     "invalid": ValueError,
 }
 
-_CHANGE_NOTHING = ("read", "synchronize_stream", "synchronize_event", "is_done", "elapsed", "find", "info")
+_CHANGE_NOTHING = ("read", "settle", "synchronize_stream", "synchronize_event", "is_done", "elapsed", "find", "info")
 """Requests that may be broken off, by Ctrl-C for one: it does not matter whether the daemon got to them."""
 
 
