@@ -2,7 +2,12 @@
 
 import sys
 
-_START = "import runpy, sys; sys.path[:] = {path!r}; runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
+_START = """\
+import runpy, sys
+path = {path!r}
+sys.path[:] = [*(each for each in sys.path[1:] if each not in path), *path]  # PYTHONPATH may be another one
+runpy.run_module({module!r}, run_name='__main__', alter_sys=True)
+"""
 
 
 def command(module: str, *arguments: str) -> list[str]:
