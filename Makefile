@@ -43,7 +43,8 @@ CXX_FILES = $(shell find include csrc backends torch_backend/csrc test benchmark
 	\( -name '*.h' -o -name '*.c' -o -name '*.cpp' \) -print)
 CMAKE_FILES = $(shell find . -path ./build -prune -o -path './.*' -prune -o \
 	\( -name CMakeLists.txt -o -name '*.cmake' \) -print)
-# What a build depends on. Python modules are used where they lie.
+# What a build depends on. Python modules are used where they lie. A stamp of a build is as old as its beginning: what is
+# edited meanwhile is built again.
 SOURCES := CMakeLists.txt pyproject.toml $(shell find include csrc backends torch_backend/csrc codegen cmake -type f \
 	-not -path '*/__pycache__/*' -not -name '*.md' -not -path 'backends/*.py')
 TEST_SOURCES := $(shell find test/cpp -type f)
@@ -96,14 +97,16 @@ build: $(STAMPS)/built
 
 $(STAMPS)/built: $(SOURCES) $(STAMPS)/tools $(PLUGIN_SUMS)
 	@echo "Building torch_backend for torch $(TORCH_VERSION): minutes the first time, then what changed"
+	@touch $@.begun
 	@$(INSTALL) --editable .
-	@touch $@
+	@mv $@.begun $@
 
 $(STAMPS)/built-tests: $(SOURCES) $(TEST_SOURCES) $(STAMPS)/tools $(PLUGIN_SUMS)
 	@.ci/need googletest
 	@echo "Building torch_backend and its C++ tests for torch $(TORCH_VERSION): minutes the first time"
+	@touch $@.begun
 	@$(INSTALL) --config-settings=cmake.define.TB_BUILD_TESTS=ON --editable .
-	@touch $@ $(STAMPS)/built
+	@cp --preserve=timestamps $@.begun $(STAMPS)/built && mv $@.begun $@
 
 # Without the tests, whatever the folder was used for before.
 wheel: $(STAMPS)/tools
