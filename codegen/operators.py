@@ -22,6 +22,7 @@ class Operators:
     meta_differs: frozenset[str] = frozenset()
     tried: frozenset[str] = frozenset()
     writes_out_at_once: frozenset[str] = frozenset()
+    resizes: frozenset[str] = frozenset()
     host_arguments: Mapping[str, list[str]] = field(default_factory=dict)
     shared_by_layouts: Mapping[str, list[str]] = field(default_factory=dict)
     hand_written: tuple[str, ...] = ()
@@ -40,7 +41,7 @@ class Operators:
 def read(path: Path = SHIPPED) -> Operators:
     """Sections that are left out are empty. An unknown one raises TypeError."""
     sections: dict[str, Any] = yaml.safe_load(path.read_text())  # type: ignore[no-untyped-call]
-    for name in ("not_pointwise", "beyond_the_iterator", "meta_differs", "tried", "writes_out_at_once"):
+    for name in ("not_pointwise", "beyond_the_iterator", "meta_differs", "tried", "writes_out_at_once", "resizes"):
         sections[name] = frozenset(sections.get(name, ()))
     return Operators(**{**sections, "hand_written": tuple(sections.get("hand_written", ()))})
 

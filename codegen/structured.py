@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from torchgen.api import structured
@@ -57,6 +57,9 @@ class StructuredKernel:
     pointwise: bool  # the class is a TensorIterator whose inputs are broadcast
     iterates: bool  # ... and its CPU kernel runs on whatever memory the iterator points at
     out_overload: str  # "add.out": by which a device library's kernel for the group is known
+    resizes: (
+        bool  # the kernel gives its outputs other sizes than the meta function, which no other kernel is then given
+    )
     forms: tuple[Form, ...]
 
 
@@ -84,6 +87,7 @@ def _kernel(
     base_name = str(group.functional.func.name.name)
     pointwise = group.out.structured_inherits == "TensorIteratorBase" and base_name not in known.not_pointwise
     iterates = pointwise and base_name not in known.beyond_the_iterator
+    resizes = str(group.functional.func.name) in known.resizes
     with native_function_manager(group):
         # What iterates gets here only with operands that the iterator cannot take.
         forms = tuple(
@@ -93,7 +97,7 @@ def _kernel(
                 pointwise=pointwise,
                 iterates=iterates,
                 is_hot=is_hot and not iterates,
-                resizes={base_name, str(function.func.name)} & known.meta_differs,
+                resizes=resizes,
             )
             for function in functions
         )
@@ -106,6 +110,7 @@ def _kernel(
         pointwise=pointwise,
         iterates=iterates,
         out_overload=str(group.out.func.name),
+        resizes=resizes,
         forms=forms,
     )
 
@@ -117,7 +122,7 @@ def _form(
     pointwise: bool,
     iterates: bool,
     is_hot: bool,
-    resizes: Collection[str],
+    resizes: bool,
 ) -> Form:
     kind = function.func.kind()
     signature = NativeSignature(function.func, symint=True)

@@ -21,7 +21,7 @@ class FaultyDevice:
         words: what its failure must say; CRASHED if the fault ends the process.
         over: the good device that is made faulty; "example" is that of examples/kernels.
         options: the good device's, as environment variables.
-        seconds: how long the test may take.
+        seconds: how long the test may take; several times what it waits for something at most.
     """
 
     fault: str
@@ -29,7 +29,7 @@ class FaultyDevice:
     words: str
     over: str = "xcpu"
     options: Mapping[str, str] = field(default_factory=dict)
-    seconds: float = 10.0
+    seconds: float = 40.0
 
     def __str__(self) -> str:
         """Its fault and the test, without parameters."""

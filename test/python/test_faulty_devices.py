@@ -19,7 +19,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "kernels"
 IN_A_WORKER = ("-p", "xdist.plugin", "-n", "1")
 
 # A test that may take longer is one that --quick leaves out.
-LONG_SECONDS = 10.0
+LONG_SECONDS = 40.0
 
 Library = Callable[[str], Path]
 RunSuite = Callable[..., tuple[int, str]]

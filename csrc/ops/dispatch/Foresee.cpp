@@ -140,8 +140,7 @@ ForeseenCache& cache() {
 } // namespace
 
 Foresight foresight_of(const OperatorTraits& traits) {
-  if (traits.data_dependent || !traits.returns_tensors || has_fact(Fact::kMetaDiffers, traits.name) ||
-      has_fact(Fact::kMetaDiffers, traits.overload)) {
+  if (traits.data_dependent || !traits.returns_tensors || has_fact(Fact::kMetaDiffers, traits.name)) {
     return Foresight::kNone;
   }
   return has_fact(Fact::kTried, traits.name) ? Foresight::kTrial : Foresight::kMeta;

@@ -83,6 +83,11 @@ std::optional<Stack> binomial(c10::ArrayRef<c10::IValue> arguments) {
   return are_pairs ? like_self(arguments) : std::nullopt;
 }
 
+/// (element, test_elements, assume_unique, invert)
+std::optional<Stack> one_answer(c10::ArrayRef<c10::IValue> arguments) {
+  return Stack{at::Tensor(at::detail::empty_meta({}, c10::ScalarType::Bool))};
+}
+
 /// (start, end, step): of the dtype that they have, since an output of another one is not among the arguments.
 std::optional<Stack> range(c10::ArrayRef<c10::IValue> arguments) {
   return Stack{at::arange(arguments[0].toScalar(), arguments[1].toScalar(), arguments[2].toScalar(),
@@ -109,6 +114,9 @@ ResultRule find_result_rule(const std::string& overload) {
   }
   if (overload == "aten::binomial") {
     return binomial;
+  }
+  if (overload == "aten::isin.Scalar_Tensor") {
+    return one_answer;
   }
   return overload == "aten::convolution_backward_overrideable" ? convolution_backward<3> : nullptr;
 }
