@@ -2,6 +2,7 @@
 
 import ctypes
 import struct
+from contextlib import ExitStack
 
 import pytest
 
@@ -248,16 +249,20 @@ def test_threads_launch_one_function(library: DeviceLibrary) -> None:
     for modules in modules_of(library):
         device = modules.device
         wrong: list[str] = []
+        with ExitStack() as stack:
+            # All there until all threads are done: a launch may write to another one's.
+            places = [stack.enter_context(memory(device, 64)) for _ in range(_THREADS)]
 
-        def launch(number: int, modules: Modules = modules, wrong: list[str] = wrong) -> None:
-            device = modules.device
-            with memory(device, 64) as out:
+            def launch(
+                number: int, modules: Modules = modules, places: list[int] = places, wrong: list[str] = wrong
+            ) -> None:
+                device, out = modules.device, places[number]
                 for turn in range(_TURNS):
                     add = (number * _TURNS + turn) % 56
                     modules.launch("shift", Launch([Pointer(out), Pointer(None), ctypes.c_int32(add)], grid=(64, 1, 1)))
                     if (read := device.read(out, 64)) != bytes([200 + add]) * 64:
                         wrong.append(f"thread {number}, turn {turn}: {read[:4]!r}... instead of {200 + add}")
 
-        in_numbered_threads(_THREADS, launch)
-        device.synchronize()
+            in_numbered_threads(_THREADS, launch)
+            device.synchronize()
         assert not wrong, f"{modules}: launches of one function by {_THREADS} threads got mixed up: {wrong[0]}"
