@@ -8,6 +8,7 @@
 #   make test-opencl    the same for the device ocl, on the OpenCL drivers that are installed; DRIVER=intel: on Intel's
 #   make test-npu, make test-cuda    the same for the devices npu and xcuda, on simulations
 #   make check    conformance of DEVICE, with a report (check-output/)
+#   make upstream CHECKOUT=PATH    PyTorch's own tests from that checkout, on DEVICE: a few of each, with QUICK= all
 #   make lint     formatting, types, spelling; builds nothing
 #   make bench    what the device costs against native CPU
 #   make docs     the documentation, as HTML (docs/_build/html/index.html)
@@ -51,12 +52,12 @@ TEST_SOURCES := $(shell find test/cpp -type f)
 
 .DELETE_ON_ERROR:
 .PHONY: help demo check build wheel first-hour test test-cpp test-python test-generated test-opinfo test-compiled-opinfo \
-	test-kit test-opencl test-npu test-cuda test-ecosystem ecosystem test-torch \
+	test-kit upstream test-opencl test-npu test-cuda test-ecosystem ecosystem test-torch \
 	test-sanitize test-sanitize-devices test-sanitize-core same-devices \
 	lint lint-ruff lint-format lint-mypy lint-imports lint-clang-format lint-cmake lint-codespell bench docs drift clean distclean
 
 help:
-	@sed -n '3,16s/^#   //p' Makefile
+	@sed -n '3,17s/^#   //p' Makefile
 
 # ---- environment ----
 
@@ -261,6 +262,14 @@ test-kit: $(STAMPS)/built $(STAMPS)/for-test
 	echo "Conformance of ocl, memory svm"; $(KIT) ocl --quick --level 1 --option memory=svm || failed=1; \
 	else echo "Conformance of ocl: not run, there is no OpenCL driver"; fi; \
 	exit $$failed
+
+# Of what fails on the device alone, the list that is kept for it says all: it fails if something else does, or a listed
+# test passes. A list belongs to one checkout, which it names.
+QUICK ?= --quick
+upstream: $(STAMPS)/built $(STAMPS)/for-test
+	@$(KIT) $(DEVICE) --upstream $(or $(CHECKOUT),$(error CHECKOUT is not set: make upstream CHECKOUT=../pytorch)) \
+	$(QUICK) $(addprefix --expectations ,$(wildcard test/python/expected_upstream_$(DEVICE).toml)) \
+	--json $(BUILD)/upstream-$(DEVICE).json --html $(BUILD)/upstream-$(DEVICE).html
 
 # Not part of "test", but for the first levels: it takes half an hour. In both memory modes; PoCL shows the processor
 # twice, so that there are two devices.

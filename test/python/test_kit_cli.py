@@ -36,7 +36,7 @@ def check(*arguments: str | os.PathLike[str], code: int = 0, **environment: str)
         (["fake", "--option", "devices"], "--option devices: expected KEY=VALUE"),
         (["fake", "--expectations", "nothing.toml"], "nothing.toml"),
         (["fake", "--upstream", "nowhere"], "has no folder 'test'"),
-        (["fake", "--upstream", "nowhere", "--quick"], "--quick cannot be given with --upstream"),
+        (["fake", "--upstream", "nowhere", "--level", "2"], "--level cannot be given with --upstream"),
     ],
 )
 def test_a_wrong_command_says_what_is_wrong(arguments: list[str], complaint: str) -> None:

@@ -1,5 +1,6 @@
 """Known failures: what a file of them may say, and what they do to results."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,20 @@ def test_an_entry_that_matches_nothing_is_a_problem() -> None:
     assert problems == ("The entry 'ops/test_gone.py::*' matches no test. Correct or remove it.",)
 
 
+def test_an_entry_that_explains_more_or_fewer_failures_than_it_says_is_a_problem() -> None:
+    both = Expectation("*", "r", 2)
+    failures = [FAILED, CRASHED]
+    assert not expectations.apply([both], failures, {"ops", "tensor"}, partial=False)[1]
+    (more,) = expectations.apply([replace(both, count=1)], failures, {"ops", "tensor"}, partial=True)[1]
+    assert more == "The entry '*' explains 2 failures, and its count is 1. Correct it."
+    (fewer,) = expectations.apply([replace(both, count=3)], failures, {"ops", "tensor"}, partial=False)[1]
+    assert fewer == "The entry '*' explains 2 failures, and its count is 3. Correct it."
+
+
+def test_a_run_of_chosen_tests_may_have_fewer_failures_than_an_entry_says() -> None:
+    assert not expectations.apply([Expectation("*", "r", 3)], [FAILED, CRASHED], {"ops", "tensor"}, partial=True)[1]
+
+
 def test_an_entry_for_what_is_no_level_is_a_problem() -> None:
     _, problems = apply(Expectation("tensors/*", "r"))
     assert "matches no test" in problems[0]
@@ -83,6 +98,8 @@ def test_entries_of_another_device_are_left_out(tmp_path: Path) -> None:
         ("[[known]]\nreason = 'a'\n", "entry 1 has no test"),
         ("[[known]]\ntest = 'a'\nreason = ' '\n", "entry 1 has no reason"),
         ("[[known]]\ntest = 'a'\nreason = 'b'\nwhy = 'c'\n", "the key 'why'"),
+        ("[[known]]\ntest = 'a'\nreason = 'b'\ncount = 0\n", "entry 1 has the count 0"),
+        ("[[known]]\ntest = 'a'\nreason = 'b'\ncount = '3'\n", "entry 1 has the count '3'"),
         ("known = 3\n", "expected entries"),
         ("known = [3]\n", "entry 1 is 3"),
     ],

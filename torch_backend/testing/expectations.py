@@ -6,8 +6,10 @@
     test = "ops/test_forward.py::*linalg_eig*"   # a test's id; * and ? match
     reason = "eigenvectors are not implemented; due in firmware 2.1"
     device = "acme"                              # optional, where libraries of several devices lie in one folder
+    count = 3                                    # optional: how many failures that is
 
-An entry that matches no test, or one that passes, fails the run: it hides nothing and does not outlive its reason.
+An entry that matches no test, or one that passes, or not as many failures as it says, fails the run: it hides nothing
+and does not outlive its reason.
 """
 
 import os
@@ -36,15 +38,16 @@ UPSTREAM = "upstream"
 KNOWN_FOLDERS = frozenset({UPSTREAM, *(level.folder for level in LEVELS)})
 """What an entry's pattern may start with."""
 
-_KEYS = {"test", "reason", "device"}
+_KEYS = {"test", "reason", "device", "count"}
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """One known failure: a pattern of test ids, and why they fail."""
+    """One known failure: a pattern of test ids, why they fail, and how many do, if that is said."""
 
     test: str
     reason: str
+    count: int | None = None
 
     def matches(self, test: str) -> bool:
         """Whether the pattern means the test."""
@@ -79,13 +82,13 @@ def read(path: Path, device: str) -> tuple[Expectation, ...]:
     if unknown or not isinstance(entries, list):
         raise ValueError(f"{path} has {', '.join(map(repr, sorted(unknown)))}; expected entries [[known]].")
     return tuple(
-        Expectation(entry["test"], entry["reason"])
+        Expectation(entry["test"], entry["reason"], entry.get("count"))
         for number, entry in enumerate(entries, start=1)
         if _checked(entry, f"{path}, entry {number}").get("device", device) == device
     )
 
 
-def _checked(entry: Any, where: str) -> dict[str, str]:
+def _checked(entry: Any, where: str) -> dict[str, Any]:
     if not isinstance(entry, dict):
         raise ValueError(f"{where} is {entry!r}; expected a table with {', '.join(sorted(_KEYS))}.")
     if unknown := set(entry) - _KEYS:
@@ -93,6 +96,9 @@ def _checked(entry: Any, where: str) -> dict[str, str]:
     for key in ("test", "reason"):
         if not isinstance(entry.get(key), str) or not entry[key].strip():
             raise ValueError(f"{where} has no {key}: every known failure names its tests and says why they fail.")
+    count = entry.get("count", 1)
+    if type(count) is not int or count < 1:
+        raise ValueError(f"{where} has the count {count!r}; expected the number of tests that fail, at least 1.")
     return entry
 
 
@@ -105,7 +111,7 @@ def apply(
         expectations: the entries.
         results: of the run.
         folders: how the ids of the tests that were run start: an entry for a level that was not run is not judged.
-        partial: whether only some tests of these were chosen: then an entry may match none.
+        partial: whether only some tests of these were chosen: then an entry may match none, or fewer than it says.
 
     Returns:
         the results, and what is wrong with entries.
@@ -129,6 +135,11 @@ def apply(
             )
         folder = entry.test.split("/", 1)[0]
         judged = folder in folders or folder not in KNOWN_FOLDERS
+        failures = sum(result.outcome in FAILURES for result in found)
         if not found and judged and not partial:
             problems.append(f"The entry '{entry.test}' matches no test. Correct or remove it.")
+        elif entry.count is not None and not (0 if partial or not found else entry.count) <= failures <= entry.count:
+            problems.append(
+                f"The entry '{entry.test}' explains {failures} failures, and its count is {entry.count}. Correct it."
+            )
     return tuple(marked), tuple(problems)

@@ -93,11 +93,12 @@ class Worker:
             path.write_text(json.dumps({item.nodeid: _proves(item) for item in items}), encoding="utf-8")
         patterns: list[str] = config.getoption("--only")
         quick: bool = config.getoption("--quick")
-        left_out = [item for item in items if quick and item.get_closest_marker("thorough")]
-        left_out += [item for item in items if patterns and not selection.matches(item.nodeid, patterns)]
-        if left_out:
-            config.hook.pytest_deselected(items=left_out)
-            gone = set(left_out)
+        gone = {item for item in items if quick and item.get_closest_marker("thorough")}
+        gone |= {item for item in items if patterns and not selection.matches(item.nodeid, patterns)}
+        if quick and self.upstream:
+            gone |= set(items) - upstream_rules.few_of_each(item for item in items if item not in gone)
+        if gone:
+            config.hook.pytest_deselected(items=list(gone))
             items[:] = [item for item in items if item not in gone]
         faulthandler.cancel_dump_traceback_later()
 

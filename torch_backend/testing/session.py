@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -83,7 +85,7 @@ def run(suite: Suite, settings: Settings, progress: Progress) -> SessionResult:
                 pass_fds=(write_end,),
             )
             os.close(write_end)
-            collector = _Collector(progress)
+            collector = _Collector(progress, broken_files_are_results=suite.upstream)
             try:
                 for line in events:
                     collector.take(json.loads(line))
@@ -112,8 +114,7 @@ def _command(suite: Suite, settings: Settings, run_dir: Path, events: int) -> li
         *(part for plugin in plugins for part in ("-p", plugin)),
         *(str(part) for option in options.items() for part in option),
         *(["--quick"] if settings.quick else []),
-        # PyTorch's test files import their neighbours.
-        *(["--upstream", "--noconftest", f"--override-ini=pythonpath={suite.root}"] if suite.upstream else []),
+        *(["--upstream", "--noconftest", f"--override-ini=pythonpath={_import_path(suite)}"] if suite.upstream else []),
         *([] if suite.upstream else ["--strict-markers"]),
         *(f"--only={pattern}" for pattern in settings.only),
         *(f"--import={module}" for module in settings.imports),
@@ -121,11 +122,18 @@ def _command(suite: Suite, settings: Settings, run_dir: Path, events: int) -> li
     ]
 
 
+def _import_path(suite: Suite) -> str:
+    """Where PyTorch's test files find what they import: in their root, and beside them as PyTorch runs them."""
+    folders = [suite.root, *sorted({path.parent for path in suite.paths} - {suite.root})]
+    return shlex.join(map(str, folders))
+
+
 class _Collector:
     """Puts results together from what the session tells."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: Progress, broken_files_are_results: bool) -> None:
         self.progress = progress
+        self.broken_files_are_results = broken_files_are_results
         self.tests: list[str] | None = None
         self.proves: dict[str, str] = {}
         self.phases: dict[str, list[dict[str, Any]]] = {}
@@ -155,6 +163,8 @@ class _Collector:
                 )
             case "no start":
                 self.problems.append(f"The device could not be opened: {event['message']}\n{event['details']}")
+            case "broken file" if self.broken_files_are_results:
+                self._add(_of_broken_file(event["file"], event["details"]))
             case "broken file":
                 self.problems.append(f"{event['file']} could not be loaded:\n{event['details']}")
             case "internal error":
@@ -202,6 +212,14 @@ def _joined(test: str, phases: Sequence[Mapping[str, Any]], proves: str) -> Resu
         message=str(reason) if outcome == "not offered" else str(decisive["message"]),
         details=str(decisive["details"]),
         facts=facts,
+    )
+
+
+def _of_broken_file(file: str, details: str) -> Result:
+    """The result of a file of which no test is known: its id is the file's."""
+    errors = re.findall(r"^E\s+(\w*(?:Error|Exception)\b.*)", details, re.MULTILINE)
+    return Result(
+        file, "failed", message=f"could not be loaded: {errors[0] if errors else _tail(details, 1)}", details=details
     )
 
 

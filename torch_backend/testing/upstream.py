@@ -19,10 +19,10 @@ from torch_backend.testing.report.findings import DeviceDescription, Findings
 from torch_backend.testing.results import FAILURES, Result, count
 from torch_backend.testing.selection import files_with_matches
 from torch_backend.testing.session import Progress, SessionResult, Settings, Suite
-from torch_backend.testing.upstream_rules import CONTROL, general_name, name_on_the_cpu
+from torch_backend.testing.upstream_rules import CONTROL, file_of, general_name, is_file, name_on_the_cpu
 
 _MAX_NAMED = 1000
-"""So many failed tests are tried on the CPU at a time: they are named on a command line."""
+"""So many failed tests of a file are tried on the CPU at a time: they are named on a command line."""
 
 _MARK = "instantiate_device_type_tests("
 
@@ -61,6 +61,7 @@ class UpstreamReport(Findings):
         """The report as JSON's types."""
         return super().to_json() | {
             "checkout": str(self.checkout),
+            "quick": self.quick,
             "files": {file: dict(count(results)) for file, results in self.groups().items()},
             "causes": {text: [result.test for result in results] for text, results in self.causes()},
             "not_offered": dict(self.not_offered()),
@@ -72,6 +73,7 @@ def check_upstream(
     device: str,
     checkout: str | os.PathLike[str],
     *,
+    quick: bool = False,
     only: Sequence[str] = (),
     imports: Sequence[str] = (),
     options: Mapping[str, str] | None = None,
@@ -84,6 +86,7 @@ def check_upstream(
 
     Args:
         checkout: the folder with PyTorch's sources; only its ``test`` folder is used, with the installed torch.
+        quick: of the tests that PyTorch makes of one function, for operators and dtypes, run 4.
         only: patterns of files or test ids; files that no pattern can mean are not loaded. Empty for all.
 
     The other arguments are those of :func:`~torch_backend.testing.check`.
@@ -101,16 +104,19 @@ def check_upstream(
     notes: tuple[str, ...] = ()
     results: list[Result] = []
     if description.error is None:
-        settings = make_settings(device, environment, False, only, imports, workers, test_timeout)
+        settings = make_settings(device, environment, quick, only, imports, workers, test_timeout)
         found = tests.run_on(description.name, "privateuse1", settings, progress)
-        problems = tuple(found.problems)
         judged = _without_what_fails_on_the_cpu(found.results, description.name, tests, settings)
-        notes = tuple(f"On the CPU: {problem}" for problem in judged.problems)
+        problems = tuple(found.problems)
+        notes = (*_unloadable(judged.results), *(f"On the CPU: {problem}" for problem in judged.problems))
+        if not problems and all(is_file(result.test) for result in judged.results):
+            which = f" that matches {' or '.join(map(repr, only))}" if only else ""
+            problems = (f"No test{which} was found in what could be loaded below {tests.root}.",)
         named = [replace(result, test=f"{expectations.UPSTREAM}/{result.test}") for result in judged.results]
         results = sorted(named, key=lambda result: result.test)
     else:
         problems = (description.error,)
-    marked, wrong = expectations.apply(known, results, {expectations.UPSTREAM}, partial=bool(only))
+    marked, wrong = expectations.apply(known, results, {expectations.UPSTREAM}, partial=bool(only) or quick)
     return UpstreamReport(
         device=description,
         checkout=Path(checkout),
@@ -119,6 +125,7 @@ def check_upstream(
         notes=(*_version_note(tests.root.parent, description), *notes),
         seconds=time.monotonic() - started,
         run=about_this_run(),
+        quick=quick,
         only=tuple(only),
         options=options or {},
     )
@@ -135,8 +142,20 @@ class _Tests:
     def of(cls, root: Path, only: Sequence[str]) -> "_Tests":
         return cls(root, device_generic_files(root, only))
 
-    def run_on(self, name: str, kind: str, settings: Settings, progress: Progress) -> SessionResult:
-        """Run them on the device with this name, which is one of PyTorch's kinds of devices."""
+    def run_on(
+        self,
+        name: str,
+        kind: str,
+        settings: Settings,
+        progress: Progress,
+        only: Mapping[Path, Sequence[str]] | None = None,
+    ) -> SessionResult:
+        """Run them on the device with this name, which is one of PyTorch's kinds of devices.
+
+        Each file has processes of its own, as PyTorch runs it: many change defaults of the process that loads them.
+        ``only`` has files and the patterns of their tests, if not those of the settings.
+        """
+        found = SessionResult()
         with upstream_copies.readable_as(self.root, self.files, name) as root:
             # For processes that tests start.
             folders = filter(None, (str(root), settings.environment.get("PYTHONPATH")))
@@ -145,27 +164,42 @@ class _Tests:
                 "PYTHONPATH": os.pathsep.join(folders),
                 "PYTORCH_TESTING_DEVICE_ONLY_FOR": kind,
             }
-            files = [root / file.relative_to(self.root) for file in self.files]
-            return session.run(Suite(files, root, upstream=True), replace(settings, environment=environment), progress)
+            of_all = replace(settings, environment=environment)
+            for file in self.files if only is None else only:
+                path = file.relative_to(self.root)
+                for patterns in [settings.only] if only is None else _in_parts(only[file]):
+                    suite = Suite([root / path], root, upstream=True)
+                    of_file = session.run(suite, replace(of_all, only=tuple(patterns)), progress)
+                    found.results += of_file.results
+                    found.problems += [f"{path.as_posix()}: {problem}" for problem in of_file.problems]
+        return found
+
+
+def _unloadable(results: Sequence[Result]) -> tuple[str, ...]:
+    """What is to be told of files that could not be loaded on the CPU either: their tests are nobody's failures."""
+    return tuple(
+        f"{result.test}: {result.message}" for result in results if is_file(result.test) and result.outcome == "known"
+    )
+
+
+def _in_parts(names: Sequence[str]) -> list[Sequence[str]]:
+    return [names[start : start + _MAX_NAMED] for start in range(0, len(names), _MAX_NAMED)]
 
 
 def _without_what_fails_on_the_cpu(
     results: Sequence[Result], device: str, tests: _Tests, settings: Settings
 ) -> SessionResult:
     """The results, with failures known that the same test has on the CPU: they say nothing about the device."""
-    failed = [result.test for result in results if result.outcome in FAILURES]
+    failed: dict[Path, list[str]] = {}
+    for result in results:
+        if result.outcome in FAILURES:
+            failed.setdefault(tests.root / file_of(result.test), []).append(name_on_the_cpu(result.test, device))
     if not failed:
         return SessionResult(list(results))
-    control = replace(settings, device=CONTROL, imports=())
-    found = SessionResult()
-    for start in range(0, len(failed), _MAX_NAMED):
-        named = failed[start : start + _MAX_NAMED]
-        files = sorted({tests.root / test.split("::")[0] for test in named})
-        only = tuple(name_on_the_cpu(test, device) for test in named)
-        of_these = replace(tests, files=files)
-        session_found = of_these.run_on(CONTROL, CONTROL, replace(control, only=only), _tell_nobody)
-        found.results += session_found.results
-        found.problems += session_found.problems
+    # Without any device: what its registration changes for the CPU's tensors is its doing.
+    environment = {**settings.environment, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    control = replace(settings, device=CONTROL, environment=environment, imports=(), quick=False)
+    found = tests.run_on(CONTROL, CONTROL, control, _tell_nobody, failed)
     on_cpu = {general_name(result.test, CONTROL): result for result in found.results if result.outcome in FAILURES}
     judged = [
         replace(result, outcome="known", message=f"fails on the CPU too: {twin.message}")

@@ -1,7 +1,9 @@
 """Which of PyTorch's own tests are about a device, which of these it does not offer, and what their skips mean."""
 
+import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any
 
 import pytest
 
@@ -9,6 +11,8 @@ from torch_backend.testing.declaration import Declaration
 
 _DTYPE = re.compile(r"bool|bfloat16|float8_e\d+m\d+(?:fnuz|fnu|fn)?|u?int\d+|float\d+|complex\d+")
 
+
+_OF_EACH = 4
 
 CONTROL = "cpu"
 """The device of a run that tells whether a test's failure is the device's: one that fails on the CPU too is not."""
@@ -22,6 +26,15 @@ def is_about(item: pytest.Item, device: str) -> bool:
     return cls is not None and issubclass(cls, CPUTestBase if device == CONTROL else PrivateUse1TestBase)
 
 
+def few_of_each(items: Iterable[pytest.Item]) -> set[pytest.Item]:
+    """Of the tests that PyTorch made of one function, for operators, dtypes and other parameters, a few all along."""
+    made: dict[Hashable, list[pytest.Item]] = {}
+    for item in items:
+        if isinstance(item, pytest.Function):
+            made.setdefault((item.parent, inspect.unwrap(item.function)), []).append(item)
+    return {found[number * (len(found) - 1) // (_OF_EACH - 1)] for found in made.values() for number in range(_OF_EACH)}
+
+
 def control_declaration() -> Declaration:
     """What the CPU offers to PyTorch's own tests: everything, as these tests have their own rules for it.
 
@@ -32,7 +45,24 @@ def control_declaration() -> Declaration:
     make: Callable[..., None] = common_device_type.instantiate_device_type_tests
     common_device_type.instantiate_device_type_tests = lambda *given, only_for=None, **rest: make(*given, **rest)
     common_device_type.onlyPRIVATEUSE1 = lambda test: test
+    _ask_the_cpu_for_the_devices_dtypes()
     return Declaration(CONTROL, 1, frozenset(), frozenset(_every_dtype()), frozenset())
+
+
+def _ask_the_cpu_for_the_devices_dtypes() -> None:
+    """Let tests with dtypes of their own for the active device, ``dtypesIfPRIVATEUSE1``, have these for the CPU too."""
+    import torch
+    from torch.testing._internal.common_device_type import CPUTestBase
+
+    base: Any = CPUTestBase
+    of_the_cpu = base._get_dtypes
+    active = torch._C._get_privateuse1_backend_name()
+
+    def of_the_device(test: Callable[..., None]) -> object:
+        dtypes: dict[str, object] = getattr(test, "dtypes", {})
+        return dtypes[active] if active in dtypes else of_the_cpu(test)
+
+    base._get_dtypes = staticmethod(of_the_device)
 
 
 def _every_dtype() -> list[str]:
@@ -41,11 +71,23 @@ def _every_dtype() -> list[str]:
     return [str(value).removeprefix("torch.") for value in vars(torch).values() if isinstance(value, torch.dtype)]
 
 
+def file_of(test: str) -> str:
+    """The file in the id of a test."""
+    return test.split("::")[0]
+
+
+def is_file(test: str) -> bool:
+    """Whether the id is a file's: of one that could not be loaded, so that no test of it is known."""
+    return "::" not in test
+
+
 def general_name(test: str, device: str) -> str:
     """The id of a test without the device, the same for the active device and for the CPU.
 
     PyTorch names classes after the device, TestViewsACME; or TestViewsPRIVATEUSE1 before one of its tests has run.
     """
+    if is_file(test):
+        return test
     file, cls, name = test.split("::")
     for ending in (device.upper(), "PRIVATEUSE1"):
         cls = cls.removesuffix(ending)
@@ -53,8 +95,8 @@ def general_name(test: str, device: str) -> str:
 
 
 def name_on_the_cpu(test: str, device: str) -> str:
-    """The name of the same test for the CPU, without its file and class."""
-    return _with_device(test.split("::")[2], device, f"_{CONTROL}")
+    """The name of the same test for the CPU, without its file and class; of a file what all of its ids begin with."""
+    return f"{test}::" if is_file(test) else _with_device(test.split("::")[2], device, f"_{CONTROL}")
 
 
 def _with_device(name: str, device: str, replacement: str) -> str:
