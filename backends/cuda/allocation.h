@@ -1,4 +1,4 @@
-// The memory slots that need no stream's work.
+// The memory slots but copies and fills.
 #pragma once
 
 #include "result.h"

@@ -16,6 +16,7 @@ struct CUmod_st;
 struct CUfunc_st;
 struct CUgraph_st;
 struct CUgraphExec_st;
+struct CUmemPoolHandle_st;
 }
 
 namespace xcuda {
@@ -30,6 +31,7 @@ using CUmodule = CUmod_st*;
 using CUfunction = CUfunc_st*;
 using CUgraph = CUgraph_st*;
 using CUgraphExec = CUgraphExec_st*;
+using CUmemoryPool = CUmemPoolHandle_st*;
 using CUhostFn = void (*)(void*);
 
 struct CUuuid {
@@ -37,6 +39,13 @@ struct CUuuid {
 };
 struct CUipcMemHandle {
   char reserved[64];
+};
+struct CUmemLocation {
+  int type, id;
+};
+struct CUmemAccessDesc {
+  CUmemLocation location;
+  int flags;
 };
 struct CUDA_MEMCPY2D {
   size_t srcXInBytes, srcY;
@@ -100,10 +109,16 @@ struct CUDA_MEMCPY2D {
   X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 75)   \
   X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 76)   \
   X(CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, 88)     \
+  X(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 115)    \
   X(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 2)                \
   X(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, 9)             \
   X(CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, 11)          \
   X(CU_POINTER_ATTRIBUTE_RANGE_SIZE, 12)                \
+  X(CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, 17)            \
+  X(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, 5)            \
+  X(CU_MEMPOOL_ATTR_USED_MEM_CURRENT, 7)                \
+  X(CU_MEM_LOCATION_TYPE_DEVICE, 1)                     \
+  X(CU_MEM_ACCESS_FLAGS_PROT_READWRITE, 3)              \
   X(CU_MEMORYTYPE_HOST, 1)                              \
   X(CU_MEMORYTYPE_DEVICE, 2)                            \
   X(CU_MEMHOSTALLOC_PORTABLE, 1)                        \
@@ -142,6 +157,11 @@ XCUDA_CONSTANTS(XCUDA_CONSTANT)
   X(MemGetInfo, "_v2", (size_t* free_bytes, size_t* total_bytes))                                                    \
   X(MemAlloc, "_v2", (CUdeviceptr * address, size_t bytes))                                                          \
   X(MemFree, "_v2", (CUdeviceptr address))                                                                           \
+  X(MemAllocAsync, "", (CUdeviceptr * address, size_t bytes, CUstream stream))                                       \
+  X(MemFreeAsync, "", (CUdeviceptr address, CUstream stream))                                                        \
+  X(DeviceGetMemPool, "", (CUmemoryPool * pool, CUdevice device))                                                    \
+  X(MemPoolGetAttribute, "", (CUmemoryPool pool, int attribute, void* value))                                        \
+  X(MemPoolSetAccess, "", (CUmemoryPool pool, const CUmemAccessDesc* accesses, size_t count))                        \
   X(MemHostAlloc, "", (void** address, size_t bytes, unsigned flags))                                                \
   X(MemFreeHost, "", (void* address))                                                                                \
   X(MemHostRegister, "_v2", (void* address, size_t bytes, unsigned flags))                                           \

@@ -1,9 +1,5 @@
 #include "cublaslt.h"
 
-#include <dlfcn.h>
-
-#include <string>
-
 #include "library.h"
 
 namespace xcuda {
@@ -33,20 +29,12 @@ tb_status status_of(cublasStatus_t error) {
 } // namespace
 
 bool load_cublaslt() {
-  std::string missing;
-  void* library = open_library(versions_of("libcublasLt.so"), &missing);
-  if (library) {
-    missing.clear();
-#define XCUDA_LOAD(name, parameters)                                               \
-  lt.name = reinterpret_cast<decltype(lt.name)>(dlsym(library, "cublasLt" #name)); \
-  if (!lt.name) missing = "libcublasLt has no cublasLt" #name ": it is older than CUDA 12.0";
-    XCUDA_CUBLASLT_FUNCTIONS(XCUDA_LOAD)
-#undef XCUDA_LOAD
-    status_string = reinterpret_cast<decltype(status_string)>(dlsym(library, "cublasLtGetStatusString"));
-  }
-  if (!missing.empty())
-    host().log(TB_LOG_DEBUG, ("xcuda: products of matrices are generated kernels: " + missing).c_str());
-  return missing.empty();
+#define XCUDA_FUNCTION(name, parameters) {"cublasLt" #name, reinterpret_cast<void**>(&lt.name)},
+  return load_library(versions_of("libcublasLt.so"),
+                      {XCUDA_CUBLASLT_FUNCTIONS(XCUDA_FUNCTION) //
+                       {"cublasLtGetStatusString", reinterpret_cast<void**>(&status_string)}},
+                      "products of matrices are generated kernels");
+#undef XCUDA_FUNCTION
 }
 
 result check_cublaslt(cublasStatus_t error, const char* what) {
@@ -55,8 +43,7 @@ result check_cublaslt(cublasStatus_t error, const char* what) {
   size_t free_bytes = 0, total_bytes = 0;
   if (result lost = check(cu.MemGetInfo(&free_bytes, &total_bytes), what); lost.status == TB_STATUS_DEVICE_LOST)
     return lost;
-  return failure(status_of(error), "%s: %s (%d)", what, status_string ? status_string(error) : "cuBLASLt's error",
-                 error);
+  return failure(status_of(error), "%s: %s (%d)", what, status_string(error), error);
 }
 
 } // namespace xcuda

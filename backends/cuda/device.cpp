@@ -9,6 +9,7 @@
 #include "find.h"
 #include "graph.h"
 #include "nvrtc.h"
+#include "options.h"
 #include "stream.h"
 
 namespace xcuda {
@@ -32,6 +33,13 @@ constexpr uint64_t kAlignmentBytes = 256;
 // Numbers that a GPU does not have, driver and all, mean the nearest that it has.
 constexpr int32_t kHighestPriority = -5;
 
+// cuMemAllocAsync's.
+result find_pool(device* d) {
+  if (!attribute(*d, kCU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED))
+    return failure(TB_STATUS_UNSUPPORTED, "device %d has no memory pools: set xcuda.stream_alloc to 0", d->index);
+  return check(cu.DeviceGetMemPool(&d->pool, d->handle), "cuDeviceGetMemPool");
+}
+
 result describe(device* d) {
   tb_device_properties& p = d->properties;
   size_t total = 0;
@@ -42,7 +50,9 @@ result describe(device* d) {
   p.capability_major = attribute(*d, kCU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
   p.capability_minor = attribute(*d, kCU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   std::snprintf(p.arch, sizeof p.arch, "sm_%d%d", p.capability_major, p.capability_minor);
-  p.capabilities = TB_CAP_ASYNC | TB_CAP_EVENT_TIMING | TB_CAP_EVENT_RERECORD | TB_CAP_PEER | TB_CAP_IPC | TB_CAP_GRAPH;
+  p.capabilities = TB_CAP_ASYNC | TB_CAP_EVENT_TIMING | TB_CAP_EVENT_RERECORD | TB_CAP_PEER | TB_CAP_GRAPH;
+  // What comes from a pool is not for other processes.
+  p.capabilities |= settings().stream_alloc ? TB_CAP_STREAM_ALLOC : TB_CAP_IPC;
   if (attribute(*d, kCU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS)) p.capabilities |= TB_CAP_PAGEABLE_ACCESS;
   p.allocation_granularity_bytes = kGranularityBytes;
   p.allocation_alignment_bytes = kAlignmentBytes;
@@ -61,13 +71,17 @@ result describe(device* d) {
   p.local_memory_bytes = static_cast<uint32_t>(attribute(*d, kCU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK));
   d->max_pitch_bytes = static_cast<size_t>(attribute(*d, kCU_DEVICE_ATTRIBUTE_MAX_PITCH));
   std::snprintf(p.driver_version, sizeof p.driver_version, "CUDA %d, %s", driver_version(), compiler_version().c_str());
-  return r;
+  return settings().stream_alloc ? find_pool(d) : r;
 }
 
 } // namespace
 
 device& device_at(int32_t index) {
   return *devices()[static_cast<size_t>(index)];
+}
+
+void for_each_device(void (*visit)(device& d)) {
+  for (const auto& each : devices()) visit(*each);
 }
 
 CUcontext context_of(device& d, result* out_failure) {
@@ -109,8 +123,9 @@ result initialize() {
     found.emplace_back(new device(i, handle));
     if (r.ok()) r = describe(found.back().get());
   }
+  if (r.status == TB_STATUS_UNSUPPORTED) r.status = TB_STATUS_INTERNAL; // else there would be nothing to start
+  if (r.ok()) r = watch_forks("xcuda");
   if (!r.ok()) return r;
-  if (r = watch_forks("xcuda"); !r.ok()) return r;
   devices() = std::move(found);
   return {};
 }

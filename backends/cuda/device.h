@@ -27,17 +27,21 @@ struct device {
   std::atomic<CUcontext> context{nullptr};
   tb_device_properties properties{};
   size_t max_pitch_bytes = 0;
+  CUmemoryPool pool = nullptr; // of stream_alloc
 
   std::mutex mutex;   // guards all below
   uint64_t peers = 0; // a bit for each device whose memory this one's context can access
   std::shared_ptr<host_lane> default_lane;
-  std::vector<CUstream> streams{nullptr};          // the default one, and those of stream_create
+  std::vector<tb_stream*> streams{nullptr};        // the default one, and those of stream_create
   std::vector<std::shared_ptr<stream_mark>> marks; // of leave_mark, not reached when last looked at
   std::vector<CUstream> aborted;                   // of note_abort, not told yet
 };
 
 // Pre: initialize has succeeded, and the index is below device_count.
 device& device_at(int32_t index);
+
+// Of all that initialize has found.
+void for_each_device(void (*visit)(device& d));
 
 // The device's context, made if this is the first use. Null, and *out_failure says why, if it cannot be.
 CUcontext context_of(device& d, result* out_failure);

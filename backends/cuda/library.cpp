@@ -10,6 +10,7 @@
 
 #include "cu.h"
 #include "options.h"
+#include "result.h"
 
 namespace xcuda {
 namespace {
@@ -56,6 +57,19 @@ void* open_library(const std::vector<std::string>& names, std::string* out_tried
       const bool is_there = path != name && access(path.c_str(), F_OK) == 0; // and says more than that others are not
       if (is_there || (path == name && out_tried->empty())) *out_tried = why ? why : name;
     }
+  return nullptr;
+}
+
+void* load_library(const std::vector<std::string>& names, const std::vector<library_function>& functions,
+                   const char* otherwise) {
+  std::string missing;
+  void* library = open_library(names, &missing);
+  if (library) missing.clear();
+  for (const library_function& each : functions)
+    if (library && !(*each.address = dlsym(library, each.name)))
+      missing = std::string("there is no ") + each.name + " in " + names.back() + ", which is too old";
+  if (missing.empty()) return library;
+  host().log(TB_LOG_DEBUG, ("xcuda: " + std::string(otherwise) + ": " + missing).c_str());
   return nullptr;
 }
 

@@ -14,4 +14,14 @@ void* open_library(const std::vector<std::string>& names, std::string* out_tried
 // "libnvrtc.so" of the driver's CUDA and of those before, the newest first: a newer one is not taken.
 std::vector<std::string> versions_of(const std::string& name);
 
+struct library_function {
+  const char* name;
+  void** address;
+};
+
+// For libraries that there need not be: null if none can be opened, or lacks a function; the debug log says which, and
+// what serves then.
+void* load_library(const std::vector<std::string>& names, const std::vector<library_function>& functions,
+                   const char* otherwise);
+
 } // namespace xcuda

@@ -2,8 +2,6 @@
 
 #include <dlfcn.h>
 
-#include <string>
-
 #include "library.h"
 
 namespace xcuda {
@@ -32,27 +30,21 @@ tb_status status_of(ncclResult_t error) {
 } // namespace
 
 bool load_nccl() {
-  std::string missing;
-  void* library = open_library({"libnccl.so.2"}, &missing);
-  if (library) {
-    missing.clear();
-#define XCUDA_LOAD(name, parameters)                                               \
-  nccl.name = reinterpret_cast<decltype(nccl.name)>(dlsym(library, "nccl" #name)); \
-  if (!nccl.name) missing = "libnccl.so.2 has no nccl" #name;
-    XCUDA_NCCL_FUNCTIONS(XCUDA_LOAD)
-#undef XCUDA_LOAD
-    error_string = reinterpret_cast<decltype(error_string)>(dlsym(library, "ncclGetErrorString"));
-    last_error = reinterpret_cast<decltype(last_error)>(dlsym(library, "ncclGetLastError"));
-  }
-  if (!missing.empty()) host().log(TB_LOG_DEBUG, ("xcuda: no collectives of the device's own: " + missing).c_str());
-  return missing.empty();
+#define XCUDA_FUNCTION(name, parameters) {"nccl" #name, reinterpret_cast<void**>(&nccl.name)},
+  void* library = load_library({"libnccl.so.2"},
+                               {XCUDA_NCCL_FUNCTIONS(XCUDA_FUNCTION) //
+                                {"ncclGetErrorString", reinterpret_cast<void**>(&error_string)}},
+                               "no collectives of the device's own");
+#undef XCUDA_FUNCTION
+  if (library) last_error = reinterpret_cast<decltype(last_error)>(dlsym(library, "ncclGetLastError"));
+  return library;
 }
 
 result check_nccl(ncclResult_t error, const char* what) {
   if (error == kncclSuccess) return {};
-  const char* text = error_string ? error_string(error) : "NCCL's error";
   const char* more = last_error ? last_error(nullptr) : nullptr;
-  return failure(status_of(error), "%s: %s (%d)%s%s", what, text, error, more && *more ? ": " : "", more ? more : "");
+  return failure(status_of(error), "%s: %s (%d)%s%s", what, error_string(error), error, more && *more ? ": " : "",
+                 more ? more : "");
 }
 
 } // namespace xcuda

@@ -8,8 +8,9 @@
 namespace xcuda {
 
 struct options {
-  std::string library_path; // folders with libraries of CUDA, separated by colons
-  bool fmad = false;        // a * b + c in kernels is rounded once
+  std::string library_path;  // folders with libraries of CUDA, separated by colons
+  bool fmad = false;         // a * b + c in kernels is rounded once
+  bool stream_alloc = false; // device memory comes from the driver's pool, in the order of streams
   // Products of matrices, as torch.backends.cuda.matmul has them.
   bool allow_tf32 = false;
   bool allow_fp16_reduced_precision_reduction = true;

@@ -14,6 +14,7 @@
 #include "result.h"
 #include "share.h"
 #include "stream.h"
+#include "trace.h"
 
 namespace xcuda {
 namespace {
@@ -49,6 +50,7 @@ tb_core_table make_table() {
   XCUDA_SET(event_synchronize);
   XCUDA_SET(event_elapsed);
   XCUDA_SET(peer_can_access);
+  if (settings().stream_alloc) return table;
   XCUDA_SET(ipc_export);
   XCUDA_SET(ipc_import);
   XCUDA_SET(ipc_close);
@@ -87,6 +89,7 @@ const void* find_table(const char* name) {
   static const tb_kernel_table kernels = make_kernel_table();
   if (std::strcmp(name, "graph.1") == 0) return &graph;
   if (std::strcmp(name, "kernels.1") == 0) return &kernels;
+  if (std::strcmp(name, "prof.1") == 0) return profiler();
   return std::strcmp(name, "ccl.1") == 0 ? collectives() : nullptr;
 }
 

@@ -19,6 +19,8 @@ result enable_peer(device& d, device& peer) {
   if (d.peers & bit) return r;
   const CUresult error = cu.CtxEnablePeerAccess(other, 0);
   if (error != kCUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) r = check(error, "cuCtxEnablePeerAccess"); // torch.cuda's
+  const CUmemAccessDesc access{{kCU_MEM_LOCATION_TYPE_DEVICE, d.handle}, kCU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  if (r.ok() && peer.pool) r = check(cu.MemPoolSetAccess(peer.pool, &access, 1), "cuMemPoolSetAccess");
   if (r.ok()) d.peers |= bit;
   return r;
 }

@@ -8,6 +8,7 @@
 #include "graph.h"
 #include "host_lane.h"
 #include "mark.h"
+#include "trace.h"
 
 namespace xcuda {
 
@@ -19,7 +20,7 @@ result stream_create(int32_t device, int32_t priority, tb_stream** out_stream) {
   if (!r.ok()) return r;
   *out_stream = new tb_stream{device, handle, std::make_shared<host_lane>(d)};
   const std::lock_guard<std::mutex> lock(d.mutex);
-  d.streams.push_back(handle);
+  d.streams.push_back(*out_stream);
   return r;
 }
 
@@ -29,10 +30,11 @@ result stream_destroy(int32_t device, tb_stream* stream) {
   xcuda::device& d = device_at(device);
   const context_scope scope(d);
   if (scope.failure().ok()) {
+    note_stream(d, stream);
     const std::lock_guard<std::mutex> lock(d.mutex);
     if (leave_mark(d, stream->handle).ok()) stream->lane->outlast(d.marks.back());
-    for (auto* list : {&d.streams, &d.aborted})
-      list->erase(std::remove(list->begin(), list->end(), stream->handle), list->end());
+    d.streams.erase(std::remove(d.streams.begin(), d.streams.end(), stream), d.streams.end());
+    d.aborted.erase(std::remove(d.aborted.begin(), d.aborted.end(), stream->handle), d.aborted.end());
   }
   r = scope.failure().ok() ? check(cu.StreamDestroy(stream->handle), "stream_destroy") : scope.failure();
   delete stream;
@@ -62,7 +64,8 @@ result stream_host_function(int32_t device, tb_stream* stream, tb_host_function 
 void note_abort(device& d, CUstream stream) {
   const outside_captures outside;
   const std::lock_guard<std::mutex> lock(d.mutex);
-  const bool is_there = std::find(d.streams.begin(), d.streams.end(), stream) != d.streams.end();
+  const auto is_it = [stream](const tb_stream* each) { return handle_of(each) == stream; };
+  const bool is_there = std::any_of(d.streams.begin(), d.streams.end(), is_it);
   if (is_there && !is_captured(stream) && cu.StreamQuery(stream) == kCUDA_ERROR_NOT_READY) d.aborted.push_back(stream);
 }
 
@@ -96,7 +99,8 @@ result wait_for_streams(int32_t device, const char* what) {
     const std::lock_guard<std::mutex> lock(d.mutex);
     reached = d.marks;
     for (auto stream = d.streams.begin(); r.ok() && stream != d.streams.end(); ++stream)
-      if (!is_captured(*stream)) r = reached.emplace_back(std::make_shared<stream_mark>(d))->record(*stream);
+      if (!is_captured(handle_of(*stream)))
+        r = reached.emplace_back(std::make_shared<stream_mark>(d))->record(handle_of(*stream));
   }
   for (const auto& mark : reached)
     if (r.ok()) r = check(mark->wait(), what);

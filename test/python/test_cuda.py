@@ -238,6 +238,83 @@ assert driver.cuStreamEndCapture(stream, ctypes.byref(graph)) == 0
     assert run(DRIVER + code) == "[True, True]\n"
 
 
+# ---- memory in the order of streams ----
+
+IN_ORDER = {"TORCH_BACKEND_XCUDA_STREAM_ALLOC": "1", "CUDA_SIM_DELAY_US": DELAY}
+
+
+def test_memory_of_the_pool_is_used_and_given_back_in_order(run: Run) -> None:
+    code = """
+streams = [torch.xcuda.Stream(device) for device in (0, 1, 0)]
+inputs = [torch.randn(1 << 18) for _ in streams]
+for turn in range(6):
+    results = []
+    for stream, x in zip(streams, inputs):
+        with torch.xcuda.stream(stream):
+            results.append((x.pin_memory().to(stream.device, non_blocking=True) * 2).exp())
+            torch.xcuda.empty_cache()  # while the stream is busy
+    for stream, x, result in zip(streams, inputs, results):
+        stream.synchronize()
+        torch.testing.assert_close(result.cpu(), (x * 2).exp())
+    del results, result
+torch.xcuda.synchronize(0)
+torch.xcuda.empty_cache()
+free, total = torch.xcuda.mem_get_info(0)
+print(total - free < 8 << 20)
+"""
+    assert run(code, **IN_ORDER) == "True\n"
+
+
+def test_memory_of_the_pool_is_there_again_after_it_ran_out(run: Run) -> None:
+    code = """
+for turn in range(3):
+    with torch.xcuda.stream(torch.xcuda.Stream()):
+        x = torch.ones(20 << 18, device="xcuda") + 1  # 40 MiB, of 64
+        last = x[-1].item()
+    del x
+print(last)
+"""
+    assert run(code, refused="no 20971520 bytes are free", CUDA_SIM_MEMORY_MIB="64", **IN_ORDER) == "2.0\n"
+
+
+def test_graphs_beside_the_pool(run: Run) -> None:
+    code = """
+x, graph = torch.ones(1 << 20, device="xcuda"), torch.xcuda.CUDAGraph()
+(x * 2).exp()
+torch.xcuda.empty_cache()
+before = torch.xcuda.memory_reserved()
+with torch.xcuda.graph(graph):
+    y = (x * 2).exp()
+for value in (0.0, 0.5):
+    x.fill_(value)
+    graph.replay()
+    torch.testing.assert_close(y.cpu(), (torch.full((1 << 20,), value) * 2).exp())
+del y
+graph.reset()
+torch.xcuda.empty_cache()
+print(torch.xcuda.memory_reserved() == before)
+"""
+    assert run(code, **IN_ORDER) == "True\n"
+
+
+def test_the_pool_is_for_devices_that_have_access(run: Run) -> None:
+    code = """
+x, y = torch.zeros(2, device="xcuda"), torch.ones(2, device="xcuda:1")
+x.to("xcuda:1"), y.to("xcuda")
+torch.xcuda.synchronize(0), torch.xcuda.synchronize(1)
+assert driver.cuCtxSetCurrent(context_of(0)) == 0
+to, source, size = ctypes.c_void_p(x.data_ptr()), ctypes.c_void_p(y.data_ptr()), ctypes.c_size_t(8)
+assert driver.cuMemcpyDtoDAsync_v2(to, source, size, None) == 0
+print(x.tolist())
+"""
+    assert run(DRIVER + code, **IN_ORDER) == "[1.0, 1.0]\n"
+
+
+def test_a_device_without_pools(run_python: RunPython, simulation: Path) -> None:
+    text = XCUDA.said(run_python, simulation, CUDA_SIM_POOLS="0", **IN_ORDER)
+    assert "device 0 has no memory pools: set xcuda.stream_alloc to 0" in text
+
+
 # ---- products of matrices ----
 
 
@@ -445,6 +522,116 @@ except RuntimeError as error:
 """
     text = run(code, refused="fails because CUDA_SIM_FAIL says so", CUDA_SIM_FAIL="cublasLtMatmul=999")
     assert all(part in text for part in ("aten::mm", "cublasLtMatmul: ", "(13)"))
+
+
+# ---- what it has done ----
+
+TRACE = """
+import ctypes, json, os
+from torch.profiler import ProfilerActivity, profile
+PATH = os.environ["PATH_OF_TRACE"]
+def trace(work):
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]) as prof:
+        work()
+        torch.xcuda.synchronize(0), torch.xcuda.synchronize(1)
+    prof.export_chrome_trace(PATH)
+    return json.loads(open(PATH).read())
+def done(events, *kinds):
+    return [event for event in events["traceEvents"] if event.get("cat") in kinds]
+def measured(events):
+    return sorted({event["args"]["measured by"] for event in done(events, "kernel", "gpu_memcpy", "gpu_memset")})
+"""
+
+
+def test_cupti_records_what_devices_do(run: Run, tmp_path: Path) -> None:
+    code = """
+x, y = torch.randn(40, 30).pin_memory(), torch.randn(30, 20)
+def work():
+    with torch.xcuda.stream(torch.xcuda.Stream()):
+        a = x.to("xcuda", non_blocking=True)
+        b = (a @ y.to("xcuda")).exp()
+        b.to("xcuda:1") * 2, torch.zeros(1000, device="xcuda:1")
+    return b.cpu()
+work()
+events = trace(work)
+operators = {event["args"].get("External id"): event["name"] for event in done(events, "cpu_op")}
+for event in sorted(done(events, "kernel", "gpu_memcpy", "gpu_memset"), key=lambda event: event["ts"]):
+    name, arguments = event["name"], event["args"]
+    print(operators[arguments["External id"]], name if "(" in name else "", arguments.get("bytes", ""))
+print(measured(events))
+"""
+    lines = run(TRACE + code, CUDA_SIM_DELAY_US=DELAY, PATH_OF_TRACE=str(tmp_path / "trace.json")).splitlines()
+    assert lines[-1] == "['device trace']"
+    for line in [
+        "aten::_copy_from Memcpy HtoD (Pinned -> Device) 4800",
+        "aten::_copy_from Memcpy HtoD (Pageable -> Device) 2400",
+        "aten::mm  ",
+        "aten::exp  ",
+        "aten::_copy_from Memcpy PtoP (Device -> Device) 3200",
+        "aten::mul  ",
+        "aten::_copy_from Memcpy DtoH (Device -> Pageable) 3200",
+    ]:
+        assert line in lines
+
+
+def test_records_name_streams_that_are_gone(run: Run) -> None:
+    code = """
+import gc
+from torch_backend.abi import tb_trace_callback
+from torch_backend.testing import bare
+library, _ = bare.open_library("xcuda")
+device = library.devices[0]
+table, found = library.tables["prof.1"], []
+assert table.trace_start(2) == 0
+streams, memory = [], device.allocate(64)
+for _ in range(3):
+    with device.stream() as stream:
+        device.write(memory, bytes(64), stream)
+        streams.append(stream)
+device.write(memory, bytes(64))
+assert table.trace_stop() == 0
+@tb_trace_callback
+def take(_, record):
+    found.append(record.contents.stream)
+assert table.trace_collect(take, None) == 0
+print(found == [*streams, 0])
+"""
+    assert run(code) == "True\n"
+
+
+def test_another_profiler_has_cupti(run: Run, simulation: Path, tmp_path: Path) -> None:
+    code = f"""
+cupti = ctypes.CDLL("{simulation}/libcupti.so.12")
+callback, subscriber = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(lambda *_: None), ctypes.c_void_p()
+assert cupti.cuptiSubscribe(ctypes.byref(subscriber), callback, None) == 0
+x = torch.ones(2, device="xcuda")
+print(measured(trace(lambda: x + 1)))
+assert cupti.cuptiUnsubscribe(subscriber) == 0
+print(measured(trace(lambda: x + 1)))
+"""
+    text = run(TRACE + code, PATH_OF_TRACE=str(tmp_path / "trace.json"))
+    assert text == "['device events']\n['device trace']\n"
+
+
+def test_without_cupti_events_tell_the_times(run: Run, versions: Callable[..., Path], tmp_path: Path) -> None:
+    folder = versions(12)
+    compile_library("int cuptiSubscribe(void) { return 0; }", folder / "libcupti.so.12")
+    code = """
+x = torch.ones(2, device="xcuda")
+print(measured(trace(lambda: x + 1)))
+"""
+    assert run(TRACE + code, path=folder, PATH_OF_TRACE=str(tmp_path / "trace.json")) == "['device events']\n"
+
+
+@pytest.mark.parametrize("function", ["cuptiActivityEnable", "cuptiActivityRegisterCallbacks", "cuptiGetTimestamp"])
+def test_a_cupti_that_fails(run: Run, tmp_path: Path, function: str) -> None:
+    code = """
+x = torch.ones(2, device="xcuda")
+print(measured(trace(lambda: x + 1)))
+"""
+    refused = "fails because CUDA_SIM_FAIL says so"
+    text = run(TRACE + code, refused, CUDA_SIM_FAIL=f"{function}=15", PATH_OF_TRACE=str(tmp_path / "trace.json"))
+    assert text == "['device events']\n"
 
 
 # ---- what the hardware is doing ----

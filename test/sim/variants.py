@@ -18,9 +18,9 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from simulation import ROOT, build, libraries
@@ -48,6 +48,7 @@ class Variant:
         tests: paths in the kit's suite, with a test's name behind them if one is enough.
         file: in the device's folder.
         old: what is there once, and is replaced by ``new``.
+        environment: more of it, for what an option turns on.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Variant:
     file: str = ""
     old: str = ""
     new: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def apply(self, folder: Path) -> None:
         """Edit the copy in ``folder``. Raises ValueError if the text is not there, or more than once."""
@@ -118,16 +120,17 @@ class Outcome:
         return "; ".join(parts)
 
 
-def try_on(library: Path, tests: Sequence[str], device: Simulated, simulation: Path) -> Outcome:
-    """Run tests of the kit on a library."""
+def try_on(library: Path, variant: Variant, device: Simulated, simulation: Path) -> Outcome:
+    """Run a variant's tests on its library."""
     with tempfile.TemporaryDirectory() as scratch:
         log = Path(scratch) / "refusals"
         values = {key: text.format(simulation=simulation, log=log) for key, text in device.environment.items()}
+        values |= variant.environment
         inherited = {key: text for key, text in os.environ.items() if not key.startswith("TORCH_BACKEND")}
         command = [sys.executable, "-m", "pytest", "-q", "-rfE", "-c", SUITE / "pytest.ini", "-p", "no:cacheprovider"]
         command += ["-p", "torch_backend.testing.pytest_plugin", "--device", library, "--run-dir", scratch]
         process = subprocess.Popen(
-            [*command, *(SUITE / test for test in tests)],
+            [*command, *(SUITE / test for test in variant.tests)],
             env=inherited | values,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -160,18 +163,20 @@ def main() -> int:
     simulation = libraries(device.name)
 
     def outcome(variant: Variant) -> Outcome:
-        return try_on(
-            build_library(device, variant, threading.current_thread().name), variant.tests, device, simulation
-        )
+        return try_on(build_library(device, variant, threading.current_thread().name), variant, device, simulation)
 
     alive = 0
     with ThreadPoolExecutor(options.jobs, thread_name_prefix="job") as pool:
         library = build_library(device, Variant("unedited", ()), "unedited")
-        tests = list(dict.fromkeys(test for variant in chosen for test in variant.tests))
-        good = list(pool.map(lambda test: try_on(library, [test], device, simulation), tests))
-        for test, found in zip(tests, good, strict=True):
+        unedited: list[Variant] = []
+        for variant in chosen:
+            for test in variant.tests:
+                tried = Variant("unedited", (test,), environment=variant.environment)
+                unedited += [tried] if tried not in unedited else []
+        good = list(pool.map(lambda tried: try_on(library, tried, device, simulation), unedited))
+        for tried, found in zip(unedited, good, strict=True):
             if found.failed:
-                print(f"The unedited library fails in {test}: {found.caught_by}")
+                print(f"The unedited library fails in {tried.tests[0]}: {found.caught_by}")
                 return 1
         before = {line for found in good for line in found.refused}
         print("| what is wrong | caught by |\n|---|---|", flush=True)

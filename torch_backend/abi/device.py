@@ -43,11 +43,16 @@ class Device:
     # ---- memory ----
 
     def allocate(self, size_bytes: int, kind: int = MemoryKind.DEVICE, stream: int | None = None) -> int:
-        """New memory; its address."""
+        """New memory; its address.
+
+        Without a stream it is for all of them: where memory is ordered by streams this waits for the default one.
+        """
         address = ctypes.c_void_p()
         self.library.check("memory_allocate", self.index, kind, size_bytes, stream, ctypes.byref(address))
         if address.value is None:
             raise DeviceError("memory_allocate", Status.OK, f"no address was given for {size_bytes} bytes")
+        if stream is None and self.properties.capabilities & Capability.STREAM_ALLOC:
+            self.synchronize()
         return address.value
 
     def free(self, address: int, size_bytes: int, kind: int = MemoryKind.DEVICE, stream: int | None = None) -> None:

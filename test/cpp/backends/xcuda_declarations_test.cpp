@@ -1,5 +1,5 @@
-// The declarations of backends/cuda are those of cuda.h, cublasLt.h and nccl.h: compiling this is the test, where CUDA is
-// installed, and the others.
+// The declarations of backends/cuda are those of cuda.h, cublasLt.h, cudnn.h, cupti.h and nccl.h: compiling this is the
+// test, where CUDA is installed, and the others.
 #include <cuda.h>
 #if __has_include(<cuda_runtime.h>) && __has_include(<nccl.h>)
 #include <nccl.h>
@@ -7,12 +7,16 @@
 #if __has_include(<cublasLt.h>)
 #include <cublasLt.h>
 #endif
+#if __has_include(<cupti.h>)
+#include <cupti.h>
+#endif
 
 #include <cstddef>
 #include <type_traits>
 
 #include "cuda/cu.h"
 #include "cuda/cublaslt.h"
+#include "cuda/cupti.h"
 #include "cuda/nccl.h"
 
 namespace torch_backend::testing {
@@ -30,11 +34,14 @@ struct is_complete : std::false_type {};
 template <typename T>
 struct is_complete<T, std::void_t<decltype(sizeof(T))>> : std::true_type {};
 
+template <typename Ours, typename Theirs>
+struct same_function;
+
 // A struct of ours that is incomplete is one that is only passed on.
 template <typename Ours, typename Theirs>
 constexpr bool same_value() {
-  if constexpr (std::is_function_v<std::remove_pointer_t<Ours>> || std::is_function_v<std::remove_pointer_t<Theirs>>)
-    return std::is_same_v<Ours, Theirs>;
+  if constexpr (std::is_function_v<std::remove_pointer_t<Ours>> && std::is_function_v<std::remove_pointer_t<Theirs>>)
+    return same_function<Ours, std::remove_pointer_t<Theirs>>::value;
   else if constexpr (std::is_pointer_v<Ours> && std::is_pointer_v<Theirs>)
     return same_value<std::remove_pointer_t<Ours>, std::remove_pointer_t<Theirs>>();
   else if constexpr (std::is_void_v<Ours> || std::is_void_v<Theirs>)
@@ -50,7 +57,7 @@ constexpr bool same_value() {
 }
 
 template <typename Ours, typename Theirs>
-struct same_function : std::false_type {};
+struct same_function : std::is_same<Ours, Theirs*> {};
 template <typename R, typename... Ours, typename Q, typename... Theirs>
 struct same_function<R (*)(Ours...), Q(Theirs...)> {
   static constexpr bool value = [] {
@@ -85,6 +92,47 @@ static_assert(offsetof(xcuda::cublasLtMatmulHeuristicResult_t, workspaceSize) ==
               offsetof(::cublasLtMatmulHeuristicResult_t, workspaceSize));
 static_assert(offsetof(xcuda::cublasLtMatmulHeuristicResult_t, state) ==
               offsetof(::cublasLtMatmulHeuristicResult_t, state));
+#endif
+
+#if __has_include(<cupti.h>)
+XCUDA_CUPTI_CONSTANTS(EXPECT_VALUE)
+
+#define EXPECT_CUPTI_FUNCTION(name, parameters) \
+  static_assert(same_function<decltype(xcuda::cupti_functions::name), decltype(::cupti##name)>::value, "cupti" #name);
+XCUDA_CUPTI_FUNCTIONS(EXPECT_CUPTI_FUNCTION)
+
+#define EXPECT_FIELD(Ours, Theirs, name) static_assert(offsetof(xcuda::Ours, name) == offsetof(::Theirs, name));
+#define EXPECT_CORRELATION(Ours, Theirs) \
+  EXPECT_FIELD(Ours, Theirs, externalId) EXPECT_FIELD(Ours, Theirs, correlationId)
+#define EXPECT_KERNEL(Theirs)                       \
+  EXPECT_FIELD(cupti_kernel, Theirs, start)         \
+  EXPECT_FIELD(cupti_kernel, Theirs, end)           \
+  EXPECT_FIELD(cupti_kernel, Theirs, deviceId)      \
+  EXPECT_FIELD(cupti_kernel, Theirs, streamId)      \
+  EXPECT_FIELD(cupti_kernel, Theirs, correlationId) \
+  EXPECT_FIELD(cupti_kernel, Theirs, name)
+#define EXPECT_MEMORY(Theirs)                  \
+  EXPECT_FIELD(cupti_memory, Theirs, bytes)    \
+  EXPECT_FIELD(cupti_memory, Theirs, start)    \
+  EXPECT_FIELD(cupti_memory, Theirs, end)      \
+  EXPECT_FIELD(cupti_memory, Theirs, deviceId) \
+  EXPECT_FIELD(cupti_memory, Theirs, streamId)
+EXPECT_CORRELATION(CUpti_ActivityExternalCorrelation, CUpti_ActivityExternalCorrelation)
+EXPECT_KERNEL(CUpti_ActivityKernel9)
+EXPECT_MEMORY(CUpti_ActivityMemcpy5)
+EXPECT_MEMORY(CUpti_ActivityMemset4)
+EXPECT_MEMORY(CUpti_ActivityMemcpyPtoP4)
+EXPECT_FIELD(cupti_memory, CUpti_ActivityMemcpy5, copyKind)
+EXPECT_FIELD(cupti_memory, CUpti_ActivityMemcpy5, srcKind)
+EXPECT_FIELD(cupti_memory, CUpti_ActivityMemcpy5, dstKind)
+EXPECT_FIELD(cupti_memory, CUpti_ActivityMemcpy5, correlationId)
+EXPECT_FIELD(cupti_memory, CUpti_ActivityMemset4, correlationId)
+static_assert(offsetof(xcuda::cupti_peer_copy, own_correlationId) ==
+              offsetof(::CUpti_ActivityMemcpyPtoP4, correlationId));
+#if CUPTI_API_VERSION >= 130000
+EXPECT_KERNEL(CUpti_ActivityKernel10)
+EXPECT_MEMORY(CUpti_ActivityMemcpy6)
+#endif
 #endif
 
 static_assert(offsetof(xcuda::CUDA_MEMCPY2D, dstPitch) == offsetof(::CUDA_MEMCPY2D, dstPitch));

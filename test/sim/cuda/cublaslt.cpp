@@ -491,6 +491,8 @@ LT_API cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const 
     return refuse(kCUBLAS_STATUS_INVALID_VALUE, "%s: c is d with another layout", kName);
   p.a_at = address_of(a), p.b_at = address_of(b), p.c_at = address_of(c), p.d_at = address_of(d);
   p.workspace_at = address_of(workspace);
-  return enqueue(kName, stream, {[p, stream] { return run(p, stream->context); }}) ? kCUBLAS_STATUS_EXECUTION_FAILED
-                                                                                   : 0;
+  return enqueue(kName, stream,
+                 {[p, stream] { return run(p, stream->context); }, false, {traced_work::kKernel, "gemm"}})
+             ? kCUBLAS_STATUS_EXECUTION_FAILED
+             : 0;
 }

@@ -49,6 +49,8 @@ int value_of(int attribute) {
       return capability % 10;
     case kCU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS:
       return 0;
+    case kCU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
+      return setting("POOLS", 1);
     default:
       return -1;
   }
@@ -67,7 +69,7 @@ CUcontext context_of(int device) {
   CUcontext& context = all[device];
   if (!context) {
     auto* made = new CUctx_st;
-    made->device = device;
+    made->device = made->pool.device = device;
     made->memory = std::make_unique<arena>(uint64_t(setting("MEMORY_MIB", 2048)) << 20, kAlignment);
     made->streams.push_back(make<CUstream_st>()); // the default one
     made->streams.front()->context = made;
@@ -175,6 +177,13 @@ CU_API cuDeviceCanAccessPeer(int* can, CUdevice device, CUdevice peer) {
   if (const int error = check_device("cuDeviceCanAccessPeer", device)) return error;
   if (const int error = check_device("cuDeviceCanAccessPeer", peer)) return error;
   *can = device != peer && setting("PEERS", 1);
+  return 0;
+}
+
+CU_API cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice device) {
+  if (const int error = check_device("cuDeviceGetMemPool", device)) return error;
+  if (!setting("POOLS", 1)) return refuse(kCUDA_ERROR_NOT_SUPPORTED, "cuDeviceGetMemPool: the device has none");
+  *pool = &context_of(device)->pool;
   return 0;
 }
 

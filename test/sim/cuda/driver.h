@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -75,11 +76,31 @@ T* make() {
 
 // ---- captures ----
 
+// What a profiler is told of a command.
+struct traced_work {
+  enum kind_of { kNothing, kKernel, kCopy, kFill } kind = kNothing;
+  std::string name;
+  uint64_t bytes = 0;
+  int from = 0, to = 0; // CUPTI's kinds of memory
+  bool to_peer = false;
+};
+
 // A command of a stream. Returns an error code: the context is lost then, and runs no others but those that do `always`.
 struct command {
   std::function<int()> run;
   bool always = false;
+  traced_work work = {};
 };
+
+// Who records what is done: the simulated CUPTI, while it does.
+struct tracer {
+  virtual ~tracer() = default;
+  // A call that enqueues something. Its number.
+  virtual uint32_t called(const char* name) = 0;
+  // In nanoseconds of CLOCK_MONOTONIC.
+  virtual void done(const traced_work& work, CUstream stream, uint32_t call, uint64_t start, uint64_t end) = 0;
+};
+SIM_SHARED extern std::atomic<tracer*> the_tracer;
 
 // How many commands of each stream come before a point of a capture.
 using reach = std::map<CUstream, size_t>;
@@ -102,13 +123,34 @@ int refuse_unsafe(const char* name);
 
 } // namespace sim
 
+// Of a device's memory, allocated and freed in the order of streams. The context's mutex guards it.
+struct CUmemPoolHandle_st {
+  struct piece {
+    size_t size = 0;
+    sim::CUstream freed_on = nullptr; // of a free that the stream has not come to
+    bool is_there = false, is_freed = false;
+  };
+  int device = 0;
+  std::set<int> others;                     // devices that may access it
+  std::map<sim::CUdeviceptr, piece> pieces; // by address
+  uint64_t unused = 0;                      // kept until somebody waits for a stream or an event
+
+  piece* find(sim::CUdeviceptr address) {
+    auto next = pieces.upper_bound(address);
+    if (next == pieces.begin()) return nullptr;
+    --next;
+    return address < next->first + next->second.size ? &next->second : nullptr;
+  }
+};
+
 struct CUctx_st {
   int device = 0;
   std::atomic<int> error{0}; // sticks
-  std::mutex mutex;          // guards streams, peers, arena
+  std::mutex mutex;          // guards streams, peers, arena, pool
   std::vector<sim::CUstream> streams;
   std::set<int> peers; // whose memory it may access
   std::unique_ptr<sim::arena> memory;
+  CUmemPoolHandle_st pool;
 
   void fail(int code) {
     int none = 0;
@@ -164,8 +206,13 @@ CUcontext context_of(int device);
 SIM_SHARED int find_stream(const char* name, CUstream handle, CUcontext context, CUstream* out_stream);
 // Into the stream or into its capture.
 SIM_SHARED int enqueue(const char* name, CUstream stream, command c);
+// On the stream's thread: what a command does, which a profiler may be told of.
+int run_traced(command& c, CUstream stream);
 // Until all is complete. The context's error.
 int wait_for(CUstream stream);
+
+// Of its context.
+SIM_SHARED uint32_t number_of(CUstream stream);
 
 constexpr unsigned kSharedBytes = 48 << 10; // of a block
 
@@ -174,6 +221,9 @@ constexpr unsigned kSharedBytes = 48 << 10; // of a block
 // Where a range is that a command on `context` may use; null if it may not. Host memory that is page-locked is itself.
 SIM_SHARED char* resolve(CUdeviceptr address, size_t bytes, CUcontext context);
 bool is_device_memory(CUdeviceptr address);
+
+// Whoever waits for a stream or an event has the pool give back what nobody uses.
+void trim_pool(CUcontext context);
 
 // A word that a stream waits for, or will: its memory may not go.
 struct awaited_word {

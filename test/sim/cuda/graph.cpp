@@ -35,10 +35,11 @@ int refuse_unsafe(const char* name) {
 namespace {
 
 // On the thread of a stream.
-int run_all(std::vector<command>& commands, CUcontext context) {
+int run_all(std::vector<command>& commands, CUstream stream) {
+  CUcontext context = stream->context;
   for (command& each : commands) {
     if (context->error && !each.always) continue;
-    if (const int error = each.run()) context->fail(error);
+    if (const int error = run_traced(each, stream)) context->fail(error);
   }
   return context->error;
 }
@@ -151,7 +152,7 @@ CU_API cuGraphLaunch(CUgraphExec exec, CUstream handle) {
   return enqueue("cuGraphLaunch", stream,
                  {[=, commands = exec->commands] {
                     if (before) before->wait();
-                    if (!stream->context->error) run_all(*commands, stream->context);
+                    if (!stream->context->error) run_all(*commands, stream);
                     done->finish();
                     return 0;
                   },

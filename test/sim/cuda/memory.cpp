@@ -69,17 +69,27 @@ bool is_page_locked(const void* address, size_t bytes) {
 
 char* resolve(CUdeviceptr address, size_t bytes, CUcontext context) {
   if (CUcontext owner = owner_of(address)) {
-    if (owner != context) {
+    bool may_access = owner == context;
+    if (!may_access) {
       const std::lock_guard<std::mutex> lock(context->mutex);
-      if (!context->peers.count(owner->device)) return nullptr;
+      may_access = context->peers.count(owner->device);
     }
     const std::lock_guard<std::mutex> lock(owner->mutex);
+    const auto* piece = owner->pool.find(address);
+    if (piece && !piece->is_there) return nullptr;
+    if (piece && owner != context) may_access = owner->pool.others.count(context->device);
+    if (!may_access) return nullptr;
     return owner->memory->resolve(reinterpret_cast<void*>(address), bytes);
   }
   range found;
   CUdeviceptr base = 0;
   if (!find_range(address, bytes, &found, &base)) return nullptr;
   return found.alias ? found.alias + (address - base) : reinterpret_cast<char*>(address);
+}
+
+void trim_pool(CUcontext context) {
+  const std::lock_guard<std::mutex> lock(context->mutex);
+  context->pool.unused = 0;
 }
 
 awaited_word::awaited_word(CUdeviceptr word) : address(word) {
@@ -136,21 +146,25 @@ int copy(const char* name, side to, side from, size_t width, size_t height, CUco
     return !s.is_device && !is_page_locked(reinterpret_cast<void*>(s.address), s.pitch * (height - 1) + width);
   };
   const bool waits = is_pageable(to);
+  const auto kind_of = [&](const side& s) { return s.is_device ? 3 : is_pageable(s) ? 1 : 2; };
+  traced_work work{traced_work::kCopy, "", width * height, kind_of(from), kind_of(to), context != there};
   if (is_pageable(from)) stage(&from, width, height);
-  const int error =
-      enqueue(name, stream, {[=]() mutable {
-                char* target = to.start(width, height, there);
-                const char* source = from.start(width, height, context);
-                if (!target || !source)
-                  return refuse(kCUDA_ERROR_ILLEGAL_ADDRESS, "%s: %s is outside of an allocation, or of another device",
-                                name, target ? "the source" : "the target");
-                if (to.pitch == width && from.pitch == width)
-                  std::memmove(target, source, width * height);
-                else
-                  for (size_t row = 0; row < height; ++row)
-                    std::memmove(target + row * to.pitch, source + row * from.pitch, width);
-                return 0;
-              }});
+  const int error = enqueue(name, stream,
+                            {[=]() mutable {
+                               char* target = to.start(width, height, there);
+                               const char* source = from.start(width, height, context);
+                               if (!target || !source)
+                                 return refuse(kCUDA_ERROR_ILLEGAL_ADDRESS,
+                                               "%s: %s is outside of an allocation, or of another device", name,
+                                               target ? "the source" : "the target");
+                               if (to.pitch == width && from.pitch == width)
+                                 std::memmove(target, source, width * height);
+                               else
+                                 for (size_t row = 0; row < height; ++row)
+                                   std::memmove(target + row * to.pitch, source + row * from.pitch, width);
+                               return 0;
+                             },
+                             false, std::move(work)});
   return !error && waits ? wait_for(stream) : error;
 }
 
@@ -175,14 +189,17 @@ int fill(const char* name, CUdeviceptr address, size_t pitch, T value, size_t wi
                   reinterpret_cast<void*>(address), pitch, sizeof value);
   if (!is_device_memory(address)) return refuse(kCUDA_ERROR_INVALID_VALUE, "%s: not device memory", name);
   if (width == 0 || height == 0) return 0;
-  return enqueue(name, stream, {[=] {
-                   char* target = resolve(address, pitch * (height - 1) + width * sizeof value, stream->context);
-                   if (!target) return refuse(kCUDA_ERROR_ILLEGAL_ADDRESS, "%s outside of an allocation", name);
-                   for (size_t row = 0; row < height; ++row)
-                     for (size_t i = 0; i < width; ++i)
-                       std::memcpy(target + row * pitch + i * sizeof value, &value, sizeof value);
-                   return 0;
-                 }});
+  return enqueue(name, stream,
+                 {[=] {
+                    char* target = resolve(address, pitch * (height - 1) + width * sizeof value, stream->context);
+                    if (!target) return refuse(kCUDA_ERROR_ILLEGAL_ADDRESS, "%s outside of an allocation", name);
+                    for (size_t row = 0; row < height; ++row)
+                      for (size_t i = 0; i < width; ++i)
+                        std::memcpy(target + row * pitch + i * sizeof value, &value, sizeof value);
+                    return 0;
+                  },
+                  false,
+                  {traced_work::kFill, "", width * height * sizeof value}});
 }
 
 } // namespace
@@ -230,7 +247,8 @@ CU_API cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
   CUcontext context = nullptr;
   if (const int error = enter("cuMemGetInfo", &context)) return error;
   const std::lock_guard<std::mutex> lock(context->mutex);
-  *free_bytes = context->memory->size() - context->memory->used();
+  const uint64_t taken = context->memory->used() + context->pool.unused;
+  *free_bytes = context->memory->size() - std::min(taken, context->memory->size());
   *total_bytes = context->memory->size();
   return 0;
 }
@@ -253,9 +271,120 @@ CU_API cuMemFree_v2(CUdeviceptr address) {
   if (!owner) return refuse(kCUDA_ERROR_INVALID_VALUE, "cuMemFree: not an address of device memory");
   const std::lock_guard<std::mutex> lock(owner->mutex);
   withdraw_exports(owner, address - address_of(owner->memory->base()));
+  if (const auto* piece = owner->pool.find(address); piece && piece->is_freed)
+    return refuse(kCUDA_ERROR_INVALID_VALUE, "cuMemFree of what cuMemFreeAsync has freed");
+  owner->pool.pieces.erase(address);
   return owner->memory->free(reinterpret_cast<char*>(address))
              ? 0
              : refuse(kCUDA_ERROR_INVALID_VALUE, "cuMemFree: not the start of an allocation");
+}
+
+// ---- device memory in the order of streams ----
+
+namespace {
+
+// What other streams will have freed is waited for where the driver lets the stream wait.
+CUdeviceptr allocate_piece(CUcontext context, size_t bytes) {
+  std::set<CUstream> freeing;
+  {
+    const std::lock_guard<std::mutex> lock(context->mutex);
+    if (char* found = context->memory->allocate(bytes)) return address_of(found);
+    for (const auto& [address, piece] : context->pool.pieces)
+      if (piece.freed_on) freeing.insert(piece.freed_on);
+  }
+  for (CUstream each : freeing) wait_for(each);
+  const std::lock_guard<std::mutex> lock(context->mutex);
+  return address_of(context->memory->allocate(bytes));
+}
+
+bool is_capturing(CUstream stream) {
+  const std::lock_guard<std::mutex> lock(capture_mutex());
+  return stream->capturing != nullptr;
+}
+
+} // namespace
+
+CU_API cuMemAllocAsync(CUdeviceptr* address, size_t bytes, CUstream handle) {
+  constexpr char kName[] = "cuMemAllocAsync";
+  CUcontext current = nullptr;
+  CUstream stream = nullptr;
+  if (const int error = enter(kName, &current)) return error;
+  if (const int error = find_stream(kName, handle, current, &stream)) return error;
+  if (bytes == 0) return refuse(kCUDA_ERROR_INVALID_VALUE, "%s of 0 bytes", kName);
+  if (is_capturing(stream))
+    return refuse(kCUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "%s in a capture, whose memory would be the graph's", kName);
+  CUcontext context = stream->context;
+  const CUdeviceptr made = allocate_piece(context, bytes);
+  if (!made) return refuse(kCUDA_ERROR_OUT_OF_MEMORY, "%s: no %zu bytes are free", kName, bytes);
+  {
+    const std::lock_guard<std::mutex> lock(context->mutex);
+    context->pool.pieces[made].size = bytes;
+    context->pool.unused -= std::min<uint64_t>(context->pool.unused, bytes);
+  }
+  *address = made;
+  return enqueue(kName, stream,
+                 {[=] {
+                    const std::lock_guard<std::mutex> lock(context->mutex);
+                    if (auto* piece = context->pool.find(made)) piece->is_there = true;
+                    return 0;
+                  },
+                  true});
+}
+
+CU_API cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
+  constexpr char kName[] = "cuMemFreeAsync";
+  CUcontext current = nullptr;
+  CUstream stream = nullptr;
+  if (const int error = enter(kName, &current)) return error;
+  if (const int error = find_stream(kName, handle, current, &stream)) return error;
+  if (is_capturing(stream))
+    return refuse(kCUDA_ERROR_INVALID_VALUE, "%s in a capture of what is not the graph's", kName);
+  CUcontext context = owner_of(address);
+  if (!context) return refuse(kCUDA_ERROR_INVALID_VALUE, "%s: not an address of device memory", kName);
+  {
+    const std::lock_guard<std::mutex> lock(context->mutex);
+    const auto found = context->pool.pieces.find(address);
+    if (found == context->pool.pieces.end() || found->second.is_freed)
+      return refuse(kCUDA_ERROR_INVALID_VALUE, "%s: not the start of an allocation of cuMemAllocAsync", kName);
+    found->second.is_freed = true;
+    found->second.freed_on = stream;
+  }
+  return enqueue(kName, stream,
+                 {[=] {
+                    const std::lock_guard<std::mutex> lock(context->mutex);
+                    context->pool.unused += context->pool.pieces.at(address).size;
+                    context->pool.pieces.erase(address);
+                    context->memory->free(reinterpret_cast<char*>(address));
+                    return 0;
+                  },
+                  true});
+}
+
+CU_API cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void* value) {
+  if (const int error = enter_free("cuMemPoolGetAttribute")) return error;
+  CUcontext context = context_of(pool->device);
+  const std::lock_guard<std::mutex> lock(context->mutex);
+  uint64_t used = 0;
+  for (const auto& [address, piece] : pool->pieces) used += piece.size;
+  if (attribute != kCU_MEMPOOL_ATTR_USED_MEM_CURRENT && attribute != kCU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
+    return refuse(kCUDA_ERROR_INVALID_VALUE, "cuMemPoolGetAttribute: %d is not simulated", attribute);
+  *static_cast<uint64_t*>(value) = attribute == kCU_MEMPOOL_ATTR_USED_MEM_CURRENT ? used : used + pool->unused;
+  return 0;
+}
+
+CU_API cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* accesses, size_t count) {
+  if (const int error = enter_free("cuMemPoolSetAccess")) return error;
+  CUcontext context = context_of(pool->device);
+  const std::lock_guard<std::mutex> lock(context->mutex);
+  for (const CUmemAccessDesc* each = accesses; each != accesses + count; ++each) {
+    const auto [type, id] = each->location;
+    if (type != kCU_MEM_LOCATION_TYPE_DEVICE || id < 0 || id >= device_count() || id == pool->device ||
+        each->flags != kCU_MEM_ACCESS_FLAGS_PROT_READWRITE || !setting("PEERS", 1))
+      return refuse(kCUDA_ERROR_INVALID_VALUE, "cuMemPoolSetAccess: location %d %d with flags %d", type, id,
+                    each->flags);
+    pool->others.insert(id);
+  }
+  return 0;
 }
 
 // ---- host memory ----
@@ -330,9 +459,14 @@ CU_API cuPointerGetAttributes(unsigned count, int* attributes, void** values, CU
   int device = -2;
   CUdeviceptr base = 0;
   uint64_t size = 0, offset = 0;
+  CUmemoryPool pool = nullptr;
   range found;
   if (CUcontext owner = owner_of(address)) {
     const std::lock_guard<std::mutex> lock(owner->mutex);
+    const auto* piece = owner->pool.find(address);
+    if (piece && piece->is_freed)
+      return refuse(kCUDA_ERROR_INVALID_VALUE, "cuPointerGetAttributes of what cuMemFreeAsync has freed");
+    if (piece) pool = &owner->pool;
     if (owner->memory->resolve(reinterpret_cast<void*>(address), 1, &offset)) {
       size = owner->memory->allocations().at(offset);
       base = address_of(owner->memory->base()) + offset;
@@ -354,6 +488,9 @@ CU_API cuPointerGetAttributes(unsigned count, int* attributes, void** values, CU
         break;
       case kCU_POINTER_ATTRIBUTE_RANGE_SIZE:
         *static_cast<size_t*>(values[i]) = size;
+        break;
+      case kCU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        *static_cast<CUmemoryPool*>(values[i]) = pool;
         break;
       default:
         return refuse(kCUDA_ERROR_INVALID_VALUE, "cuPointerGetAttributes: %d is not simulated", attributes[i]);
@@ -432,6 +569,7 @@ CU_API cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) {
   const auto found = owner->memory->allocations().find(offset);
   if (found == owner->memory->allocations().end())
     return refuse(kCUDA_ERROR_INVALID_VALUE, "cuIpcGetMemHandle: not the start of an allocation");
+  if (owner->pool.find(address)) return refuse(kCUDA_ERROR_INVALID_VALUE, "cuIpcGetMemHandle of memory of a pool");
   static std::atomic<uint64_t> serials{0};
   const uint64_t serial = ++serials;
   const uint64_t note = owner->memory->size() + serial * sizeof serial % arena::kNoteBytes;

@@ -284,5 +284,7 @@ CU_API cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, uns
     }
   };
   auto held = std::make_shared<pending>(function->module);
-  return enqueue("cuLaunchKernel", stream, {[l = std::move(l), held, stream] { return run(l, stream->context); }});
+  traced_work work{traced_work::kKernel, function->kernel->name};
+  return enqueue("cuLaunchKernel", stream,
+                 {[l = std::move(l), held, stream] { return run(l, stream->context); }, false, std::move(work)});
 }

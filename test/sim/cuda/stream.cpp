@@ -1,21 +1,45 @@
 // Streams, each with a thread; events; host functions; waits for a word.
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "driver.h"
 
 namespace sim {
+
+std::atomic<tracer*> the_tracer{nullptr};
+
+namespace {
+
+thread_local uint32_t call_of_work = 0; // that has enqueued what runs
+
+uint64_t now_ns() {
+  return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+}
+
+} // namespace
+
+int run_traced(command& c, CUstream stream) {
+  const uint64_t start = now_ns();
+  const int error = c.run();
+  tracer* const to = the_tracer;
+  if (to && c.work.kind != traced_work::kNothing) to->done(c.work, stream, call_of_work, start, now_ns());
+  return error;
+}
+
 namespace {
 
 // What waits behind a command that is late is late as well: delays are for commands that would be on time, and some.
 constexpr uint64_t kCommandsPerDelay = 8;
 
-void push(CUstream s, command c) {
+void push(CUstream s, command c, uint32_t call = 0) {
   bool is_late = false;
   {
     const std::lock_guard<std::mutex> lock(s->mutex);
     is_late = s->pending++ == 0 || ++s->commands % kCommandsPerDelay == 0;
   }
-  s->worker->push([s, is_late, c = std::move(c)]() mutable {
+  s->worker->push([s, is_late, call, c = std::move(c)]() mutable {
+    call_of_work = call;
     if (is_late) delay();
     int error = s->context->error;
     if (!error) {
@@ -24,7 +48,7 @@ void push(CUstream s, command c) {
       if (error) s->context->fail(error);
     }
     if (!error || c.always)
-      if ((error = c.run())) s->context->fail(error);
+      if ((error = run_traced(c, s))) s->context->fail(error);
     c.run = nullptr; // before anybody learns that it is done
     const std::lock_guard<std::mutex> lock(s->mutex);
     --s->pending;
@@ -84,8 +108,16 @@ int enqueue(const char* name, CUstream s, command c) {
     }
   }
   if (const int error = order_with_default(name, s)) return error;
-  push(s, std::move(c));
+  tracer* const to = the_tracer;
+  push(s, std::move(c), to ? to->called(name) : 0);
   return 0;
+}
+
+uint32_t number_of(CUstream s) {
+  constexpr uint32_t kFirst = 7;
+  const std::lock_guard<std::mutex> lock(s->context->mutex);
+  const auto& all = s->context->streams;
+  return kFirst + static_cast<uint32_t>(std::find(all.begin(), all.end(), s) - all.begin());
 }
 
 int wait_for(CUstream s) {
@@ -154,7 +186,9 @@ CU_API cuStreamDestroy_v2(CUstream handle) {
 CU_API cuStreamSynchronize(CUstream handle) {
   CUstream stream = nullptr;
   if (const int error = find_idle_stream("cuStreamSynchronize", handle, &stream)) return error;
-  return wait_for(stream);
+  const int error = wait_for(stream);
+  trim_pool(stream->context);
+  return error;
 }
 
 CU_API cuStreamQuery(CUstream handle) {
@@ -288,6 +322,7 @@ CU_API cuEventSynchronize(CUevent event) {
   std::shared_ptr<completion> last;
   if (const int error = find_record("cuEventSynchronize", event, &last)) return error;
   if (last) last->wait();
+  trim_pool(event->context);
   return event->context->error;
 }
 
