@@ -28,7 +28,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 1
         return 0
     # So that a device written in Python can be named "module:Class" where its file is. Last: it hides no package.
-    if (folder := os.getcwd()) not in sys.path:
+    folder = os.getcwd()
+    if sys.path[0] == folder:  # of python -m
+        del sys.path[0]
+    if folder not in sys.path:
         sys.path.append(folder)
     from torch_backend import cli
 

@@ -34,6 +34,8 @@ def check(*arguments: str | os.PathLike[str], code: int = 0, **environment: str)
         (["./nothing.so"], "There is no device library ./nothing.so."),
         (["fake", "--level", "9"], "There is no level '9'. There are 1 (abi)"),
         (["fake", "--option", "devices"], "--option devices: expected KEY=VALUE"),
+        (["xcpu", "--option", "asinc=1"], "'xcpu' has no option 'asinc'. Did you mean async? It has devices, memory,"),
+        (["openreg", "--option", "steams=1"], "'openreg' has no option 'steams'. Did you mean streams?"),
         (["fake", "--expectations", "nothing.toml"], "nothing.toml"),
         (["fake", "--upstream", "nowhere"], "has no folder 'test'"),
         (["fake", "--upstream", "nowhere", "--level", "2"], "--level cannot be given with --upstream"),
@@ -117,6 +119,48 @@ def test_a_library_that_crashes_when_it_is_opened_is_a_problem(tmp_path: Path) -
     library = tmp_path / "libtorch_backend_crash.so"
     subprocess.run(["cc", "-shared", "-fPIC", source, "-o", library], check=True)
     assert "loading the file: crashed with SIGABRT" in check(library, "--level", "abi", code=1).stdout
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        (None, "is not a shared library: an ELF file is expected. It begins with b'text"),
+        ("int tb_plugin_enter(void) { return 1; }", "has no tb_plugin_entry, but tb_plugin_enter."),
+        ("int f(void) { return 1; }", "does not export tb_plugin_entry"),
+    ],
+)
+def test_a_file_that_is_no_device_library_is_said_in_a_sentence(source: str | None, found: str, tmp_path: Path) -> None:
+    library = tmp_path / "bad.so"
+    if source is None:
+        library.write_text("text")
+    else:
+        subprocess.run(["cc", "-shared", "-fPIC", "-xc", "-", "-o", library], check=True, input=source, text=True)
+    output = check(library, "--level", "abi", code=1).stdout
+    assert output.count(found) == 1
+    assert not any(word in output for word in ("Traceback", "_pytest", "AssertionError", "ended without"))
+
+
+def test_files_in_the_working_folder_hide_no_package(tmp_path: Path) -> None:
+    for module in ("conftest", "execnet", "pytest", "queue", "random", "runpy", "struct", "torch", "types", "xdist"):
+        (tmp_path / f"{module}.py").write_text("raise ImportError('not this one')\n")
+    program = Path(sys.executable).with_name("torch-backend")
+    subprocess.run(
+        [program, "check", "fake", "--jobs", "1", "--level", "tensor", "--only", ONE_FILE],
+        cwd=tmp_path,
+        env=clean_environment(),
+        check=True,
+    )
+
+
+def test_a_device_in_the_working_folder_is_found(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("from torch_backend.backends.openreg import OpenReg as Device\n")
+    (tmp_path / "pytest.py").write_text("raise ImportError('not this one')\n")
+    subprocess.run(
+        [sys.executable, "-m", "torch_backend", "check", "mine:Device", "--only", "abi/test_properties.py"],
+        cwd=tmp_path,
+        env=clean_environment(),
+        check=True,
+    )
 
 
 def test_known_failures_beside_the_library_are_found(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from torch_backend.abi import ABI_MAJOR, ABI_MINOR
+from torch_backend.devices import selection
 from torch_backend.devices.discovery import Candidate, Origin
 from torch_backend.diagnosis import child, files
 from torch_backend.diagnosis.child import Outcome
@@ -80,7 +81,7 @@ def examine(subject: Subject, environ: Mapping[str, str], step_seconds: float, w
     label, path = subject.label, subject.path
     if path is None:
         assert subject.candidate is not None
-        outcome = child.run("entry_point", subject.candidate.name or "", environ, step_seconds)
+        outcome = _ask_package(subject.candidate, environ, step_seconds)
         path = outcome.facts.get("path")
         if path is None:
             return Examined(list(_entry_point_failures(label, outcome)))
@@ -101,6 +102,23 @@ def examine(subject: Subject, environ: Mapping[str, str], step_seconds: float, w
         count = outcome.facts["device_count"]
         findings.append(ok(label, f"{path}: {count} device{'s' * (count != 1)}, {with_what}."))
     return Examined(findings, outcome.facts.get("name"), keys)
+
+
+def option_keys(device: str, environ: Mapping[str, str], step_seconds: float) -> list[str] | None:
+    """The options that ``device``, a name or a place, reads; None if it does not say, is not there or does not work."""
+    path: str | None = device
+    if not location.is_place(device):
+        try:
+            candidate = selection.find(device)
+        except ValueError:
+            return None
+        path = candidate.path or _ask_package(candidate, environ, step_seconds).facts.get("path")
+    keys: list[str] | None = path and child.run("bare", path, environ, step_seconds).facts.get("option_keys")
+    return keys
+
+
+def _ask_package(candidate: Candidate, environ: Mapping[str, str], step_seconds: float) -> Outcome:
+    return child.run("entry_point", candidate.name or "", environ, step_seconds)
 
 
 def _entry_point_failures(label: str, outcome: Outcome) -> Iterator[Finding]:

@@ -3,9 +3,10 @@
 import sys
 
 _START = """\
-import runpy, sys
+import sys
 path = {path!r}
-sys.path[:] = [*(each for each in sys.path[1:] if each not in path), *path]  # PYTHONPATH may be another one
+sys.path[:] = [*(each for each in sys.path if each and each not in path), *path]  # PYTHONPATH may be another one
+import runpy  # not before: the working folder was in the path
 runpy.run_module({module!r}, run_name='__main__', alter_sys=True)
 """
 

@@ -1,5 +1,6 @@
 """Checking a device: one run of the kit, from a device's name or library to a :class:`Report`."""
 
+import difflib
 import os
 import platform
 import shlex
@@ -52,7 +53,7 @@ def check(
 
     Raises:
         NoSuchDevice: if there is no such device.
-        ValueError: for options of a device whose name is not known, and wrong expectations.
+        ValueError: for options that the device does not read, or whose device is not known; and wrong expectations.
     """
     started = time.monotonic()
     options = options or {}
@@ -69,8 +70,8 @@ def check(
         found = session.run(Suite(files, SUITE), replace(settings, device=name), progress)
         results += found.results
         problems += found.problems
-    if description.error is not None:
-        problems.append(description.error)
+    if description.error is not None:  # it says better than a session that could not start why
+        problems = [*(problems if results else []), description.error]
     if only and not results and not problems:
         problems.append(f"No test matches {' or '.join(map(repr, only))}.")
     results.sort(key=lambda result: (result.level.number, result.test))
@@ -91,11 +92,13 @@ def check(
 def about_this_run() -> dict[str, str]:
     """What a report says of the run itself."""
     system = f"{platform.system()} {platform.release()}"
+    program = Path(sys.argv[0])
+    name = f"python -m {program.parent.name}" if program.name == "__main__.py" else program.name
     return {
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
         "host": f"{platform.node()}, {platform.machine()}, {os.cpu_count()} processors, {system}",
         "python": platform.python_version(),
-        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": f"{name} {shlex.join(sys.argv[1:])}",
     }
 
 
@@ -142,7 +145,7 @@ def _sessions(levels: Sequence[Level], description: DeviceDescription, device: s
 def environment_for(device: str, options: Mapping[str, str]) -> dict[str, str]:
     """What the processes of a run get: this process's environment, and options for the device library.
 
-    Raises ValueError for options of a device whose name is not known.
+    Raises ValueError for options of a device whose name is not known, and for those that it does not read.
     """
     environment = dict(os.environ)
     if options:
@@ -153,7 +156,23 @@ def environment_for(device: str, options: Mapping[str, str]) -> dict[str, str]:
                 "libtorch_backend_<name>.so, or set TORCH_BACKEND_<NAME>_<KEY> in the environment."
             )
         environment.update({f"TORCH_BACKEND_{name}_{key}".upper(): value for key, value in options.items()})
+        _refuse_unknown(options, device, environment)
     return environment
+
+
+def _refuse_unknown(options: Mapping[str, str], device: str, environment: Mapping[str, str]) -> None:
+    from torch_backend.diagnosis import STEP_SECONDS, option_keys
+
+    known = option_keys(device, environment, STEP_SECONDS)
+    if known is None:
+        return
+    spelled = {key.upper(): key for key in known}
+    for key in options:
+        if key.upper() not in spelled:
+            similar = difflib.get_close_matches(key.upper(), spelled, n=1)
+            hint = f" Did you mean {spelled[similar[0]]}?" if similar else ""
+            has = f"It has {', '.join(known)}." if known else "It has none."
+            raise ValueError(f"The device '{device}' has no option '{key}'.{hint} {has}")
 
 
 def describe(device: str, environment: Mapping[str, str], step_seconds: float) -> DeviceDescription:

@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import shlex
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,12 @@ class Controller:
     def _tell(self, kind: str, **what: Any) -> None:
         self.events.write(json.dumps({"event": kind, **what}, default=str) + "\n")
         self.events.flush()
+
+    def pytest_xdist_setupnodes(self, specs: list[Any]) -> None:
+        """Keep workers from importing files of the working folder while they start, where Python can do without it."""
+        if sys.version_info >= (3, 11):
+            for spec in specs:
+                spec.python = shlex.join([sys.executable, "-P"])
 
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
         """Tell which tests there are, once."""
@@ -87,8 +95,9 @@ class Controller:
         """End the session if a worker died before it ran a test: the next one would die too."""
         if error is None or node.gateway.id in self.started:
             return
-        _, death = self._left_behind(node)
-        self._tell("no start", message=death.message, details=death.details)
+        noted, death = self._left_behind(node)
+        said = [entry["no_start"] for entry in noted if "no_start" in entry]
+        self._tell("no start", message=said[0] if said else death.message, details=death.details)
         pytest.exit("a worker died while it opened the device")
 
     def _left_behind(self, node: Any) -> "tuple[list[dict[str, Any]], _Death]":

@@ -9,6 +9,7 @@ import faulthandler
 import inspect
 import json
 import os
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import pytest
 
+from torch_backend.devices.selection import describe
 from torch_backend.files import patience
 from torch_backend.testing import facts, needs, selection, upstream_copies, upstream_rules
 from torch_backend.testing.declaration import Declaration
@@ -64,13 +66,24 @@ class Worker:
         self.log = self._open_log()
         self.library: DeviceLibrary | None = None
         self._end_after(max(STARTUP_TIMEOUT, self.timeout))  # until the tests are collected
-        if _is_bare(config):
-            self.library, self.declaration = _open(config.getoption("--device"))
-        elif self.upstream and config.getoption("--device") == upstream_rules.CONTROL:
-            self.declaration = upstream_rules.control_declaration()
+        try:
+            self.declaration = self._open_device(config.getoption("--device"))
+        except Exception as error:
+            if self.log is None:
+                raise
+            self._note({"no_start": describe(error)})
+            traceback.print_exc(file=self.log)
+            self.log.flush()
+            os._exit(1)
+
+    def _open_device(self, device: str) -> Declaration:
+        if _is_bare(self.config):
+            self.library, declaration = _open(device)
+            return declaration
+        if self.upstream and device == upstream_rules.CONTROL:
             upstream_copies.let_devices_be_absent()
-        else:
-            self.declaration = _activate(config.getoption("--device"), config.getoption("imports"))
+            return upstream_rules.control_declaration()
+        return _activate(device, self.config.getoption("imports"))
 
     def _open_log(self) -> TextIO | None:
         directory: Path | None = self.config.getoption("--run-dir")
