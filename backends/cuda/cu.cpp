@@ -112,4 +112,10 @@ result check(CUresult error, const char* what) {
   return failure(status_of(error), "%s: %s", what, error_text(error).c_str());
 }
 
+result check_device(const char* what) {
+  size_t free_bytes = 0, total_bytes = 0;
+  result r = check(cu.MemGetInfo(&free_bytes, &total_bytes), what);
+  return r.status == TB_STATUS_DEVICE_LOST ? r : result();
+}
+
 } // namespace xcuda

@@ -234,6 +234,9 @@ std::string error_text(CUresult error);
 // OK for CUDA_SUCCESS. `what` is what was tried: the slot's name, mostly.
 result check(CUresult error, const char* what);
 
+// Whether the thread's device is lost, which the driver knows better than the libraries over it.
+result check_device(const char* what);
+
 inline CUdeviceptr address_of(const void* ptr) {
   return reinterpret_cast<CUdeviceptr>(ptr);
 }

@@ -39,10 +39,7 @@ bool load_cublaslt() {
 
 result check_cublaslt(cublasStatus_t error, const char* what) {
   if (error == kCUBLAS_STATUS_SUCCESS) return {};
-  // The driver knows better what has happened to the device.
-  size_t free_bytes = 0, total_bytes = 0;
-  if (result lost = check(cu.MemGetInfo(&free_bytes, &total_bytes), what); lost.status == TB_STATUS_DEVICE_LOST)
-    return lost;
+  if (result lost = check_device(what); !lost.ok()) return lost;
   return failure(status_of(error), "%s: %s (%d)", what, status_string(error), error);
 }
 

@@ -39,8 +39,9 @@ struct cupti_memory { // of copies and fills
   uint64_t bytes, start, end;
   uint32_t deviceId, contextId, streamId, correlationId;
 };
-struct cupti_peer_copy : cupti_memory { // whose correlationId is another number
-  uint32_t others[3], own_correlationId;
+struct cupti_peer_copy {
+  cupti_memory copy; // whose correlationId is another number
+  uint32_t others[3], correlationId;
 };
 struct CUpti_ActivityExternalCorrelation {
   int kind, externalKind;

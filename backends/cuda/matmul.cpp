@@ -7,9 +7,9 @@
 #include <mutex>
 #include <utility>
 
-#include "common/boundary.h"
 #include "cublaslt.h"
 #include "device.h"
+#include "kernel.h"
 #include "options.h"
 #include "stream.h"
 
@@ -20,8 +20,6 @@ namespace {
 constexpr uint64_t kMaxWorkspaceBytes = 32 << 20;
 // What cuMemAlloc promises: more is not looked for.
 constexpr uint64_t kMaxAlignmentBytes = 256;
-// Of a thread: shapes may change all the time.
-constexpr size_t kMaxPlans = 1024;
 
 constexpr int kNone = -1;
 
@@ -38,10 +36,6 @@ int cuda_dtype_of(tb_dtype dtype) {
     default:
       return kNone;
   }
-}
-
-result refuse() {
-  return {TB_STATUS_UNSUPPORTED, ""};
 }
 
 // ---- matrices ----
@@ -77,7 +71,7 @@ matrix matrix_of(const tb_tensor& t, int64_t rows, int64_t columns) {
     const int32_t at = t.ndim - 1 - from_last;
     return at < 0 || t.shape[at] == 1 ? 0 : t.strides[at];
   };
-  return {static_cast<char*>(t.data) + t.byte_offset, rows, columns, stride(1), stride(0), stride(2)};
+  return {const_cast<char*>(data_of(t)), rows, columns, stride(1), stride(0), stride(2)};
 }
 
 // d = alpha * a b + beta * c + bias, which is a column for all columns. Dimensions are those of d.
@@ -207,19 +201,14 @@ class plan {
 
   result run(const product& p, const tb_kernel_context& context) {
     void* workspace = nullptr;
-    // The text of a failure is the core's own.
-    if (choice_.workspaceSize)
-      if (const tb_status status = host().alloc_workspace(&context, choice_.workspaceSize, &workspace))
-        return {status, ""};
-    result r = p.bias ? set(kCUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias) : result();
+    result r = allocate_workspace(context, choice_.workspaceSize, &workspace);
+    if (r.ok() && p.bias) r = set(kCUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
     if (!r.ok()) return r;
-    const auto alpha = static_cast<float>(p.alpha), beta = static_cast<float>(p.beta);
     const bool is_double = p.dtype == kCUDA_R_64F;
-    const void* factors[] = {is_double ? static_cast<const void*>(&p.alpha) : &alpha,
-                             is_double ? static_cast<const void*>(&p.beta) : &beta};
+    const factor alpha(p.alpha, is_double), beta(p.beta, is_double);
     return check_cublaslt(
-        lt.Matmul(handle_, desc_, factors[0], p.a.data, a_, p.b.data, b_, factors[1], p.c.data, c_, p.d.data, d_,
-                  &choice_.algo, workspace, choice_.workspaceSize, handle_of(context.stream)),
+        lt.Matmul(handle_, desc_, alpha.pointer(), p.a.data, a_, p.b.data, b_, beta.pointer(), p.c.data, c_, p.d.data,
+                  d_, &choice_.algo, workspace, choice_.workspaceSize, handle_of(context.stream)),
         "cublasLtMatmul");
   }
 
@@ -293,28 +282,7 @@ class plan {
   cublasLtMatmulHeuristicResult_t choice_{};
 };
 
-// Pre: the device's context is the thread's.
-result find_plan(xcuda::device& d, const product& p, plan** out_plan) {
-  static thread_local std::map<problem, plan> plans;
-  const problem wanted = problem_of(d.index, p);
-  auto found = plans.find(wanted);
-  if (found == plans.end()) {
-    if (plans.size() >= kMaxPlans) plans.clear();
-    found = plans.try_emplace(wanted).first;
-    if (result r = found->second.make(d, p); !r.ok()) {
-      plans.erase(found);
-      return r;
-    }
-  }
-  *out_plan = &found->second;
-  return {};
-}
-
 // ---- kernels ----
-
-const tb_tensor& tensor_of(const tb_arg& arg) {
-  return *static_cast<const tb_tensor*>(arg.v.p);
-}
 
 // Not of a complex one, which real matrices are not multiplied by.
 double number_of(const tb_arg& arg) {
@@ -342,8 +310,8 @@ result multiply(const tb_kernel_context& context, const tb_tensor* c, const tb_t
   xcuda::device& on = device_at(context.device);
   const context_scope scope(on);
   if (!scope.failure().ok()) return scope.failure();
-  plan* found = nullptr;
-  result r = find_plan(on, p, &found);
+  std::shared_ptr<plan> found;
+  result r = find_plan(problem_of(on.index, p), &found, [&](plan& made) { return made.make(on, p); });
   return r.ok() ? found->run(p, context) : r;
 }
 
@@ -359,24 +327,15 @@ result product_and_sum(const tb_kernel_context* context, const tb_arg* args, int
                   number_of(args[3]), number_of(args[4]));
 }
 
-template <result (*Function)(const tb_kernel_context*, const tb_arg*, int32_t)>
-tb_kernel kernel(const char* op) {
-  static constexpr uint64_t kDtypes[TB_DTYPE_MASK_WORDS] = {
-      TB_DTYPE_MASK_FLAG(TB_DTYPE_FLOAT, 16) | TB_DTYPE_MASK_FLAG(TB_DTYPE_FLOAT, 32) |
-      TB_DTYPE_MASK_FLAG(TB_DTYPE_FLOAT, 64) | TB_DTYPE_MASK_FLAG(TB_DTYPE_BFLOAT, 16)};
-  return {sizeof(tb_kernel), op, boundary<Function>::call, 0, 0, kDtypes};
-}
-
 } // namespace
 
-const tb_kernel* const* matmul_kernels(uint64_t* out_count) {
+void add_matmul_kernels(std::vector<const tb_kernel*>* out_kernels) {
   static const tb_kernel kernels[] = {kernel<product_alone>("aten::mm.out"), kernel<product_alone>("aten::bmm.out"),
                                       kernel<product_and_sum>("aten::addmm.out"),
                                       kernel<product_and_sum>("aten::baddbmm.out")};
-  static const tb_kernel* const list[] = {&kernels[0], &kernels[1], &kernels[2], &kernels[3]};
   static const bool offered = load_cublaslt();
-  *out_count = offered ? std::size(list) : 0;
-  return offered ? list : nullptr;
+  for (const tb_kernel& each : kernels)
+    if (offered) out_kernels->push_back(&each);
 }
 
 } // namespace xcuda

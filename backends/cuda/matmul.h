@@ -1,13 +1,13 @@
 // Kernels of the plugin's own: products of matrices by cuBLASLt.
 #pragma once
 
-#include <cstdint>
+#include <vector>
 
 #include "torch_backend/device.h"
 
 namespace xcuda {
 
 // Those of kernels.1; none where cuBLASLt is not installed, and the generated kernels serve.
-const tb_kernel* const* matmul_kernels(uint64_t* out_count);
+void add_matmul_kernels(std::vector<const tb_kernel*>* out_kernels);
 
 } // namespace xcuda

@@ -1,9 +1,11 @@
 // The entry and the tables.
 #include <cstring>
+#include <vector>
 
 #include "allocation.h"
 #include "ccl.h"
 #include "common/boundary.h"
+#include "convolution.h"
 #include "copy.h"
 #include "device.h"
 #include "event.h"
@@ -72,7 +74,14 @@ tb_graph_table make_graph_table() {
 tb_kernel_table make_kernel_table() {
   tb_kernel_table table{};
   table.struct_size = sizeof table;
-  table.kernels = matmul_kernels(&table.num_kernels);
+  static const auto kernels = [] {
+    std::vector<const tb_kernel*> all;
+    add_matmul_kernels(&all);
+    add_convolution_kernels(&all);
+    return all;
+  }();
+  table.kernels = kernels.data();
+  table.num_kernels = kernels.size();
   table.module_formats = module_formats();
   XCUDA_SET(module_load);
   XCUDA_SET(module_unload);

@@ -74,7 +74,7 @@ void keep(trace& t, const CUpti_Activity* record) {
       return t.records.push_back(kept(TB_TRACE_COPY, memory, memory.correlationId, memory.bytes, name_of(memory)));
     case kCUPTI_ACTIVITY_KIND_MEMCPY2: {
       const auto& r = *reinterpret_cast<const cupti_peer_copy*>(record);
-      return t.records.push_back(kept(TB_TRACE_COPY, r, r.own_correlationId, r.bytes, name_of(r)));
+      return t.records.push_back(kept(TB_TRACE_COPY, r.copy, r.correlationId, r.copy.bytes, name_of(r.copy)));
     }
     case kCUPTI_ACTIVITY_KIND_MEMSET:
       return t.records.push_back(kept(TB_TRACE_FILL, memory, memory.correlationId, memory.bytes, "Memset (Device)"));

@@ -524,6 +524,163 @@ except RuntimeError as error:
     assert all(part in text for part in ("aten::mm", "cublasLtMatmul: ", "(13)"))
 
 
+# ---- convolutions ----
+
+CONVOLUTIONS = """
+import torch.nn.functional as F
+torch.manual_seed(0)
+ACCURACY = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 4e-2}
+def drawn(*shape, dtype=torch.float32, last=False):
+    x = torch.randn(shape).to(dtype)
+    return x.to(memory_format={4: torch.channels_last, 5: torch.channels_last_3d}[x.dim()]) if last else x
+def close(got, wanted):
+    accuracy = ACCURACY[got.dtype]
+    torch.testing.assert_close(got.cpu().double(), wanted, rtol=accuracy, atol=30 * accuracy)
+def compare(function, x, w, bias, **numbers):
+    results = []
+    for tensors in ([x, w, bias], [t if t is None else t.double() for t in (x, w, bias)]):
+        on = "xcuda" if not results else "cpu"
+        tensors = [t if t is None else t.to(on).requires_grad_() for t in tensors]
+        y = function(*tensors, **numbers)
+        seed = torch.linspace(-1, 1, y.numel()).reshape(y.shape).to(y.dtype)
+        if not y.is_contiguous():
+            seed = seed.to(memory_format={4: torch.channels_last, 5: torch.channels_last_3d}[y.dim()])
+        results.append([y, *torch.autograd.grad(y, [t for t in tensors if t is not None], seed.to(on))])
+    for got, wanted in zip(*results):
+        close(got.detach(), wanted.detach())
+    return results[0][0]
+"""
+
+
+@pytest.fixture
+def convolutions(run: Run, simulation: Path, tmp_path: Path) -> Callable[..., str]:
+    """Runs code where there is cuDNN and no NVRTC: what cuDNN does not do fails."""
+    folder = tmp_path / "convolutions"
+    folder.mkdir()
+    for library in ("libcuda.so.1", "libcudnn.so.9"):
+        shutil.copy(simulation / library, folder)
+
+    def run_there(code: str, **variables: str) -> str:
+        return run(CONVOLUTIONS + code, path=folder, CUDA_SIM_DELAY_US=DELAY, **variables)
+
+    return run_there
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_convolutions_and_their_gradients(convolutions: Callable[..., str], dtype: str) -> None:
+    code = f"""
+dtype = torch.{dtype}
+for last in (False, True):
+    x, bias = drawn(2, 4, 7, 6, dtype=dtype, last=last), drawn(6, dtype=dtype)
+    y = compare(F.conv2d, x, drawn(6, 4, 3, 2, dtype=dtype, last=last), bias, padding=(1, 0), stride=(2, 1))
+    assert y.is_contiguous() != last
+    compare(F.conv2d, x, drawn(6, 2, 3, 3, dtype=dtype, last=last), None, groups=2, dilation=2, padding=2)
+    w = drawn(4, 3, 3, 3, dtype=dtype, last=last)
+    compare(F.conv_transpose2d, x, w, drawn(6, dtype=dtype), stride=2, output_padding=1, groups=2)
+    compare(F.conv3d, drawn(1, 2, 4, 5, 4, dtype=dtype, last=last), drawn(3, 2, 2, 3, 1, dtype=dtype, last=last), None)
+compare(F.conv1d, drawn(2, 4, 9, dtype=dtype), drawn(6, 4, 3, dtype=dtype), drawn(6, dtype=dtype), padding=1)
+compare(F.conv2d, drawn(1, 4, 5, 5, dtype=dtype), drawn(4, 1, 1, 1, dtype=dtype), None, groups=4)
+"""
+    assert convolutions(code) == ""
+
+
+def test_convolutions_on_devices_streams_and_threads(convolutions: Callable[..., str]) -> None:
+    code = """
+import threading
+x, w = drawn(2, 3, 8, 8), drawn(4, 3, 3, 3)
+wanted = F.conv2d(x.double(), w.double())
+def work(index):
+    device = f"xcuda:{index % 2}"
+    stream = torch.xcuda.Stream(device)
+    with torch.xcuda.stream(stream):
+        for _ in range(5):
+            y = F.conv2d(x.to(device), w.to(device))
+    stream.synchronize()
+    close(y, wanted)
+    done.append(index)
+done = []
+for _ in range(2):
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    [t.start() for t in threads], [t.join() for t in threads]
+print(sorted(done))
+"""
+    assert convolutions(code) == "[0, 0, 1, 1, 2, 2, 3, 3]\n"
+
+
+def test_convolutions_in_graphs(convolutions: Callable[..., str]) -> None:
+    code = """
+x, w, graph = drawn(2, 3, 8, 8).to("xcuda"), drawn(4, 3, 3, 3), torch.xcuda.CUDAGraph()
+there = w.to("xcuda")
+F.conv2d(x, there)
+with torch.xcuda.graph(graph):
+    y = F.conv2d(x, there)
+for _ in range(2):
+    new = drawn(2, 3, 8, 8)
+    x.copy_(new)
+    graph.replay()
+    close(y, F.conv2d(new.double(), w.double()))
+"""
+    assert convolutions(code) == ""
+
+
+@pytest.mark.parametrize(("allowed", "exact"), [("0", True), ("1", False)])
+def test_tf32_is_an_option_of_convolutions(convolutions: Callable[..., str], allowed: str, exact: bool) -> None:
+    code = """
+x = torch.full((1, 1, 2, 2), 1 + 2**-12)
+print(F.conv2d(x.to("xcuda"), torch.ones(1, 1, 1, 1, device="xcuda")).cpu().equal(x))
+"""
+    assert convolutions(code, TORCH_BACKEND_XCUDA_ALLOW_TF32=allowed) == f"{exact}\n"
+
+
+@pytest.mark.parametrize(("wanted", "same"), [("0", False), ("1", True)])
+def test_gradients_of_the_same_bits_are_an_option(convolutions: Callable[..., str], wanted: str, same: bool) -> None:
+    code = """
+x, w = drawn(2, 3, 8, 8).to("xcuda"), drawn(4, 3, 3, 3).to("xcuda").requires_grad_()
+seed = drawn(2, 4, 6, 6).to("xcuda")
+gradients = [torch.autograd.grad(F.conv2d(x, w), w, seed)[0].cpu() for _ in range(4)]
+print(all(each.equal(gradients[0]) for each in gradients))
+"""
+    assert convolutions(code, TORCH_BACKEND_XCUDA_DETERMINISTIC=wanted) == f"{same}\n"
+
+
+def test_convolutions_that_cudnn_does_not_do_are_generated(run: Run) -> None:
+    code = """
+compare(F.conv2d, drawn(2, 3, 8, 9)[..., ::2], drawn(4, 3, 3, 3), drawn(4))
+compare(F.conv2d, drawn(2, 4, 8, 8), drawn(4, 4, 3, 3, last=True), drawn(4))
+compare(F.conv_transpose2d, drawn(1, 3, 4, 4), drawn(3, 2, 3, 3), None, dilation=2, output_padding=1)
+y = F.conv2d(drawn(2, 3, 8, 8).to("xcuda"), drawn(4, 3, 3, 3).to("xcuda").requires_grad_())
+y.sum().backward()  # of which the gradient is one number
+"""
+    assert run(CONVOLUTIONS + code) == ""
+
+
+@pytest.mark.parametrize("why", ["there is no cudnnSetStream in libcudnn.so.8", "cuDNN is made for a newer CUDA"])
+def test_without_cudnn_convolutions_are_generated(
+    run: Run, versions: Callable[..., Path], simulation: Path, why: str
+) -> None:
+    folder = versions(12)
+    if "newer" in why:
+        shutil.copy(simulation / "libcudnn.so.9", folder)
+    else:
+        compile_library("int cudnnCreate(void) { return 0; }", folder / "libcudnn.so.9")
+    code = """
+x, w = torch.ones(1, 1, 2, 2, device="xcuda"), torch.ones(1, 1, 1, 1, device="xcuda")
+print("plugin" in torch_backend.explain("conv2d", x, w), torch.conv2d(x, w).sum().item())
+"""
+    assert run(code, path=folder, CUDA_SIM_CUDNN_CUDART="13000") == "False 4.0\n"
+
+
+def test_a_convolution_that_fails_is_named(run: Run) -> None:
+    code = """
+try:
+    torch.conv2d(torch.ones(1, 1, 2, 2, device="xcuda"), torch.ones(1, 1, 1, 1, device="xcuda"))
+except RuntimeError as error:
+    print(error)
+"""
+    text = run(code, refused="fails because CUDA_SIM_FAIL says so", CUDA_SIM_FAIL="cudnnConvolutionForward=5000")
+    assert all(part in text for part in ("convolution", "cudnnConvolutionForward: ", "(5000)"))
+
+
 # ---- what it has done ----
 
 TRACE = """

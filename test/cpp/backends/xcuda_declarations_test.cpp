@@ -7,6 +7,9 @@
 #if __has_include(<cublasLt.h>)
 #include <cublasLt.h>
 #endif
+#if __has_include(<cudnn.h>)
+#include <cudnn.h>
+#endif
 #if __has_include(<cupti.h>)
 #include <cupti.h>
 #endif
@@ -16,6 +19,7 @@
 
 #include "cuda/cu.h"
 #include "cuda/cublaslt.h"
+#include "cuda/cudnn.h"
 #include "cuda/cupti.h"
 #include "cuda/nccl.h"
 
@@ -94,6 +98,25 @@ static_assert(offsetof(xcuda::cublasLtMatmulHeuristicResult_t, state) ==
               offsetof(::cublasLtMatmulHeuristicResult_t, state));
 #endif
 
+#if __has_include(<cudnn.h>)
+XCUDA_CUDNN_CONSTANTS(EXPECT_VALUE)
+
+#define EXPECT_CUDNN_FUNCTION(name, parameters) \
+  static_assert(same_function<decltype(xcuda::cudnn_functions::name), decltype(::cudnn##name)>::value, "cudnn" #name);
+XCUDA_CUDNN_FUNCTIONS(EXPECT_CUDNN_FUNCTION)
+
+#define EXPECT_ALGORITHM(Theirs, name) \
+  static_assert(offsetof(xcuda::cudnnConvolutionFwdAlgoPerf_t, name) == offsetof(::Theirs, name));
+#define EXPECT_ALGORITHMS(Theirs)       \
+  EXPECT_ALGORITHM(Theirs, status)      \
+  EXPECT_ALGORITHM(Theirs, memory)      \
+  EXPECT_ALGORITHM(Theirs, determinism) \
+  EXPECT_ALGORITHM(Theirs, mathType)
+EXPECT_ALGORITHMS(cudnnConvolutionFwdAlgoPerf_t)
+EXPECT_ALGORITHMS(cudnnConvolutionBwdDataAlgoPerf_t)
+EXPECT_ALGORITHMS(cudnnConvolutionBwdFilterAlgoPerf_t)
+#endif
+
 #if __has_include(<cupti.h>)
 XCUDA_CUPTI_CONSTANTS(EXPECT_VALUE)
 
@@ -127,8 +150,7 @@ EXPECT_FIELD(cupti_memory, CUpti_ActivityMemcpy5, srcKind)
 EXPECT_FIELD(cupti_memory, CUpti_ActivityMemcpy5, dstKind)
 EXPECT_FIELD(cupti_memory, CUpti_ActivityMemcpy5, correlationId)
 EXPECT_FIELD(cupti_memory, CUpti_ActivityMemset4, correlationId)
-static_assert(offsetof(xcuda::cupti_peer_copy, own_correlationId) ==
-              offsetof(::CUpti_ActivityMemcpyPtoP4, correlationId));
+static_assert(offsetof(xcuda::cupti_peer_copy, correlationId) == offsetof(::CUpti_ActivityMemcpyPtoP4, correlationId));
 #if CUPTI_API_VERSION >= 130000
 EXPECT_KERNEL(CUpti_ActivityKernel10)
 EXPECT_MEMORY(CUpti_ActivityMemcpy6)

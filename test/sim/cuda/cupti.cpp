@@ -109,8 +109,9 @@ buffer* room_for(session& s, size_t bytes) {
 
 template <typename Record>
 void write(session& s, const Record& record) {
-  if (!s.enabled.count(record.kind) || !s.requested) return;
-  const size_t bytes = size_of(record.kind);
+  const int kind = reinterpret_cast<const CUpti_Activity&>(record).kind;
+  if (!s.enabled.count(kind) || !s.requested) return;
+  const size_t bytes = size_of(kind);
   buffer* to = room_for(s, bytes);
   if (!to) return;
   std::memcpy(to->data + to->valid, &record, sizeof record);
@@ -160,7 +161,8 @@ class recorder final : public tracer {
       r.name = names.insert(work.name).first->c_str();
       return write(s, r);
     }
-    cupti_peer_copy r{};
+    cupti_peer_copy whole{};
+    cupti_memory& r = whole.copy;
     r.kind = work.kind == traced_work::kFill ? kCUPTI_ACTIVITY_KIND_MEMSET
              : work.to_peer                  ? kCUPTI_ACTIVITY_KIND_MEMCPY2
                                              : kCUPTI_ACTIVITY_KIND_MEMCPY;
@@ -172,9 +174,9 @@ class recorder final : public tracer {
     r.bytes = work.bytes, r.start = start, r.end = end;
     r.deviceId = device, r.contextId = device + 1, r.streamId = number;
     r.correlationId = work.to_peer ? device : call; // srcDeviceId of a peer copy
-    r.own_correlationId = call;
-    if (work.to_peer) return write(s, r);
-    write(s, static_cast<const cupti_memory&>(r));
+    whole.correlationId = call;
+    if (work.to_peer) return write(s, whole);
+    write(s, r);
   }
 };
 

@@ -119,7 +119,7 @@ SIM_SHARED std::mutex& capture_mutex();
 std::vector<std::shared_ptr<capture>>& captures(); // active
 
 // 0 unless a capture forbids calls like cuMemAlloc on this thread.
-int refuse_unsafe(const char* name);
+SIM_SHARED int refuse_unsafe(const char* name);
 
 } // namespace sim
 

@@ -1,0 +1,67 @@
+// What the plugin's own kernels have in common.
+#pragma once
+
+#include <map>
+#include <memory>
+
+#include "common/boundary.h"
+#include "result.h"
+
+namespace xcuda {
+
+// For the next kernel source.
+inline result refuse() {
+  return {TB_STATUS_UNSUPPORTED, ""};
+}
+
+inline const tb_tensor& tensor_of(const tb_arg& arg) {
+  return *static_cast<const tb_tensor*>(arg.v.p);
+}
+
+inline const char* data_of(const tb_tensor& t) {
+  return static_cast<char*>(t.data) + t.byte_offset;
+}
+
+// Of device memory from the core's cache. The text of a failure is the core's own.
+inline result allocate_workspace(const tb_kernel_context& context, uint64_t size_bytes, void** out_workspace) {
+  return {size_bytes ? host().alloc_workspace(&context, size_bytes, out_workspace) : TB_STATUS_OK, ""};
+}
+
+// One and other factors as libraries want them.
+struct factor {
+  double as_double;
+  float as_float;
+  bool is_double;
+
+  factor(double value, bool is_double) : as_double(value), as_float(static_cast<float>(value)), is_double(is_double) {}
+  const void* pointer() const {
+    return is_double ? static_cast<const void*>(&as_double) : &as_float;
+  }
+};
+
+// The thread's plan for a problem, which is all that one depends on; `make` makes a new one.
+template <typename Plan, typename Problem, typename Make>
+result find_plan(const Problem& wanted, std::shared_ptr<Plan>* out_plan, Make make) {
+  constexpr size_t kMaxPlans = 1024; // shapes may change all the time
+  static thread_local std::map<Problem, std::shared_ptr<Plan>> plans;
+  auto found = plans.find(wanted);
+  if (found == plans.end()) {
+    if (plans.size() >= kMaxPlans) plans.clear();
+    auto made = std::make_shared<Plan>();
+    if (result r = make(*made); !r.ok()) return r;
+    found = plans.emplace(wanted, std::move(made)).first;
+  }
+  *out_plan = found->second;
+  return {};
+}
+
+// Of float16, bfloat16, float32 and float64.
+template <result (*Function)(const tb_kernel_context*, const tb_arg*, int32_t)>
+tb_kernel kernel(const char* op) {
+  static constexpr uint64_t kDtypes[TB_DTYPE_MASK_WORDS] = {
+      TB_DTYPE_MASK_FLAG(TB_DTYPE_FLOAT, 16) | TB_DTYPE_MASK_FLAG(TB_DTYPE_FLOAT, 32) |
+      TB_DTYPE_MASK_FLAG(TB_DTYPE_FLOAT, 64) | TB_DTYPE_MASK_FLAG(TB_DTYPE_BFLOAT, 16)};
+  return {sizeof(tb_kernel), op, boundary<Function>::call, 0, 0, kDtypes};
+}
+
+} // namespace xcuda
