@@ -23,7 +23,9 @@ int run_traced(command& c, CUstream stream) {
   const uint64_t start = now_ns();
   const int error = c.run();
   tracer* const to = the_tracer;
-  if (to && c.work.kind != traced_work::kNothing) to->done(c.work, stream, call_of_work, start, now_ns());
+  // What was enqueued before there was a tracer has no call.
+  if (to && call_of_work && c.work.kind != traced_work::kNothing)
+    to->done(c.work, stream, call_of_work, start, now_ns());
   return error;
 }
 
