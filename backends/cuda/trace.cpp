@@ -113,14 +113,10 @@ int64_t monotonic_ns() {
 }
 
 void note_streams(device& d) {
-  std::vector<tb_stream*> streams;
   if (!d.context) return;
   const context_scope scope(d);
-  {
-    const std::lock_guard<std::mutex> lock(d.mutex);
-    streams = d.streams;
-  }
-  for (tb_stream* stream : streams) note_stream(d, stream);
+  const std::lock_guard<std::mutex> none_goes(d.mutex);
+  for (tb_stream* stream : d.streams) note_stream(d, stream);
 }
 
 // Nobody else's session is disturbed: whoever has CUPTI is its one subscriber.
