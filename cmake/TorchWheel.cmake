@@ -30,7 +30,8 @@ set(tb_torch_include "${TORCH_DIR}/include" "${TORCH_DIR}/include/torch/csrc/api
 
 add_library(tb_torch_core INTERFACE)
 target_include_directories(tb_torch_core SYSTEM INTERFACE ${tb_torch_include})
-target_compile_definitions(tb_torch_core INTERFACE _GLIBCXX_USE_CXX11_ABI=${TORCH_CXX11_ABI})
+# AT_PER_OPERATOR_HEADERS: torch's own headers then include single operators' rather than all 4000.
+target_compile_definitions(tb_torch_core INTERFACE _GLIBCXX_USE_CXX11_ABI=${TORCH_CXX11_ABI} AT_PER_OPERATOR_HEADERS)
 target_link_libraries(tb_torch_core INTERFACE "${TORCH_DIR}/lib/libtorch_cpu.so" "${TORCH_DIR}/lib/libc10.so")
 add_library(torch::core ALIAS tb_torch_core)
 
