@@ -1,4 +1,4 @@
-"""``python -m codegen.drift VERSION...``: what changes from one version of torch to the next.
+"""``python -m codegen.drift VERSION...``: what changes from one version of torch to the next, as Markdown.
 
 With one version, from the installed torch to it. A version is downloaded into --cache, or is a folder that a torch is
 installed in; none is imported.
@@ -9,7 +9,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import asdict
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 
 from . import report, wheels
@@ -26,30 +28,21 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--cache", type=Path, default=ROOT / "build" / "drift", help="where wheels are unpacked")
     parser.add_argument("--index", help="the package index to download from")
     parser.add_argument("--sources", type=Path, default=ROOT, help="the checkout that PyTorch's changes may concern")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="write JSON")
-    form.add_argument("--markdown", action="store_true", help="write the page of the documentation")
+    parser.add_argument("--json", action="store_true", help="write JSON")
     options = parser.parse_args(arguments)
     spec = find_spec("torchgen")  # beside torch, which finding would import
     installed = Path(spec.origin).parents[1] if spec and spec.origin else ROOT
+    sources = Sources(options.sources)
     try:
         folders = [wheels.folder_of(name, installed, options.cache, options.index) for name in options.versions]
-        folders = folders if len(folders) > 1 else [installed, *folders]
-        names = [wheels.version_of(folder) for folder in folders]
-        sources = Sources(options.sources)
         steps = [
-            report.Step(names[i], names[i + 1], findings(folders[i], folders[i + 1], sources))
-            for i in range(len(folders) - 1)
+            report.Step(wheels.version_of(old), wheels.version_of(new), findings(old, new, sources))
+            for old, new in pairwise(folders if len(folders) > 1 else [installed, *folders])
         ]
     except (wheels.WheelError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    if options.json:
-        print(json.dumps([step.to_json() for step in steps], indent=1))
-    elif options.markdown:
-        print(report.page(steps), end="")
-    else:
-        print("\n\n".join(map(str, steps)))
+    print(json.dumps([asdict(step) for step in steps], indent=1) + "\n" if options.json else report.page(steps), end="")
     return 0
 
 

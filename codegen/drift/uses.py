@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import runpy
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -35,6 +34,9 @@ class Use:
         return f"{self.path}:{self.line}"
 
 
+Uses = Mapping[str, list[Use]]
+
+
 @dataclass(frozen=True)
 class Sources:
     """The project below ``root``: csrc/, torch_backend/, and what codegen/ is told of operators."""
@@ -42,118 +44,100 @@ class Sources:
     root: Path
 
     @cached_property
-    def includes(self) -> Mapping[str, list[Use]]:
+    def includes(self) -> Uses:
         """The headers of PyTorch that are included."""
-        found: dict[str, list[Use]] = defaultdict(list)
-        for use, text in self._cpp:
-            for name in _INCLUDE.findall(text):
-                found[name].append(use)
-        return found
+        return _by_name((name, use) for use, text in self._cpp for name in _INCLUDE.findall(text))
 
     @cached_property
-    def names(self) -> Mapping[str, list[Use]]:
+    def names(self) -> Uses:
         """The names of PyTorch's namespaces in the C++ sources, each part of at::detail::empty, and its macros."""
-        found: dict[str, list[Use]] = defaultdict(list)
-        for use, text in self._cpp:
-            for name in _OF_PYTORCH.findall(_STRING_OR_COMMENT.sub("", text)):
-                for part in dict.fromkeys(name.split("::")):
-                    found[part].append(use)
-        return found
+        return _by_name(
+            (part, use)
+            for use, text in self._cpp
+            for name in _OF_PYTORCH.findall(_STRING_OR_COMMENT.sub("", text))
+            for part in dict.fromkeys(name.split("::"))
+        )
 
     @cached_property
-    def bases(self) -> Mapping[str, list[Use]]:
+    def bases(self) -> Uses:
         """The classes of PyTorch that are derived from."""
-        found: dict[str, list[Use]] = defaultdict(list)
-        for path in self._cpp_files:
-            lines = list(self._lines(path))
-            text = "\n".join(line for _, line in lines)
-            for match in _BASE.finditer(text):
-                found[match[2].split("::")[-1]].append(lines[text.count("\n", 0, match.start(1))][0])
-        return found
+        files: dict[str, list[tuple[Use, str]]] = {}
+        for use, line in self._cpp:
+            files.setdefault(use.path, []).append((use, line))
+        texts = [(lines, "\n".join(line for _, line in lines)) for lines in files.values()]
+        return _by_name(
+            (match[2].split("::")[-1], lines[text.count("\n", 0, match.start(1))][0])
+            for lines, text in texts
+            for match in _BASE.finditer(text)
+        )
 
     def overrides(self, base: str, function: str) -> list[Use]:
         """Where a class of ours that derives from ``base`` has a virtual function of that name."""
         declaration = re.compile(rf"\b{re.escape(function)} ?\(")
-        found = []
-        for use in self.bases.get(base, ()):
-            for place, text in self._cpp:
-                if place.path == use.path and place.line > use.line and declaration.search(text):
-                    found.append(place)
-        return found
+        return [
+            place
+            for use in self.bases.get(base, ())
+            for place, text in self._cpp
+            if place.path == use.path and place.line > use.line and declaration.search(text)
+        ]
 
     @cached_property
-    def operators(self) -> Mapping[str, list[Use]]:
+    def operators(self) -> Uses:
         """Operators by name, and by overload where it is written: in kernels, tables and Python."""
-        found: dict[str, list[Use]] = defaultdict(list)
-        for lines, pattern in ((self._cpp, _OPERATOR), (self._tables, _LISTED), (self._python_lines, _OPERATOR)):
-            for use, text in lines:
-                for name in dict.fromkeys(pattern.findall(text.split(" #")[0])):
-                    found[name].append(use)
-        return found
+        tables, python = self._lines("codegen/*.yaml"), self._lines("torch_backend/**/*.py")
+        return _by_name(
+            (name, use)
+            for lines, pattern in ((self._cpp, _OPERATOR), (tables, _LISTED), (python, _OPERATOR))
+            for use, text in lines
+            for name in dict.fromkeys(pattern.findall(text.split(" #")[0]))
+        )
 
     @cached_property
-    def python(self) -> Mapping[str, list[Use]]:
+    def python(self) -> Uses:
         """What Python sources import from torch and name below it, "torch._C._get_accelerator"."""
-        found: dict[str, list[Use]] = defaultdict(list)
-        for path in self._python_files:
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            for name, line in _torch_names(tree):
-                found[name].append(Use(self._name(path), line))
-        return found
+        return _by_name(
+            (name, Use(path.relative_to(self.root).as_posix(), line))
+            for path in sorted((self.root / "torch_backend").rglob("*.py"))
+            for name, line in _torch_names(ast.parse(path.read_text(encoding="utf-8")))
+        )
 
     @cached_property
     def seams(self) -> Mapping[str, tuple[tuple[str, ...], Use]]:
         """What seams.py lists, each with the parameters that it expects."""
-        path = self.root / "torch_backend" / "compile" / "seams.py"
-        if not path.is_file():
+        place = "torch_backend/compile/seams.py"
+        if not (self.root / place).is_file():
             return {}
-        values = runpy.run_path(str(path))
-        seams = [seam for value in values.values() for seam in (value if isinstance(value, tuple) else (value,))]
-        lines = path.read_text(encoding="utf-8").splitlines()
-        return {
-            str(seam): (seam.parameters, Use(self._name(path), _line_of(lines, seam.name)))
-            for seam in seams
-            if type(seam).__name__ == "Seam"
-        }
-
-    def _name(self, path: Path) -> str:
-        return path.relative_to(self.root).as_posix()
-
-    @cached_property
-    def _cpp_files(self) -> list[Path]:
-        kinds = ("*.h", "*.cpp", "*.cpp.jinja")
-        folders = ("csrc", "torch_backend/csrc", "codegen/templates")
-        return sorted(path for folder in folders for kind in kinds for path in (self.root / folder).rglob(kind))
+        lines = list(self._lines(place))
+        found = {}
+        for value in runpy.run_path(str(self.root / place)).values():
+            for seam in value if isinstance(value, tuple) else (value,):
+                if type(seam).__name__ == "Seam":
+                    use = next((use for use, line in lines if f'"{seam.name}"' in line), Use(place, 1))
+                    found[str(seam)] = (seam.parameters, use)
+        return found
 
     @cached_property
     def _cpp(self) -> list[tuple[Use, str]]:
-        return [entry for path in self._cpp_files for entry in self._lines(path)]
+        folders = ("csrc", "torch_backend/csrc", "codegen/templates")
+        return list(self._lines(*(f"{folder}/**/*{end}" for folder in folders for end in (".h", ".cpp", ".cpp.jinja"))))
 
-    @cached_property
-    def _tables(self) -> list[tuple[Use, str]]:
-        return [entry for path in sorted((self.root / "codegen").glob("*.yaml")) for entry in self._lines(path)]
-
-    @cached_property
-    def _python_files(self) -> list[Path]:
-        return sorted((self.root / "torch_backend").rglob("*.py"))
-
-    @cached_property
-    def _python_lines(self) -> list[tuple[Use, str]]:
-        return [entry for path in self._python_files for entry in self._lines(path) if "aten" in entry[1]]
-
-    def _lines(self, path: Path) -> Iterator[tuple[Use, str]]:
-        guards: list[bool] = []
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            directive = re.match(r"\s*#\s*(if|else|elif|endif)", line)
-            if directive and directive[1] == "endif":
-                guards = guards[:-1]
-            elif directive and directive[1] == "if":
-                guards.append(bool(_GUARD.search(line)))
-            yield Use(self._name(path), number, any(guards)), line
+    def _lines(self, *patterns: str) -> Iterator[tuple[Use, str]]:
+        for path in sorted(path for pattern in patterns for path in self.root.glob(pattern)):
+            guards: list[bool] = []
+            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+                directive = re.match(r"\s*#\s*(if|else|elif|endif)", line)
+                if directive and directive[1] == "endif":
+                    guards = guards[:-1]
+                elif directive and directive[1] == "if":
+                    guards.append(bool(_GUARD.search(line)))
+                yield Use(path.relative_to(self.root).as_posix(), number, any(guards)), line
 
 
-def _line_of(lines: list[str], name: str) -> int:
-    return next((number for number, line in enumerate(lines, 1) if f'"{name}"' in line), 1)
+def _by_name(found: Iterable[tuple[str, Use]]) -> Uses:
+    uses: dict[str, list[Use]] = {}
+    for name, use in found:
+        uses.setdefault(name, []).append(use)
+    return uses
 
 
 def _torch_names(tree: ast.AST) -> Iterator[tuple[str, int]]:
@@ -169,14 +153,7 @@ def _torch_names(tree: ast.AST) -> Iterator[tuple[str, int]]:
                 aliases[alias.asname or alias.name] = f"{node.module}.{alias.name}"
                 yield f"{node.module}.{alias.name}", node.lineno
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and (name := _dotted(node)) and name.split(".")[0] in aliases:
-            first, _, rest = name.partition(".")
-            yield f"{aliases[first]}.{rest}", node.lineno
-
-
-def _dotted(node: ast.expr) -> str | None:
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute) and (owner := _dotted(node.value)):
-        return f"{owner}.{node.attr}"
-    return None
+        if isinstance(node, ast.Attribute):
+            first, _, rest = ast.unparse(node).partition(".")
+            if first in aliases and re.fullmatch(r"[\w.]+", rest):
+                yield f"{aliases[first]}.{rest}", node.lineno

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -11,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 _VERSION = re.compile(r"\d+\.\d+\.\d+\S*")
+_COMPARED = re.compile(r"(torch/include|torchgen)/|torch/.*\.pyi?$")  # about a tenth of a wheel
 
 
 class WheelError(Exception):
@@ -33,15 +33,10 @@ def version_of(folder: Path) -> str:
 
 
 def folder_of(wanted: str, installed: Path, cache: Path, index: str | None = None) -> Path:
-    """A folder like site-packages that holds the torch ``wanted``.
+    """A folder like site-packages with the torch ``wanted``, a version or such a folder. Raises WheelError for none.
 
-    Args:
-        wanted: a version, "2.15.0", or a folder that holds a torch.
-        installed: the site-packages folder of the installed torch, taken if it is the version.
-        cache: where wheels are unpacked; what is there already is taken.
-        index: the package index to download from, None for pip's default.
-
-    Raises WheelError if there is no such torch.
+    ``installed`` is taken if it has the version, or what is in ``cache`` already. Else a wheel is downloaded from
+    ``index``, or where pip looks by default.
     """
     if Path(wanted).is_dir():
         version_of(Path(wanted))
@@ -54,32 +49,25 @@ def folder_of(wanted: str, installed: Path, cache: Path, index: str | None = Non
     if not place.is_dir():
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache) as scratch:
-            unpack(_download(wanted, Path(scratch), index), Path(scratch) / "files")
-            shutil.move(Path(scratch) / "files", place)
+            unpack(_download(wanted, scratch, index), Path(scratch) / "files")
+            (Path(scratch) / "files").rename(place)
     return place
 
 
 def unpack(wheel: Path, folder: Path) -> None:
-    """Unpack what is compared, about a tenth of a wheel. Raises WheelError if it is none."""
+    """Unpack what is compared. Raises WheelError if it is no wheel."""
     try:
         with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(folder, [name for name in archive.namelist() if _is_compared(name)])
+            archive.extractall(folder, [name for name in archive.namelist() if _COMPARED.match(name)])
     except (OSError, zipfile.BadZipFile) as error:
         raise WheelError(f"{wheel} cannot be unpacked: {error}. Delete it, and try again.") from None
 
 
-def _is_compared(name: str) -> bool:
-    return name.startswith(("torch/include/", "torchgen/")) or (
-        name.startswith("torch/") and name.endswith((".py", ".pyi"))
-    )
-
-
-def _download(version: str, folder: Path, index: str | None) -> Path:
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder)]
+def _download(version: str, folder: str, index: str | None) -> Path:
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder]
     command += ["--index-url", index] if index else []
     process = subprocess.run([*command, f"torch=={version}"], capture_output=True, text=True, check=False)
-    wheels = list(folder.glob("torch-*.whl"))
-    if process.returncode or not wheels:
-        reason = process.stderr.strip().splitlines()[-1:] or ["pip says nothing"]
-        raise WheelError(f"pip cannot download torch {version}: {reason[0]}")
-    return wheels[0]
+    for wheel in Path(folder).glob("torch-*.whl"):
+        return wheel
+    reason = process.stderr.strip().splitlines()[-1:] or ["pip says nothing"]
+    raise WheelError(f"pip cannot download torch {version}: {reason[0]}")
