@@ -113,8 +113,7 @@ def option_keys(device: str, environ: Mapping[str, str], step_seconds: float) ->
         except ValueError:
             return None
         path = candidate.path or _ask_package(candidate, environ, step_seconds).facts.get("path")
-    keys: list[str] | None = path and child.run("bare", path, environ, step_seconds).facts.get("option_keys")
-    return keys
+    return None if path is None else child.run("bare", path, environ, step_seconds).facts.get("option_keys")
 
 
 def _ask_package(candidate: Candidate, environ: Mapping[str, str], step_seconds: float) -> Outcome:
