@@ -7,7 +7,7 @@ import click
 from torch_backend.cli import _output
 
 
-@click.command()
+@click.command(short_help="Write the C++ of custom operators that are declared in YAML.")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
     "--output",
