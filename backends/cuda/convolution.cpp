@@ -9,7 +9,6 @@
 #include "cudnn.h"
 #include "device.h"
 #include "kernel.h"
-#include "options.h"
 #include "stream.h"
 
 namespace xcuda {
@@ -67,15 +66,16 @@ enum direction { kForward, kData, kFilter };
 // One of the tensors x, w, y of a convolution is computed from the others. The output of a transposed one is x.
 struct problem {
   int32_t device = 0;
+  int allowed = 0; // TB_MATH_*
   direction way = kForward;
   int dtype = kNone, groups = 0;
   layout x, w, y;
   numbers padding{}, stride{}, dilation{};
 
   // All of it.
-  std::array<int, 8 + 9 * kMaxDims> key() const {
-    std::array<int, 8 + 9 * kMaxDims> all{device, way, dtype, groups, x.ndim, x.format, w.format, y.format};
-    auto next = all.begin() + 8;
+  std::array<int, 9 + 9 * kMaxDims> key() const {
+    std::array<int, 9 + 9 * kMaxDims> all{device, allowed, way, dtype, groups, x.ndim, x.format, w.format, y.format};
+    auto next = all.begin() + 9;
     for (const numbers* each : {&x.shape, &w.shape, &y.shape, &padding, &stride, &dilation})
       next = std::copy(each->begin(), each->end(), next);
     return all;
@@ -111,9 +111,10 @@ bool has_all_places(const problem& p) {
 }
 
 // `rest` are the arguments from stride on: stride, padding, dilation, transposed, output_padding, groups.
-bool describe(int32_t device, direction way, const tb_tensor& x, const tb_tensor& w, const tb_tensor& y,
-              const tb_arg* rest, problem* p) {
-  p->device = device;
+bool describe(const tb_kernel_context& context, direction way, const tb_tensor& x, const tb_tensor& w,
+              const tb_tensor& y, const tb_arg* rest, problem* p) {
+  p->device = context.device;
+  p->allowed = static_cast<int>(context.flags & (TB_MATH_TF32_CONV | TB_MATH_DETERMINISTIC));
   p->way = way;
   p->dtype = cudnn_dtype_of(x.dtype);
   p->groups = static_cast<int>(rest[5].v.i);
@@ -202,7 +203,7 @@ class plan {
     is_double_ = is_double;
     way_ = p.way;
     // The default is TF32 where the GPU has it.
-    const int math = is_float && !settings().allow_tf32 ? kCUDNN_FMA_MATH : kCUDNN_DEFAULT_MATH;
+    const int math = is_float && !(p.allowed & TB_MATH_TF32_CONV) ? kCUDNN_FMA_MATH : kCUDNN_DEFAULT_MATH;
     const auto ndim = p.x.ndim - 2;
     cudnnStatus_t error = x_.make(p.dtype, p.x);
     if (!error) error = y_.make(p.dtype, p.y);
@@ -215,7 +216,7 @@ class plan {
                                          kCUDNN_CROSS_CORRELATION, is_double ? kCUDNN_DATA_DOUBLE : kCUDNN_DATA_FLOAT);
     if (!error) error = dnn.SetConvolutionGroupCount(desc_, p.groups);
     if (!error) error = dnn.SetConvolutionMathType(desc_, is_float || is_double ? math : kCUDNN_TENSOR_OP_MATH);
-    if (!error) error = choose(handle);
+    if (!error) error = choose(handle, p.allowed & TB_MATH_DETERMINISTIC);
     if (!error && !is_chosen_) return refuse();
     if (!error && !is_float) error = dnn.SetConvolutionMathType(desc_, choice_.mathType);
     return check_cudnn(error, "cudnnGetConvolutionAlgorithm_v7");
@@ -246,7 +247,7 @@ class plan {
 
  private:
   // The best one, by cuDNN's own estimate, that is allowed.
-  cudnnStatus_t choose(cudnnHandle_t handle) {
+  cudnnStatus_t choose(cudnnHandle_t handle, bool deterministic) {
     constexpr int kMost = 16;
     cudnnConvolutionFwdAlgoPerf_t results[kMost];
     int found = 0;
@@ -257,9 +258,9 @@ class plan {
       error = dnn.GetConvolutionBackwardDataAlgorithm_v7(handle, w_, y_, desc_, x_, kMost, &found, results);
     else
       error = dnn.GetConvolutionBackwardFilterAlgorithm_v7(handle, x_, y_, desc_, w_, kMost, &found, results);
-    const auto is_allowed = [](const cudnnConvolutionFwdAlgoPerf_t& each) {
+    const auto is_allowed = [deterministic](const cudnnConvolutionFwdAlgoPerf_t& each) {
       return each.status == kCUDNN_STATUS_SUCCESS && each.memory <= kMaxWorkspaceBytes &&
-             (!settings().deterministic || each.determinism == kCUDNN_DETERMINISTIC);
+             (!deterministic || each.determinism == kCUDNN_DETERMINISTIC);
     };
     const auto* best = std::find_if(results, results + found, is_allowed);
     is_chosen_ = !error && best != results + found;
@@ -289,7 +290,7 @@ class call {
   void add(direction way, const tb_tensor& x, const tb_tensor& w, const tb_tensor& y, const tb_arg* rest) {
     problem p;
     if (!r_.ok()) return;
-    if (!describe(context_.device, way, x, w, y, rest, &p)) {
+    if (!describe(context_, way, x, w, y, rest, &p)) {
       r_ = refuse();
       return;
     }

@@ -61,7 +61,7 @@ tb_kernel kernel(const char* op) {
   static constexpr uint64_t kDtypes[TB_DTYPE_MASK_WORDS] = {
       TB_DTYPE_MASK_FLAG(TB_DTYPE_FLOAT, 16) | TB_DTYPE_MASK_FLAG(TB_DTYPE_FLOAT, 32) |
       TB_DTYPE_MASK_FLAG(TB_DTYPE_FLOAT, 64) | TB_DTYPE_MASK_FLAG(TB_DTYPE_BFLOAT, 16)};
-  return {sizeof(tb_kernel), op, boundary<Function>::call, 0, 0, kDtypes};
+  return {sizeof(tb_kernel), op, boundary<Function>::call, TB_KERNEL_MATH_FLAGS, 0, kDtypes};
 }
 
 } // namespace xcuda

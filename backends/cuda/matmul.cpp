@@ -10,7 +10,6 @@
 #include "cublaslt.h"
 #include "device.h"
 #include "kernel.h"
-#include "options.h"
 #include "stream.h"
 
 namespace xcuda {
@@ -82,6 +81,7 @@ struct product {
   const char* bias = nullptr;
   int64_t bias_batch_stride = 0;
   double alpha = 1, beta = 0;
+  uint32_t allowed = 0; // TB_MATH_*
 
   // cuBLASLt writes columns. A result of rows is a transposed one of columns.
   void turn() {
@@ -128,13 +128,14 @@ operand_plan plan_of(const matrix& m) {
 }
 
 // All that the choice of an algorithm depends on.
-using problem = std::array<int64_t, 24>;
+using problem = std::array<int64_t, 25>;
 
 problem problem_of(int32_t device, const product& p) {
   const operand_plan a = plan_of(p.a), b = plan_of(p.b);
   const matrix bias{const_cast<char*>(p.bias), 1, 1, 0, 0, 0};
   return {device,
           p.dtype,
+          p.allowed,
           p.d.rows,
           p.d.columns,
           p.inner,
@@ -170,9 +171,9 @@ result library_handle_of(xcuda::device& d, cublasLtHandle_t* out_handle) {
   return r;
 }
 
-uint32_t reductions_allowed(int dtype) {
-  const bool reduced = (dtype != kCUDA_R_16F || settings().allow_fp16_reduced_precision_reduction) &&
-                       (dtype != kCUDA_R_16BF || settings().allow_bf16_reduced_precision_reduction);
+uint32_t reductions_allowed(const product& p) {
+  const bool reduced = (p.dtype != kCUDA_R_16F || p.allowed & TB_MATH_FP16_REDUCTION) &&
+                       (p.dtype != kCUDA_R_16BF || p.allowed & TB_MATH_BF16_REDUCTION);
   return reduced ? kCUBLASLT_REDUCTION_SCHEME_MASK : kCUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 }
 
@@ -221,8 +222,8 @@ class plan {
 
   result describe(const product& p) {
     const bool is_double = p.dtype == kCUDA_R_64F;
-    const int single =
-        p.dtype == kCUDA_R_32F && settings().allow_tf32 ? kCUBLAS_COMPUTE_32F_FAST_TF32 : kCUBLAS_COMPUTE_32F;
+    const bool is_tf32 = p.dtype == kCUDA_R_32F && p.allowed & TB_MATH_TF32_MATMUL;
+    const int single = is_tf32 ? kCUBLAS_COMPUTE_32F_FAST_TF32 : kCUBLAS_COMPUTE_32F;
     result r = check_cublaslt(
         lt.MatmulDescCreate(&desc_, is_double ? kCUBLAS_COMPUTE_64F : single, is_double ? kCUDA_R_64F : kCUDA_R_32F),
         "cublasLtMatmulDescCreate");
@@ -262,7 +263,7 @@ class plan {
                            "cublasLtMatmulPreferenceSetAttribute");
     };
     set_preference(kCUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMaxWorkspaceBytes);
-    set_preference(kCUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions_allowed(p.dtype));
+    set_preference(kCUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions_allowed(p));
     set_preference(kCUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<uint32_t>(p.a.alignment_bytes()));
     set_preference(kCUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<uint32_t>(p.b.alignment_bytes()));
     set_preference(kCUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<uint32_t>(p.c.alignment_bytes()));
@@ -299,6 +300,7 @@ result multiply(const tb_kernel_context& context, const tb_tensor* c, const tb_t
   p.batch = d.ndim == 3 ? d.shape[0] : 1;
   p.alpha = alpha;
   p.beta = beta;
+  p.allowed = context.flags & (TB_MATH_TF32_MATMUL | TB_MATH_FP16_REDUCTION | TB_MATH_BF16_REDUCTION);
   p.a = matrix_of(a, rows, p.inner);
   p.b = matrix_of(b, p.inner, columns);
   p.d = matrix_of(d, rows, columns);

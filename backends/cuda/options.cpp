@@ -16,10 +16,6 @@ struct option_switch {
 constexpr option_switch kSwitches[] = {
     {"xcuda.fmad", &options::fmad},
     {"xcuda.stream_alloc", &options::stream_alloc},
-    {"xcuda.deterministic", &options::deterministic},
-    {"xcuda.allow_tf32", &options::allow_tf32},
-    {"xcuda.allow_fp16_reduced_precision_reduction", &options::allow_fp16_reduced_precision_reduction},
-    {"xcuda.allow_bf16_reduced_precision_reduction", &options::allow_bf16_reduced_precision_reduction},
 };
 constexpr size_t kPrefixLength = sizeof "xcuda." - 1;
 

@@ -8,14 +8,9 @@
 namespace xcuda {
 
 struct options {
-  std::string library_path;   // folders with libraries of CUDA, separated by colons
-  bool fmad = false;          // a * b + c in kernels is rounded once
-  bool stream_alloc = false;  // device memory comes from the driver's pool, in the order of streams
-  bool deterministic = false; // convolutions give the same bits each time
-  bool allow_tf32 = false;    // in products of matrices and convolutions
-  // Products of matrices, as torch.backends.cuda.matmul has them.
-  bool allow_fp16_reduced_precision_reduction = true;
-  bool allow_bf16_reduced_precision_reduction = true;
+  std::string library_path;  // folders with libraries of CUDA, separated by colons
+  bool fmad = false;         // a * b + c in kernels is rounded once
+  bool stream_alloc = false; // device memory comes from the driver's pool, in the order of streams
 };
 
 // Settled by read_options; constant afterwards.

@@ -40,7 +40,7 @@ result call_kernel(const tb_kernel_context* context, const tb_arg* args, int32_t
   acl_stream stream = nullptr;
   if (result r = handle_of(context->device, context->stream, &stream); !r.ok()) return r;
   operator_calls calls(context, stream);
-  Body({args, calls});
+  Body({args, calls, context->flags});
   return calls.outcome();
 }
 
@@ -75,6 +75,10 @@ row several(const char* op, const dtypes& mask = kAny, uint32_t flags = 0) {
 
 constexpr uint32_t kMixed = TB_KERNEL_MIXED_DTYPES;
 constexpr uint32_t kMixedAndNumbers = TB_KERNEL_MIXED_DTYPES | TB_KERNEL_NUMBERS;
+constexpr uint32_t kMath = TB_KERNEL_MATH_FLAGS;
+
+using product_math = cube_math<TB_MATH_TF32_MATMUL>;
+using conv_math = cube_math<TB_MATH_TF32_CONV>;
 
 // ---- kernels of several calls ----
 
@@ -100,7 +104,7 @@ void convolution_backward(const kernel_call& k) {
   k.calls.launch<"ConvolutionBackward">(
       tensor<0>::make(k), tensor<1>::make(k), tensor<2>::make(k), k.calls.ints(&bias_size, 1), ints<3>::make(k),
       ints<4>::make(k), ints<5>::make(k), boolean<6>::make(k), ints<7>::make(k), integer<8>::make(k), mask<9>::make(k),
-      cube_math::make(k), tensor<10>::make(k), tensor<11>::make(k), tensor<12>::make(k));
+      conv_math::make(k), tensor<10>::make(k), tensor<11>::make(k), tensor<12>::make(k));
 }
 
 // Places are int64 in PyTorch and int32 in CANN.
@@ -303,15 +307,15 @@ std::vector<row> rows() {
       several<place_of_best<"ArgMin">, "ArgMin">("aten::argmin.out", kAny, TB_KERNEL_NEEDS_CONTIGUOUS),
       one<"Topk", tensor<0>, integer<1>, integer<2>, boolean<3>, boolean<4>, tensor<5>, tensor<6>>("aten::topk.values"),
 
-      one<"Mm", tensor<0>, tensor<1>, tensor<2>, cube_math>("aten::mm.out", kCube),
-      one<"BatchMatMul", tensor<0>, tensor<1>, tensor<2>, cube_math>("aten::bmm.out", kCube),
-      one<"Addmm", tensor<0>, tensor<1>, tensor<2>, scalar<3>, scalar<4>, tensor<5>, cube_math>("aten::addmm.out",
-                                                                                                kCube),
-      one<"Baddbmm", tensor<0>, tensor<1>, tensor<2>, scalar<3>, scalar<4>, tensor<5>, cube_math>("aten::baddbmm.out",
-                                                                                                  kCube),
+      one<"Mm", tensor<0>, tensor<1>, tensor<2>, product_math>("aten::mm.out", kCube, kMath),
+      one<"BatchMatMul", tensor<0>, tensor<1>, tensor<2>, product_math>("aten::bmm.out", kCube, kMath),
+      one<"Addmm", tensor<0>, tensor<1>, tensor<2>, scalar<3>, scalar<4>, tensor<5>, product_math>("aten::addmm.out",
+                                                                                                   kCube, kMath),
+      one<"Baddbmm", tensor<0>, tensor<1>, tensor<2>, scalar<3>, scalar<4>, tensor<5>, product_math>(
+          "aten::baddbmm.out", kCube, kMath),
       one<"Convolution", tensor<0>, tensor<1>, tensor<2>, ints<3>, ints<4>, ints<5>, boolean<6>, ints<7>, integer<8>,
-          tensor<9>, cube_math>("aten::convolution_overrideable", kCube),
-      several<convolution_backward, "ConvolutionBackward">("aten::convolution_backward_overrideable", kCube),
+          tensor<9>, conv_math>("aten::convolution_overrideable", kCube, kMath),
+      several<convolution_backward, "ConvolutionBackward">("aten::convolution_backward_overrideable", kCube, kMath),
 
       one<"Softmax", tensor<0>, integer<1>, tensor<3>>("aten::_softmax.out", kFloats),
       one<"SoftmaxBackward", tensor<0>, tensor<1>, integer<2>, tensor<4>>("aten::_softmax_backward_data.out", kFloats),
@@ -330,9 +334,10 @@ std::vector<row> rows() {
       several<max_pool_backward, "MaxPool2dWithIndicesBackward", "InplaceCopy">(
           "aten::max_pool2d_with_indices_backward.grad_input", kFloats),
       one<"AvgPool2d", tensor<0>, height_and_width<1>, height_and_width<2, 1>, height_and_width<3>, boolean<4>,
-          boolean<5>, integer<6>, cube_math, tensor<7>>("aten::avg_pool2d.out", kFloats),
+          boolean<5>, integer<6>, conv_math, tensor<7>>("aten::avg_pool2d.out", kFloats, kMath),
       one<"AvgPool2dBackward", tensor<0>, tensor<1>, height_and_width<2>, height_and_width<3, 2>, height_and_width<4>,
-          boolean<5>, boolean<6>, integer<7>, cube_math, tensor<8>>("aten::avg_pool2d_backward.grad_input", kFloats),
+          boolean<5>, boolean<6>, integer<7>, conv_math, tensor<8>>("aten::avg_pool2d_backward.grad_input", kFloats,
+                                                                    kMath),
       several<nll_loss, "NLLLoss", "InplaceFillScalar">("aten::nll_loss_forward.output", kFloats),
       several<nll_loss_backward, "NLLLossBackward", "InplaceFillScalar">("aten::nll_loss_backward.grad_input", kFloats),
       one<"MseLoss", tensor<0>, tensor<1>, integer<2>, tensor<3>>("aten::mse_loss.out", kFloats),

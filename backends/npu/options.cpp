@@ -1,7 +1,5 @@
 #include "options.h"
 
-#include <cstring>
-
 namespace npu {
 namespace {
 options settled;
@@ -12,21 +10,13 @@ const options& settings() {
 }
 
 const char* const* option_keys() {
-  static const char* const keys[] = {"path", "hf32", nullptr};
+  static const char* const keys[] = {"path", nullptr};
   return keys;
 }
 
-result read_options() {
-  options o;
-  if (const char* text = host().option("npu.path")) o.path = text;
-  // Empty counts as not set, so that a variable can be blanked.
-  if (const char* text = host().option("npu.hf32"); text && *text) {
-    if (std::strcmp(text, "0") != 0 && std::strcmp(text, "1") != 0)
-      return failure(TB_STATUS_INVALID_ARGUMENT, "npu.hf32 is \"%s\"; expected one of: 0, 1", text);
-    o.hf32 = *text == '1';
-  }
-  settled = o;
-  return {};
+void read_options() {
+  const char* text = host().option("npu.path");
+  settled.path = text ? text : "";
 }
 
 } // namespace npu

@@ -8,8 +8,7 @@
 namespace npu {
 
 struct options {
-  std::string path;  // the folder of CANN's libraries; empty: the linker's search path, then ASCEND_HOME_PATH
-  bool hf32 = false; // matrix products and convolutions of float32 in HFLOAT32
+  std::string path; // the folder of CANN's libraries; empty: the linker's search path, then ASCEND_HOME_PATH
 };
 
 // Settled by read_options; constant afterwards.
@@ -18,7 +17,6 @@ const options& settings();
 // The keys there are, for tb_plugin.
 const char* const* option_keys();
 
-// On failure nothing is settled and the text says what is allowed.
-result read_options();
+void read_options();
 
 } // namespace npu

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "opapi.h"
-#include "options.h"
 
 namespace npu {
 
@@ -13,6 +12,7 @@ namespace npu {
 struct kernel_call {
   const tb_arg* args;
   operator_calls& calls;
+  uint32_t allowed; // TB_MATH_*
 
   const tb_tensor& tensor(int i) const {
     return *static_cast<const tb_tensor*>(args[i].v.p);
@@ -152,9 +152,10 @@ struct offset {
   }
 };
 
+template <uint32_t Flag>
 struct cube_math { // what the matrix unit may do with float32: 0 nothing, 3 HFLOAT32
-  static int8_t make(const kernel_call&) {
-    return settings().hf32 ? 3 : 0;
+  static int8_t make(const kernel_call& k) {
+    return k.allowed & Flag ? 3 : 0;
   }
 };
 

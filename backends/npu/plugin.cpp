@@ -58,9 +58,8 @@ const void* find_table(const char* name) {
 }
 
 const tb_plugin* load() {
-  result r = read_options();
-  if (r.ok()) r = load_acl();
-  if (!r.ok()) {
+  read_options();
+  if (const result r = load_acl(); !r.ok()) {
     report(r);
     return nullptr;
   }

@@ -426,7 +426,7 @@ typedef struct tb_graph_table {
 typedef struct tb_kernel_context {
   uint64_t struct_size;
   int32_t device;
-  uint32_t flags;         /* 0 */
+  uint32_t flags;         /* TB_MATH_*, of a kernel with TB_KERNEL_MATH_FLAGS; else 0 */
   tb_stream* stream;      /* enqueue here */
   tb_kernel_host* host;   /* the core's; see host->alloc_output and host->alloc_workspace */
   tb_dtype compute_dtype; /* in which PyTorch computes a pointwise operator; bits is 0 if that has no meaning */
@@ -476,6 +476,23 @@ typedef tb_status (*tb_kernel_function)(const tb_kernel_context* context, const 
 #define TB_KERNEL_MIXED_DTYPES 4u
 /* Of a pointwise operator: a number that PyTorch passes as a tensor has the tag of a Scalar. */
 #define TB_KERNEL_NUMBERS 8u
+/* context->flags are what the program allows at the time of the call. */
+#define TB_KERNEL_MATH_FLAGS 16u
+
+/* float32 may be rounded to TF32 or less before it is multiplied: in products of matrices
+ * (torch.set_float32_matmul_precision, torch.backends.cuda.matmul.fp32_precision) ... */
+#define TB_MATH_TF32_MATMUL 1u
+/* ... and in convolutions (torch.backends.cudnn.conv.fp32_precision). */
+#define TB_MATH_TF32_CONV 2u
+/* Parts of a product's sum may be rounded to float16, or bfloat16, before they are added
+ * (torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction and allow_bf16_...). */
+#define TB_MATH_FP16_REDUCTION 4u
+#define TB_MATH_BF16_REDUCTION 8u
+/* Products of float16 may be added in float16 (torch.backends.cuda.matmul.allow_fp16_accumulation). */
+#define TB_MATH_FP16_ACCUMULATION 16u
+/* The same inputs have to give the same result in every call (torch.use_deterministic_algorithms,
+ * torch.backends.cudnn.deterministic). */
+#define TB_MATH_DETERMINISTIC 32u
 
 /* One parameter of a launch. What a function looks like that takes them, by format:
  *   "c++"       extern "C" void NAME(const uint32_t* block, const uint32_t* grid, const uint32_t* block_size,

@@ -26,8 +26,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_falls_back() -> None:
-    """A call that the device cannot serve raises."""
+    """A call that the device cannot serve raises; convolutions are compared with those of whole factors."""
     torch_backend.fallback.set_policy(None, "error")
+    torch.backends.cudnn.allow_tf32 = False
 
 
 def to_device(value: Any) -> Any:

@@ -1,7 +1,7 @@
 """How many defects of generated kernels the conformance kit notices: ``python test/generated/mutants.py --sample 100``.
 
 Each mutant is one change at one place of a skeleton, a function or an expression of codegen/kernels, made on the way
-to the compiler (mutating_compiler.py) of xcpu with modules. What runs are tests of the kit's levels 2 and 3, until
+to the compiler (mutating_compiler.py) of xcpu with modules. What runs are tests of the kit's levels 2, 3 and 7, until
 one fails: of a quick run, those that were the first to need a kernel with that place; then, without ``--quick``,
 those of special values, all of the operators among the first (of at most OPERATORS), and level 2. Not counted are
 places that no kernel has, which the preprocessor leaves out on this device, that do not compile when they are
@@ -33,6 +33,7 @@ FOLDER = ROOT / "build" / "mutants"
 KERNELS = ROOT / "codegen" / "kernels"
 SUITE = ROOT / "torch_backend" / "testing" / "suite"
 LEVELS = [str(SUITE / "tensor"), str(SUITE / "ops")]
+GRAPHS = str(SUITE / "compile")
 
 CPU_SECONDS = 900
 """Of one mutant's tests. One that never ends is noticed by what it costs."""
@@ -139,14 +140,14 @@ def arguments(run_dir: str, *more: str) -> list[str]:
 
 
 def record(jobs: int) -> dict[str, list[str]]:
-    """The kernels of levels 2 and 3, and the tests that were the first to need each."""
+    """The kernels of levels 2 and 3 and of compiled graphs, and the tests that were the first to need each."""
     log = FOLDER / "record.jsonl"
     if not log.exists():
         FOLDER.mkdir(parents=True, exist_ok=True)
         partial = FOLDER / "record.partial"
         partial.unlink(missing_ok=True)
         with tempfile.TemporaryDirectory() as scratch:
-            command = [sys.executable, "-m", "pytest", *arguments(scratch, "-n", str(jobs), "--quick", *LEVELS)]
+            command = [sys.executable, "-m", "pytest", *arguments(scratch, "-n", str(jobs), "--quick", *LEVELS, GRAPHS)]
             subprocess.run(command, env=os.environ | environment(partial, None, scratch + "/cache"), check=True)
         partial.rename(log)
     first: dict[str, list[str]] = {}

@@ -79,6 +79,7 @@ KERNEL(describes) {
 KERNEL(tells) {
   char text[512];
   int end = sprintf(text, "in %u/%u:", (unsigned)context->compute_dtype.code, (unsigned)context->compute_dtype.bits);
+  if (context->flags) end += sprintf(text + end, " allowed %u", (unsigned)context->flags);
   for (int32_t i = 0; i < num_args; ++i) {
     const tb_arg* arg = &args[i];
     if (arg->tag == TB_ARG_TENSOR) {
@@ -127,6 +128,8 @@ static const tb_kernel entries[] = {
     ENTRY("aten::eq.Tensor_out", tells, MIXED_NUMBERS),
     ENTRY("aten::logical_and.out", tells, MIXED_NUMBERS), /* not structured, as the next: called in another way */
     ENTRY("aten::where.self_out", tells, MIXED_NUMBERS),
+    ENTRY("aten::dot", tells, TB_KERNEL_MATH_FLAGS),
+    ENTRY("aten::vdot", tells, 0),
     ENTRY("later::on", describes, 0), /* may still be defined */
 #ifdef NULL_OP
     ENTRY(NULL, fails, 0),

@@ -231,6 +231,18 @@ def _index_put_that_overwrites() -> None:
         return aten._index_put_impl_(self, indices, values, False, unsafe)
 
 
+@broken(
+    "sum in any order",
+    caught_by="tensor/test_determinism.py::test_the_same_inputs_give_the_same_bits[sum]",
+    words="sum: 1 of 1 elements differ between the first call and call",
+)
+def _sum_in_any_order() -> None:
+    @kernel("aten::sum.dim_IntList")
+    def sum_(self: Tensor, dim: Any, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Tensor:
+        whole = self.flatten()[torch.randperm(self.numel())].view_as(self) if not dim else self
+        return aten.sum.dim_IntList(whole, dim, keepdim, dtype=dtype)
+
+
 # ---- random numbers ----
 
 

@@ -30,6 +30,7 @@ ENUMERATIONS: dict[str, type[IntEnum]] = {
     "TB_EVENT_": abi.EventFlag,
     "TB_CAPTURE_": abi.CaptureMode,
     "TB_KERNEL_": abi.KernelFlag,
+    "TB_MATH_": abi.MathFlag,
     "TB_PARAM_": abi.ParamKind,
     "TB_REDUCE_": abi.Reduction,
     "TB_TRACE_": abi.TraceKind,

@@ -470,33 +470,48 @@ print("plugin" in torch_backend.explain("mm", x, x.t()), (x @ x.t()).tolist())
     assert run(code, path=folder) == "False [[3.0, 3.0], [3.0, 3.0]]\n"
 
 
-@pytest.mark.parametrize(("allowed", "exact"), [("0", True), ("1", False)])
-def test_tf32_is_an_option(products: Callable[..., str], allowed: str, exact: bool) -> None:
-    code = """
+@pytest.mark.parametrize(("precision", "exact"), [("highest", True), ("high", False)])
+def test_tf32_is_what_a_program_allows(products: Callable[..., str], precision: str, exact: bool) -> None:
+    code = f"""
 x = torch.full((2, 2), 1 + 2**-12)
+torch.set_float32_matmul_precision({precision!r})
 print((upload(x) @ upload(torch.eye(2))).cpu().equal(x))
 """
-    assert products(code, TORCH_BACKEND_XCUDA_ALLOW_TF32=allowed) == f"{exact}\n"
+    assert products(code) == f"{exact}\n"
 
 
-@pytest.mark.parametrize("allowed", ["0", "1"])
+@pytest.mark.parametrize("allowed", [False, True])
 @pytest.mark.parametrize(("dtype", "base"), [("float16", 2048), ("bfloat16", 256)])
-def test_reduced_sums_are_an_option(products: Callable[..., str], allowed: str, dtype: str, base: int) -> None:
+def test_reduced_sums_are_what_a_program_allows(
+    products: Callable[..., str], allowed: bool, dtype: str, base: int
+) -> None:
     """Sums of four parts, each one more than the type can hold, but for the last."""
+    kind = "fp16" if dtype == "float16" else "bf16"
     code = f"""
 parts = torch.full((4, 256), {base} / 256)
 parts[:, 0] += torch.tensor([1, 1, 1, -3])
 x = parts.reshape(1, 1024).to(torch.{dtype})
+torch.backends.xcuda.matmul.allow_{kind}_reduced_precision_reduction = {allowed}
 print((upload(x) @ upload(torch.ones(1024, 1, dtype=x.dtype))).item() == {base} * 4)
 """
-    kind = "FP16" if dtype == "float16" else "BF16"
-    said = products(code, **{f"TORCH_BACKEND_XCUDA_ALLOW_{kind}_REDUCED_PRECISION_REDUCTION": allowed})
-    assert said == f"{allowed == '0'}\n"
+    assert products(code) == f"{not allowed}\n"
+
+
+def test_a_program_may_change_its_mind(products: Callable[..., str]) -> None:
+    code = """
+x = torch.full((2, 2), 1 + 2**-12)
+found = []
+for allowed in (False, True, False):
+    torch.backends.xcuda.matmul.allow_tf32 = allowed
+    found.append((upload(x) @ upload(torch.eye(2))).cpu().equal(x))
+print(found)
+"""
+    assert products(code) == "[True, False, True]\n"
 
 
 def test_an_option_that_is_no_switch(run_python: RunPython, simulation: Path) -> None:
-    text = XCUDA.said(run_python, simulation, TORCH_BACKEND_XCUDA_ALLOW_TF32="yes")
-    assert 'xcuda.allow_tf32 is "yes"; expected one of: 0, 1' in text
+    text = XCUDA.said(run_python, simulation, TORCH_BACKEND_XCUDA_FMAD="yes")
+    assert 'xcuda.fmad is "yes"; expected one of: 0, 1' in text
 
 
 def test_a_product_on_a_lost_device(run: Run) -> None:
@@ -528,6 +543,7 @@ except RuntimeError as error:
 
 CONVOLUTIONS = """
 import torch.nn.functional as F
+torch.backends.cudnn.allow_tf32 = False
 torch.manual_seed(0)
 ACCURACY = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 4e-2}
 def drawn(*shape, dtype=torch.float32, last=False):
@@ -623,24 +639,27 @@ for _ in range(2):
     assert convolutions(code) == ""
 
 
-@pytest.mark.parametrize(("allowed", "exact"), [("0", True), ("1", False)])
-def test_tf32_is_an_option_of_convolutions(convolutions: Callable[..., str], allowed: str, exact: bool) -> None:
+def test_convolutions_in_tf32_are_what_a_program_allows(convolutions: Callable[..., str]) -> None:
     code = """
-x = torch.full((1, 1, 2, 2), 1 + 2**-12)
-print(F.conv2d(x.to("xcuda"), torch.ones(1, 1, 1, 1, device="xcuda")).cpu().equal(x))
+x, found = torch.full((1, 1, 2, 2), 1 + 2**-12), []
+for allowed in (False, True, False):
+    torch.backends.cudnn.allow_tf32 = allowed
+    found.append(F.conv2d(x.to("xcuda"), torch.ones(1, 1, 1, 1, device="xcuda")).cpu().equal(x))
+print(found)
 """
-    assert convolutions(code, TORCH_BACKEND_XCUDA_ALLOW_TF32=allowed) == f"{exact}\n"
+    assert convolutions(code) == "[True, False, True]\n"
 
 
-@pytest.mark.parametrize(("wanted", "same"), [("0", False), ("1", True)])
-def test_gradients_of_the_same_bits_are_an_option(convolutions: Callable[..., str], wanted: str, same: bool) -> None:
-    code = """
+@pytest.mark.parametrize("wanted", [False, True])
+def test_gradients_have_the_same_bits_if_a_program_wants_it(convolutions: Callable[..., str], wanted: bool) -> None:
+    code = f"""
+torch.use_deterministic_algorithms({wanted})
 x, w = drawn(2, 3, 8, 8).to("xcuda"), drawn(4, 3, 3, 3).to("xcuda").requires_grad_()
 seed = drawn(2, 4, 6, 6).to("xcuda")
 gradients = [torch.autograd.grad(F.conv2d(x, w), w, seed)[0].cpu() for _ in range(4)]
 print(all(each.equal(gradients[0]) for each in gradients))
 """
-    assert convolutions(code, TORCH_BACKEND_XCUDA_DETERMINISTIC=wanted) == f"{same}\n"
+    assert convolutions(code) == f"{wanted}\n"
 
 
 def test_convolutions_that_cudnn_does_not_do_are_generated(run: Run) -> None:

@@ -87,5 +87,9 @@ def test_backends(name: str) -> None:
     assert backends is getattr(torch.backends, name)
     assert backends.is_built()
     assert not backends.matmul.allow_tf32
+    torch.set_float32_matmul_precision("high")
+    assert backends.matmul.allow_tf32
+    torch.set_float32_matmul_precision("highest")
+    assert not backends.matmul.allow_tf32
     with pytest.raises(IndexError, match="99"):
         torch.accelerator.set_device_index(99)

@@ -92,6 +92,22 @@ print((torch.full((5,), 1.5, device="npu")).tolist())
     assert run(code, ASCEND_SIM_DELAY_US=DELAY) == "[1.5, 1.5, 1.5, 1.5, 1.5]\n"
 
 
+def test_hfloat32_is_what_a_program_allows(run: Run) -> None:
+    code = """
+x = torch.full((2, 2), 1 + 2**-13)
+one, image, kernel = torch.eye(2, device="npu"), torch.full((1, 1, 4, 4), 1 + 2**-13), torch.ones(1, 1, 1, 1)
+def exact():
+    products = (x.to("npu") @ one).cpu().equal(x)
+    convolutions = torch.conv2d(image.to("npu"), kernel.to("npu")).cpu().equal(image)
+    return products, convolutions
+usual = exact()
+torch.set_float32_matmul_precision("high")
+torch.backends.cudnn.allow_tf32 = False
+print(usual, exact())
+"""
+    assert run(code) == "(True, False) (False, True)\n"
+
+
 def test_streams_and_threads(run: Run) -> None:
     code = """
 import threading

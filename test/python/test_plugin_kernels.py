@@ -44,15 +44,15 @@ def test_example(example: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("switch", "message"),
     [
-        ("NULL_ENTRY", r"kernel 25 is NULL"),
-        ("NULL_OP", r"kernel 25 has the op '\(null\)'"),
-        ("BARE_OP", r"kernel 25 \(add.out\) has the op 'add.out'; an op is an operator with its namespace"),
-        ("NO_FUNCTION", r"kernel 25 \(aten::add.out\) has no function"),
-        ("UNKNOWN_FLAG", r"kernel 25 \(aten::add.out\) has flags 64, of which 64 is no TB_KERNEL_ flag"),
-        ("SMALL_ENTRY", r"kernel 25 has struct_size 8, too small"),
-        ("TWICE", r"kernel 25 \(aten::mul.out\) is listed twice"),
+        ("NULL_ENTRY", r"kernel 27 is NULL"),
+        ("NULL_OP", r"kernel 27 has the op '\(null\)'"),
+        ("BARE_OP", r"kernel 27 \(add.out\) has the op 'add.out'; an op is an operator with its namespace"),
+        ("NO_FUNCTION", r"kernel 27 \(aten::add.out\) has no function"),
+        ("UNKNOWN_FLAG", r"kernel 27 \(aten::add.out\) has flags 64, of which 64 is no TB_KERNEL_ flag"),
+        ("SMALL_ENTRY", r"kernel 27 has struct_size 8, too small"),
+        ("TWICE", r"kernel 27 \(aten::mul.out\) is listed twice"),
         ("SMALL_TABLE", r"its struct_size is 8, too small"),
-        ("NO_LIST", r"num_kernels is 25 but kernels is NULL"),
+        ("NO_LIST", r"num_kernels is 27 but kernels is NULL"),
         (
             "HALF_MODULE",
             r"module_formats, module_load, module_unload, module_function and module_launch belong together",
@@ -283,5 +283,41 @@ assert told(lambda: torch.logical_and(x, torch.tensor(2))) == "in 2/32: t2/32 i2
 assert told(lambda: torch.logical_and(int64, torch.tensor(2.5))) == "in 2/32: t0/64 f2.5 t6/8"
 assert told(lambda: x - 2) == "in 2/32: t2/32 t2/32 i1 t2/32", "a kernel without the flag"
 assert told(lambda: torch.div(x, torch.tensor(2.0, device="acme"))) == "in 2/32: t2/32 t2/32 t2/32"
+"""
+    )
+
+
+def test_kernels_know_what_the_program_allows(run_failing) -> None:  # type: ignore[no-untyped-def]
+    """Of a kernel with TB_KERNEL_MATH_FLAGS, in all the ways in which PyTorch lets a program say it."""
+    run_failing(
+        TOLD
+        + """
+from torch_backend.abi import MathFlag
+def allowed():
+    said = re.search("allowed ([0-9]+)", told(lambda: torch.dot(x, x)))
+    return MathFlag(int(said[1]) if said else 0)
+usual = MathFlag.TF32_CONV | MathFlag.FP16_REDUCTION | MathFlag.BF16_REDUCTION
+assert allowed() == usual, "PyTorch's defaults"
+assert "allowed" not in told(lambda: torch.vdot(x, x)), "a kernel without the flag"
+matmul = torch.backends.acme.matmul
+torch.set_float32_matmul_precision("high")
+assert allowed() == usual | MathFlag.TF32_MATMUL
+torch.set_float32_matmul_precision("highest")
+assert allowed() == usual
+matmul.allow_tf32 = True
+assert allowed() == usual | MathFlag.TF32_MATMUL
+matmul.allow_tf32 = False
+matmul.allow_fp16_reduced_precision_reduction = False
+assert allowed() == usual & ~MathFlag.FP16_REDUCTION
+matmul.allow_bf16_reduced_precision_reduction = False
+matmul.allow_fp16_accumulation = True
+assert allowed() == MathFlag.TF32_CONV | MathFlag.FP16_ACCUMULATION
+with torch.backends.cudnn.flags(allow_tf32=False, deterministic=True):
+    assert allowed() == MathFlag.FP16_ACCUMULATION | MathFlag.DETERMINISTIC
+torch.use_deterministic_algorithms(True)
+assert allowed() & MathFlag.DETERMINISTIC
+torch.use_deterministic_algorithms(False)
+matmul.fp32_precision = "tf32"
+assert allowed() & MathFlag.TF32_MATMUL, "said in the newer way, after the older one"
 """
     )

@@ -113,6 +113,18 @@ class KernelFlag(IntFlag):
     ALLOCATES_OUTPUT = 2
     MIXED_DTYPES = 4
     NUMBERS = 8
+    MATH_FLAGS = 16
+
+
+class MathFlag(IntFlag):
+    """TB_MATH_*: what a program allows kernels."""
+
+    TF32_MATMUL = 1
+    TF32_CONV = 2
+    FP16_REDUCTION = 4
+    BF16_REDUCTION = 8
+    FP16_ACCUMULATION = 16
+    DETERMINISTIC = 32
 
 
 class ParamKind(IntEnum):

@@ -1,9 +1,8 @@
 """``torch.backends.<name>``: what programs set in torch.backends.cuda.
 
-The choice between ways to compute attention is PyTorch's own, for all devices.
+PyTorch has one of each of these settings for a process. Kernels that ask for ``matmul``'s have them with every call
+(TB_KERNEL_MATH_FLAGS in device.h).
 """
-
-from dataclasses import dataclass
 
 import torch  # noqa: F401  # before anything else
 from torch.backends.cuda import (
@@ -14,6 +13,7 @@ from torch.backends.cuda import (
     flash_sdp_enabled,
     fp16_bf16_reduction_math_sdp_allowed,
     math_sdp_enabled,
+    matmul,
     mem_efficient_sdp_enabled,
 )
 
@@ -35,16 +35,3 @@ def is_built() -> bool:
     """Whether this PyTorch can have the device: it has."""
     return True
 
-
-@dataclass
-class _Matmul:
-    """What products of matrices may do. Devices are not told, as CUDA devices that cannot are not: they are exact."""
-
-    allow_tf32: bool = False
-    allow_fp16_reduced_precision_reduction: bool = True
-    allow_bf16_reduced_precision_reduction: bool = True
-    allow_fp16_accumulation: bool = False
-    fp32_precision: str = "none"
-
-
-matmul = _Matmul()

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from torch_backend.abi.constants import ArgTag, KernelFlag
+from torch_backend.abi.constants import ArgTag, KernelFlag, MathFlag
 from torch_backend.abi.dtypes import TORCH_DTYPES, mask_of
 from torch_backend.abi.statuses import Status
 from torch_backend.abi.structs import (
@@ -97,6 +97,7 @@ class KernelContext:
         device: the index of the device.
         stream: what stream_create returned; None for the default stream.
         compute_dtype: in which PyTorch computes a pointwise operator, as torch names it; None if that has no meaning.
+        math_flags: what the program allows a kernel that asks for it; none of them for others.
     """
 
     def __init__(self, pointer: "ctypes._Pointer[tb_kernel_context]", handles: LiveHandles, host: Host) -> None:
@@ -105,6 +106,7 @@ class KernelContext:
         self.stream: Any = handles.streams.get(pointer.contents.stream)
         computed = pointer.contents.compute_dtype
         self.compute_dtype: str | None = _dtype(computed) if computed.bits else None
+        self.math_flags = MathFlag(pointer.contents.flags)
         self._pointer = pointer
         self._host = host
 
@@ -143,6 +145,7 @@ class Kernel:
             for; the function computes in KernelContext.compute_dtype.
         numbers: of a pointwise operator: a number that PyTorch passes as a tensor is a number of Python.
         dtypes: of all tensors, as torch names them; None for those of the device.
+        math_flags: KernelContext.math_flags are what the program allows: TF32, shorter sums, determinism.
     """
 
     function: KernelFunction
@@ -151,6 +154,7 @@ class Kernel:
     dtypes: Collection[str] | None = None
     mixed_dtypes: bool = False
     numbers: bool = False
+    math_flags: bool = False
 
     def to_c(self, op: str, handles: LiveHandles, host: Host) -> tb_kernel:
         """The entry of the kernel table. It keeps all that it points at."""
@@ -159,6 +163,7 @@ class Kernel:
             | self.allocates_output * KernelFlag.ALLOCATES_OUTPUT
             | self.mixed_dtypes * KernelFlag.MIXED_DTYPES
             | self.numbers * KernelFlag.NUMBERS
+            | self.math_flags * KernelFlag.MATH_FLAGS
         )
         entry = tb_kernel(
             struct_size=ctypes.sizeof(tb_kernel),

@@ -14,7 +14,9 @@ def activate(device: str) -> "Plugin":
     from torch_backend.devices.suppression import suppressed
 
     with suppressed():  # `import torch` alone might activate another one
-        import torch  # noqa: F401
+        import torch
+    # What a device computes is compared with the CPU's results, which are those of whole factors.
+    torch.backends.cudnn.allow_tf32 = False
     from torch_backend.devices import activation, loading
     from torch_backend.files import location
 

@@ -17,6 +17,7 @@
 #include "csrc/core/Stream.h"
 #include "csrc/core/generator/PhiloxGenerator.h"
 #include "csrc/memory/DeviceAllocator.h"
+#include "csrc/ops/plugin/MathFlags.h"
 #include "csrc/ops/tensor/StorageOf.h"
 #include "csrc/profiler/Recording.h"
 
@@ -329,17 +330,18 @@ tb_status KernelCall::launch() {
   }
   auto& api = device_api();
   api.check_usable(device_, kernel_.op().c_str());
-  const tb_kernel_context context{sizeof(tb_kernel_context),
-                                  device_,
-                                  0,
-                                  api.async() ? current_stream(device_).handle() : nullptr,
-                                  this,
-                                  compute_dtype_};
+  tb_kernel_context context{sizeof(tb_kernel_context),
+                            device_,
+                            0,
+                            api.async() ? current_stream(device_).handle() : nullptr,
+                            this,
+                            compute_dtype_};
   tb_status status = TB_STATUS_UNSUPPORTED;
   for (const auto* kernel = &kernel_; kernel && status == TB_STATUS_UNSUPPORTED; kernel = kernel->next()) {
     const bool is_ours = kernel->source() == Source::kGenerated;
     if ((types_ & ~kernel->accepted_dtypes(device_)) == 0 && kernel->allocates_output() == kernel_.allocates_output() &&
         !(is_ours && api.host_access()) && (!has_empty_ || kernel->takes_empty())) {
+      context.flags = kernel->takes_math_flags() ? math_flags() : 0;
       status = run_with_memory(*kernel, context);
     }
   }

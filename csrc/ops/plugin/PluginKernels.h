@@ -74,6 +74,9 @@ class PluginKernel {
   bool takes_numbers() const {
     return (flags_ & TB_KERNEL_NUMBERS) != 0;
   }
+  bool takes_math_flags() const {
+    return (flags_ & TB_KERNEL_MATH_FLAGS) != 0;
+  }
 
   bool updates_first() const {
     return (flags_ & kUpdatesFirst) != 0;

@@ -1,4 +1,6 @@
 // Matrix products and convolutions, which the matrix unit does: float32, float16 and bfloat16.
+#include <cmath>
+
 #include "operator.h"
 
 using namespace sim;
@@ -20,9 +22,21 @@ int check_cube(const char* name, std::initializer_list<const aclTensor*> tensors
   return math >= 0 && math <= 3 ? kOk : refuse(kInvalidParameter, "%s: cubeMathType %d", name, math);
 }
 
+// What the matrix unit multiplies: HFLOAT32 has 11 bits after the first one. `math` is 3 where that is asked for.
+std::vector<double> factors(const view& v, int8_t math) {
+  auto values = v.load();
+  for (double& x : values)
+    if (int exponent = 0; math == 3 && x != 0 && std::isfinite(x)) {
+      const double significand = std::frexp(x, &exponent);
+      x = std::ldexp(std::nearbyint(std::ldexp(significand, 12)), exponent - 12);
+    }
+  return values;
+}
+
 // out = beta * added + alpha * a @ b, of as many matrices as `out` has.
-void multiply(const view* added, const view& a, const view& b, double beta, double alpha, const view& out) {
-  const auto x = a.load(), y = b.load();
+void multiply(const view* added, const view& a, const view& b, double beta, double alpha, const view& out,
+              int8_t math) {
+  const auto x = factors(a, math), y = factors(b, math);
   const auto n = static_cast<size_t>(out.dim());
   const auto rows = static_cast<size_t>(out.sizes[n - 2]), columns = static_cast<size_t>(out.sizes[n - 1]);
   const auto inner = static_cast<size_t>(a.sizes.back());
@@ -50,7 +64,7 @@ int product(const char* name, uint64_t* workspace, aclOpExecutor** executor, con
       a->sizes[ndim - 2] != out->sizes[ndim - 2] || b->sizes[ndim - 1] != out->sizes[ndim - 1])
     return refuse(kInvalidParameter, "%s: sizes", name);
   return plan(name, workspace, executor, {in(a), in(b), in(out)}, 1024,
-              [](std::vector<view>& v) { multiply(nullptr, v[0], v[1], 0, 1, v[2]); });
+              [=](std::vector<view>& v) { multiply(nullptr, v[0], v[1], 0, 1, v[2], math); });
 }
 
 int sum_of_product(const char* name, uint64_t* workspace, aclOpExecutor** executor, const aclTensor* self,
@@ -60,7 +74,7 @@ int sum_of_product(const char* name, uint64_t* workspace, aclOpExecutor** execut
   if (!beta || !alpha) return refuse(kNullParameter, "%s: a scalar is NULL", name);
   const double factor = beta->f, scale = alpha->f;
   return plan(name, workspace, executor, {in(self), in(a), in(b), in(out)}, 1024,
-              [=](std::vector<view>& v) { multiply(&v[0], v[1], v[2], factor, scale, v[3]); });
+              [=](std::vector<view>& v) { multiply(&v[0], v[1], v[2], factor, scale, v[3], math); });
 }
 
 } // namespace
@@ -163,7 +177,7 @@ SIM_OPERATOR(Convolution, const aclTensor* input, const aclTensor* weight, const
   return plan(name, workspace, executor, {in(input), in(weight), maybe(bias), in(out)}, 2048,
               [=](std::vector<view>& v) {
                 const geometry g = make_geometry(v[0], v[1], v[3], s, p, d, groups);
-                const auto x = v[0].load(), w = v[1].load();
+                const auto x = factors(v[0], math), w = factors(v[1], math);
                 const auto b = v[2] ? v[2].load() : std::vector<double>();
                 std::vector<double> result(static_cast<size_t>(v[3].count()));
                 const auto plane = static_cast<size_t>(g.out_height * g.out_width),
@@ -189,21 +203,21 @@ SIM_OPERATOR(ConvolutionBackward, const aclTensor* gradient, const aclTensor* in
     if (mask->values[i] != (wanted[i] != nullptr))
       return refuse(kInvalidParameter, "%s: the mask and the tensors do not tell the same", name);
   const aclIntArray s = *stride, p = *padding, d = *dilation;
-  return plan(name, workspace, executor,
-              {in(gradient), in(input), in(weight), maybe(of_input), maybe(of_weight), maybe(of_bias)}, 2048,
-              [=](std::vector<view>& v) {
-                const geometry g = make_geometry(v[1], v[2], v[0], s, p, d, groups);
-                const auto out = v[0].load(), x = v[1].load(), w = v[2].load();
-                std::vector<double> to_input(x.size()), to_weight(w.size()),
-                    to_bias(static_cast<size_t>(g.groups * g.out));
-                each_product(g, [&](size_t from, size_t by, size_t to) {
-                  to_input[from] += out[to] * w[by];
-                  to_weight[by] += out[to] * x[from];
-                });
-                const auto plane = static_cast<size_t>(g.out_height * g.out_width);
-                for (size_t i = 0; i < out.size(); ++i) to_bias[i / plane % to_bias.size()] += out[i];
-                save_if_wanted(v[3], to_input);
-                save_if_wanted(v[4], to_weight);
-                save_if_wanted(v[5], to_bias);
-              });
+  return plan(
+      name, workspace, executor,
+      {in(gradient), in(input), in(weight), maybe(of_input), maybe(of_weight), maybe(of_bias)}, 2048,
+      [=](std::vector<view>& v) {
+        const geometry g = make_geometry(v[1], v[2], v[0], s, p, d, groups);
+        const auto out = v[0].load(), gradients = factors(v[0], math), x = factors(v[1], math), w = factors(v[2], math);
+        std::vector<double> to_input(x.size()), to_weight(w.size()), to_bias(static_cast<size_t>(g.groups * g.out));
+        each_product(g, [&](size_t from, size_t by, size_t to) {
+          to_input[from] += gradients[to] * w[by];
+          to_weight[by] += gradients[to] * x[from];
+        });
+        const auto plane = static_cast<size_t>(g.out_height * g.out_width);
+        for (size_t i = 0; i < out.size(); ++i) to_bias[i / plane % to_bias.size()] += out[i];
+        save_if_wanted(v[3], to_input);
+        save_if_wanted(v[4], to_weight);
+        save_if_wanted(v[5], to_bias);
+      });
 }
