@@ -8,7 +8,7 @@
 #   make test-opencl    the same for the device ocl, on the OpenCL drivers that are installed; DRIVER=intel: on Intel's
 #   make test-npu, make test-cuda    the same for the devices npu and xcuda, on simulations
 #   make check    conformance of DEVICE, with a report (check-output/)
-#   make upstream CHECKOUT=PATH    PyTorch's own tests from that checkout, on DEVICE: a few of each, with QUICK= all
+#   make upstream CHECKOUT=PATH    PyTorch's own tests from that checkout, on DEVICE
 #   make lint     formatting, types, spelling; builds nothing
 #   make bench    what the device costs against native CPU
 #   make docs     the documentation, as HTML (docs/_build/html/index.html)
@@ -263,12 +263,16 @@ test-kit: $(STAMPS)/built $(STAMPS)/for-test
 	else echo "Conformance of ocl: not run, there is no OpenCL driver"; fi; \
 	exit $$failed
 
-# Of what fails on the device alone, the list that is kept for it says all: it fails if something else does, or a listed
-# test passes. A list belongs to one checkout, which it names.
+# It fails if something fails on the device alone that is not in the list kept for it, or a listed test passes. The list
+# belongs to one checkout, which it names, and to these files; FILES= is all of them, QUICK= all tests of each.
 QUICK ?= --quick
+FILES ?= $(addsuffix .py,$(addprefix test_,autograd functionalization_of_rng_ops indexing modules native_mha nn ops \
+	reductions shape_ops sort_and_select tensor_creation_ops torch type_promotion unary_ufuncs view_ops) \
+	$(addprefix nn/test_,dropout embedding multihead_attention parametrization))
 upstream: $(STAMPS)/built $(STAMPS)/for-test
 	@$(KIT) $(DEVICE) --upstream $(or $(CHECKOUT),$(error CHECKOUT is not set: make upstream CHECKOUT=../pytorch)) \
-	$(QUICK) $(addprefix --expectations ,$(wildcard test/python/expected_upstream_$(DEVICE).toml)) \
+	$(QUICK) $(FILES:%=--only %) \
+	$(addprefix --expectations ,$(wildcard test/python/expected_upstream_$(DEVICE).toml)) \
 	--json $(BUILD)/upstream-$(DEVICE).json --html $(BUILD)/upstream-$(DEVICE).html
 
 # Not part of "test", but for the first levels: it takes half an hour. In both memory modes; PoCL shows the processor

@@ -39,6 +39,11 @@ class TestThings(TestCase):
     def test_wrong_everywhere(self, device, dtype):
         self.assertEqual(torch.ones(2, device=device, dtype=dtype), torch.zeros(2, device=device, dtype=dtype))
 
+    def test_cannot_pass_on_the_cpu(self, device):
+        with self.assertRaisesRegex(RuntimeError, "it fails"):
+            if torch.device(device).type != "cpu":
+                raise RuntimeError("it falls")
+
     @unittest.expectedFailure
     def test_fails_as_expected(self, device):
         self.assertEqual(1, 2)
@@ -169,7 +174,7 @@ def test_only_tests_of_the_device_are_run(report: UpstreamReport, name: str) -> 
         "failed": 2,
         "crashed": 1,
         "hung": 0,
-        "known": 3,
+        "known": 4,
         "not offered": 1,
         "not run": 0,
     }
@@ -210,6 +215,14 @@ def test_what_fails_on_the_cpu_too_is_no_failure_of_the_device(report: UpstreamR
     assert all(result.message.startswith("fails on the CPU too: Tensor-likes") for result in twins)
 
 
+def test_what_fails_on_the_cpu_in_another_way_is_noted(report: UpstreamReport) -> None:
+    (result,) = (result for result in report.results if "test_cannot_pass_on_the_cpu" in result.test)
+    assert result.outcome == "known"
+    assert re.fullmatch(r".*it falls.*; fails on the CPU in another way: RuntimeError not raised", result.message)
+    (note,) = (note for note in report.notes if "in another way" in note)
+    assert note.endswith(": " + result.test.removeprefix("upstream/"))
+
+
 def test_a_file_that_the_cpu_cannot_load_either_is_no_failure_of_the_device(report: UpstreamReport) -> None:
     (result,) = report.groups()["test_unloadable.py"]
     assert result.outcome == "known"
@@ -241,10 +254,10 @@ def test_the_report_is_json_junit_and_html(report: UpstreamReport, tmp_path: Pat
     content = json.loads(json.dumps(report.to_json()))
     assert content["files"]["nested/test_things.py"]["passed"] == 3
     junit.write(report, tmp_path / "report.xml")
-    assert 'testsuite name="nested/test_things.py" tests="10" failures="3"' in (tmp_path / "report.xml").read_text()
+    assert 'testsuite name="nested/test_things.py" tests="11" failures="3"' in (tmp_path / "report.xml").read_text()
     page = html.render(report)
     assert report.verdict_text() in page
-    assert "3 passed, 3 failed" in page
+    assert "3 passed, 4 failed" in page
     assert "<b>nested/test_things.py</b>" in page
     assert "PyTorch&#39;s test leaves this device out" in page
 
@@ -309,12 +322,12 @@ def test_the_documentation_has_the_list_of_what_fails_on_xcpu_alone() -> None:
     entries = expectations.read(file, "xcpu")
     guide = (ROOT / "docs" / "guides" / "check_a_device.md").read_text()
     rows = [f"| `{entry.test.removeprefix('upstream/')}` | {entry.count} | {entry.reason} |" for entry in entries]
-    assert [row for row in guide.splitlines() if row.startswith("| `test_")] == rows
+    assert [row for row in guide.splitlines() if re.match(r"\| `[\w/]+\.py::", row)] == rows
     alone: Counter[str] = Counter()
     for entry in entries:
         assert entry.count is not None
         alone[entry.test.removeprefix("upstream/").split("::")[0]] += entry.count
-    figures = re.findall(r"^\| ([\w/]+\.py) +\| \d+ \| (\d+) \|", guide, re.MULTILINE)
+    figures = re.findall(r"^\| ([\w/]+\.py)[^|]* \| \d+ \| (\d+) \|", guide, re.MULTILINE)
     assert {name: int(number) for name, number in figures if number != "0"} == alone
     commits = re.findall(r"\bcommit (\w+)", file.read_text())
     assert len(commits) == 1

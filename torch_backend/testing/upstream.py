@@ -24,6 +24,8 @@ from torch_backend.testing.upstream_rules import CONTROL, file_of, general_name,
 _MAX_NAMED = 1000
 """So many failed tests of a file are tried on the CPU at a time: they are named on a command line."""
 
+_IN_ANOTHER_WAY = "fails on the CPU in another way"
+
 _MARK = "instantiate_device_type_tests("
 
 
@@ -108,7 +110,11 @@ def check_upstream(
         found = tests.run_on(description.name, "privateuse1", settings, progress)
         judged = _without_what_fails_on_the_cpu(found.results, description.name, tests, settings)
         problems = tuple(found.problems)
-        notes = (*_unloadable(judged.results), *(f"On the CPU: {problem}" for problem in judged.problems))
+        notes = (
+            *_unloadable(judged.results),
+            *_in_another_way(judged.results),
+            *(f"On the CPU: {problem}" for problem in judged.problems),
+        )
         if not problems and all(is_file(result.test) for result in judged.results):
             which = f" that matches {' or '.join(map(repr, only))}" if only else ""
             problems = (f"No test{which} was found in what could be loaded below {tests.root}.",)
@@ -175,13 +181,6 @@ class _Tests:
         return found
 
 
-def _unloadable(results: Sequence[Result]) -> tuple[str, ...]:
-    """What is to be told of files that could not be loaded on the CPU either: their tests are nobody's failures."""
-    return tuple(
-        f"{result.test}: {result.message}" for result in results if is_file(result.test) and result.outcome == "known"
-    )
-
-
 def _in_parts(names: Sequence[str]) -> list[Sequence[str]]:
     return [names[start : start + _MAX_NAMED] for start in range(0, len(names), _MAX_NAMED)]
 
@@ -202,12 +201,36 @@ def _without_what_fails_on_the_cpu(
     found = tests.run_on(CONTROL, CONTROL, control, _tell_nobody, failed)
     on_cpu = {general_name(result.test, CONTROL): result for result in found.results if result.outcome in FAILURES}
     judged = [
-        replace(result, outcome="known", message=f"fails on the CPU too: {twin.message}")
+        _known(result, twin, device)
         if result.outcome in FAILURES and (twin := on_cpu.get(general_name(result.test, device))) is not None
         else result
         for result in results
     ]
     return SessionResult(judged, found.problems)
+
+
+def _known(result: Result, twin: Result, device: str) -> Result:
+    """A failure that is no failure of the device, as ``twin`` says: the same test on the CPU."""
+    as_there = replace(result, message=result.message.replace(device, CONTROL))
+    how = "fails on the CPU too" if cause(as_there) == cause(twin) else f"{result.message}; {_IN_ANOTHER_WAY}"
+    return replace(result, outcome="known", message=f"{how}: {twin.message}")
+
+
+def _in_another_way(results: Sequence[Result]) -> tuple[str, ...]:
+    """What is to be told of tests that cannot pass on the CPU: they may fail for a reason of the device's own."""
+    tests = [
+        result.test for result in results if result.outcome == "known" and f"; {_IN_ANOTHER_WAY}: " in result.message
+    ]
+    if not tests:
+        return ()
+    return (f"Known, but look at them, for the CPU fails in another way: {', '.join(tests)}",)
+
+
+def _unloadable(results: Sequence[Result]) -> tuple[str, ...]:
+    """What is to be told of files that could not be loaded on the CPU either: their tests are nobody's failures."""
+    return tuple(
+        f"{result.test}: {result.message}" for result in results if is_file(result.test) and result.outcome == "known"
+    )
 
 
 def _tell_nobody(result: Result, tests: Sequence[str]) -> None:

@@ -13,6 +13,7 @@ _DTYPE = re.compile(r"bool|bfloat16|float8_e\d+m\d+(?:fnuz|fnu|fn)?|u?int\d+|flo
 
 
 _OF_EACH = 4
+"""So many of the tests that PyTorch makes of one function does a quick run take."""
 
 CONTROL = "cpu"
 """The device of a run that tells whether a test's failure is the device's: one that fails on the CPU too is not."""
