@@ -15,7 +15,8 @@ BUSY_MS = 10.0
 ATTEMPTS = 20
 """How often a test tries to be done before other work is."""
 
-_MANY_COPIES = 50
+_LONG_COPIES = 4
+_LONG_COPY_BYTES = 64 << 20  # takes a device much longer than the host needs to enqueue it
 _MAX_COPIES = 2000
 _LOAD_BYTES = 4 << 20
 
@@ -28,12 +29,9 @@ class _Load:
     source: Tensor
     milliseconds: float  # that one takes
 
-    def enqueue(self, copies: int) -> None:
-        for _ in range(copies):
+    def enqueue(self, milliseconds: float) -> None:
+        for _ in range(min(_MAX_COPIES, 1 + int(milliseconds / self.milliseconds))):
             self.target.copy_(self.source, non_blocking=True)
-
-    def enqueue_for(self, milliseconds: float) -> None:
-        self.enqueue(min(_MAX_COPIES, 1 + int(milliseconds / self.milliseconds)))
 
 
 @functools.cache
@@ -65,30 +63,29 @@ def keep_busy(device: str, milliseconds: float = BUSY_MS) -> None:
 
     What follows on the stream then comes late enough for anyone who does not wait for it to be too early.
     """
-    _load_of(device).enqueue_for(milliseconds)
+    where = torch.device(device)
+    if where.index is None:
+        where = torch.device(where.type, torch.accelerator.current_device_index())
+    _load(where, is_asynchronous(where.type)).enqueue(milliseconds)
 
 
 def attempts_beside_work(device: str, stream: torch.Stream) -> Iterator[torch.Event]:
-    """Enqueue many copies on ``stream`` of ``device`` each time, and give an event after them.
+    """Enqueue long copies on ``stream`` of ``device`` each time, and give an event after them.
 
     For a test of what must not wait for this work: whoever waits for it finds the event done every time. On a busy
     machine the host may be held up for longer than the copies take, but hardly so every time.
     """
+    target = torch.empty(_LONG_COPY_BYTES, dtype=torch.uint8, device=device)
+    source = torch.zeros(_LONG_COPY_BYTES, dtype=torch.uint8, pin_memory=True)
     for _ in range(ATTEMPTS):
         with stream:
-            _load_of(device).enqueue(_MANY_COPIES)
+            for _ in range(_LONG_COPIES):
+                target.copy_(source, non_blocking=True)
         event = stream.record_event()
         try:
             yield event
         finally:
             event.synchronize()
-
-
-def _load_of(device: str) -> _Load:
-    where = torch.device(device)
-    if where.index is None:
-        where = torch.device(where.type, torch.accelerator.current_device_index())
-    return _load(where, is_asynchronous(where.type))
 
 
 def pinned(values: Tensor) -> Tensor:
