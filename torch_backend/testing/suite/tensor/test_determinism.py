@@ -65,4 +65,6 @@ def test_the_same_inputs_give_the_same_bits(device: str, name: str) -> None:
     for call in range(2, CALLS + 1):
         again = FUNCTIONS[name](x).cpu()
         differ = int((again != first).sum())
-        assert differ == 0, f"{name}: {differ} of {first.numel()} elements differ between the first call and call {call}"
+        assert differ == 0, (
+            f"{name}: {differ} of {first.numel()} elements differ between the first call and call {call}"
+        )
