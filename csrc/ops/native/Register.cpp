@@ -16,6 +16,7 @@ void register_native_kernels(Registrar& m) {
   register_attention(m);
   register_random(m);
   register_batch_norm(m);
+  register_embedding_bag(m);
   register_stub_kernels(m);
   register_tensor_methods(m);
 }

@@ -1,4 +1,4 @@
-"""Deterministic mode: the same inputs give the same bits, whatever the order in which a device's threads come to add."""
+"""Deterministic mode: the same inputs give the same bits, in whichever order threads come to add."""
 
 from collections.abc import Callable, Iterator
 
@@ -49,6 +49,7 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 @pytest.fixture(autouse=True)
 def deterministic() -> Iterator[None]:
+    """Deterministic mode, for each test."""
     torch.use_deterministic_algorithms(True)
     yield
     torch.use_deterministic_algorithms(False)

@@ -2,6 +2,7 @@
 
 import copy
 
+import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -41,9 +42,10 @@ def test_ctc_loss(device: str) -> None:
     torch.testing.assert_close(gradients[1], gradients[0])
 
 
-def test_embedding_bag(device: str) -> None:
+@pytest.mark.parametrize("gradient", ["dense", "sparse"])
+def test_embedding_bag(device: str, gradient: str) -> None:
     """Sums of embeddings per bag, and the gradient of the embeddings, are those of the CPU."""
-    bag = model_of(lambda: nn.EmbeddingBag(10, 4, mode="sum"))
+    bag = model_of(lambda: nn.EmbeddingBag(10, 4, mode="sum", sparse=gradient == "sparse"))
     tokens, offsets = torch.tensor([1, 2, 4, 5, 4]), torch.tensor([0, 2])
     expected = bag(tokens, offsets)
     expected.sum().backward()
@@ -53,4 +55,5 @@ def test_embedding_bag(device: str) -> None:
     actual.sum().backward()
     torch.testing.assert_close(actual.cpu(), expected)
     assert on_device.weight.grad is not None
-    torch.testing.assert_close(on_device.weight.grad.cpu(), bag.weight.grad)
+    assert on_device.weight.grad.layout is bag.weight.grad.layout
+    torch.testing.assert_close(on_device.weight.grad.to_dense().cpu(), bag.weight.grad.to_dense())
