@@ -179,14 +179,17 @@ class _Share:
         self._left = {level.folder: level.seconds for level in levels}
         self._whole = sum(self._left.values())
         self._cost: dict[str, float] = {}  # of a test, by level
+        self._session: Sequence[str] | None = None
         self.done = 0
 
     def with_test(self, test: str, session: "Sequence[str]") -> float:
         """The share, 1 for all, when this test of a session has ended."""
         folder = test.split("/")[0]
-        if folder not in self._left:  # PyTorch's own tests have no levels
+        if folder not in self._left:  # PyTorch's own tests have no levels, but a session for each file
+            if session is not self._session:
+                self._session, self.done = session, 0
             self.done += 1
-            return self.done / len(session)
+            return self.done / max(self.done, len(session))  # of a file that cannot be loaded no test is known
         if folder not in self._cost:
             counts = Counter(each.split("/")[0] for each in session)
             self._cost |= {each: self._left[each] / count for each, count in counts.items()}

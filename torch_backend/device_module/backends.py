@@ -34,4 +34,3 @@ __all__ = [
 def is_built() -> bool:
     """Whether this PyTorch can have the device: it has."""
     return True
-

@@ -83,7 +83,10 @@ class Worker:
         if self.upstream and device == upstream_rules.CONTROL:
             upstream_copies.let_devices_be_absent()
             return upstream_rules.control_declaration()
-        return _activate(device, self.config.getoption("imports"))
+        declaration = _activate(device, self.config.getoption("imports"))
+        if self.upstream:
+            upstream_rules.tell_what_the_device_is_called(declaration.name)
+        return declaration
 
     def _open_log(self) -> TextIO | None:
         directory: Path | None = self.config.getoption("--run-dir")
