@@ -18,6 +18,8 @@ import torch  # after what it reads at import
 import torch_backend
 
 DEVICE = os.environ["TORCH_BACKEND"]
+# Convolutions are compared with those of whole factors. PyTorch's helpers for tests forbid to set it later.
+torch.backends.cudnn.allow_tf32 = False
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,9 +28,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_falls_back() -> None:
-    """A call that the device cannot serve raises; convolutions are compared with those of whole factors."""
+    """A call that the device cannot serve raises."""
     torch_backend.fallback.set_policy(None, "error")
-    torch.backends.cudnn.allow_tf32 = False
 
 
 def to_device(value: Any) -> Any:

@@ -35,7 +35,7 @@ def check(*arguments: str | os.PathLike[str], code: int = 0, **environment: str)
         (["fake", "--level", "9"], "There is no level '9'. There are 1 (abi)"),
         (["fake", "--option", "devices"], "--option devices: expected KEY=VALUE"),
         (["xcpu", "--option", "asinc=1"], "'xcpu' has no option 'asinc'. Did you mean async? It has devices, memory,"),
-        (["openreg", "--option", "steams=1"], "'openreg' has no option 'steams'. Did you mean streams?"),
+        (["openreg", "--option", "stream=1"], "'openreg' has no option 'stream'. Did you mean streams?"),
         (["fake", "--expectations", "nothing.toml"], "nothing.toml"),
         (["fake", "--upstream", "nowhere"], "has no folder 'test'"),
         (["fake", "--upstream", "nowhere", "--level", "2"], "--level cannot be given with --upstream"),

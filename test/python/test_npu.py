@@ -95,7 +95,7 @@ print((torch.full((5,), 1.5, device="npu")).tolist())
 def test_hfloat32_is_what_a_program_allows(run: Run) -> None:
     code = """
 x = torch.full((2, 2), 1 + 2**-13)
-one, image, kernel = torch.eye(2, device="npu"), torch.full((1, 1, 4, 4), 1 + 2**-13), torch.ones(1, 1, 1, 1)
+one, image, kernel = torch.eye(2).to("npu"), torch.full((1, 1, 4, 4), 1 + 2**-13), torch.ones(1, 1, 1, 1)
 def exact():
     products = (x.to("npu") @ one).cpu().equal(x)
     convolutions = torch.conv2d(image.to("npu"), kernel.to("npu")).cpu().equal(image)
