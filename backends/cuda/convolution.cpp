@@ -17,22 +17,8 @@ namespace {
 // What an algorithm wants is taken from the core's cache.
 constexpr size_t kMaxWorkspaceBytes = 1 << 30;
 constexpr int kMinDims = 4, kMaxDims = 5; // those of two and three dimensions; one is made two by PyTorch
-constexpr int kNone = -1;
 
-int cudnn_dtype_of(tb_dtype dtype) {
-  switch (dtype.code << 8 | dtype.bits) {
-    case TB_DTYPE_FLOAT << 8 | 16:
-      return kCUDNN_DATA_HALF;
-    case TB_DTYPE_FLOAT << 8 | 32:
-      return kCUDNN_DATA_FLOAT;
-    case TB_DTYPE_FLOAT << 8 | 64:
-      return kCUDNN_DATA_DOUBLE;
-    case TB_DTYPE_BFLOAT << 8 | 16:
-      return kCUDNN_DATA_BFLOAT16;
-    default:
-      return kNone;
-  }
-}
+constexpr library_dtypes cudnn_dtype_of{kCUDNN_DATA_HALF, kCUDNN_DATA_BFLOAT16, kCUDNN_DATA_FLOAT, kCUDNN_DATA_DOUBLE};
 
 // ---- tensors ----
 

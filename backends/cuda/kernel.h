@@ -22,6 +22,28 @@ inline const char* data_of(const tb_tensor& t) {
   return static_cast<char*>(t.data) + t.byte_offset;
 }
 
+constexpr int kNone = -1;
+
+// What a library calls a dtype that its kernels are for; kNone for others.
+struct library_dtypes {
+  int of_float16, of_bfloat16, of_float32, of_float64;
+
+  constexpr int operator()(tb_dtype dtype) const {
+    switch (dtype.code << 8 | dtype.bits) {
+      case TB_DTYPE_FLOAT << 8 | 16:
+        return of_float16;
+      case TB_DTYPE_BFLOAT << 8 | 16:
+        return of_bfloat16;
+      case TB_DTYPE_FLOAT << 8 | 32:
+        return of_float32;
+      case TB_DTYPE_FLOAT << 8 | 64:
+        return of_float64;
+      default:
+        return kNone;
+    }
+  }
+};
+
 // Of device memory from the core's cache. The text of a failure is the core's own.
 inline result allocate_workspace(const tb_kernel_context& context, uint64_t size_bytes, void** out_workspace) {
   return {size_bytes ? host().alloc_workspace(&context, size_bytes, out_workspace) : TB_STATUS_OK, ""};

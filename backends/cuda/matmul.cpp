@@ -20,22 +20,7 @@ constexpr uint64_t kMaxWorkspaceBytes = 32 << 20;
 // What cuMemAlloc promises: more is not looked for.
 constexpr uint64_t kMaxAlignmentBytes = 256;
 
-constexpr int kNone = -1;
-
-int cuda_dtype_of(tb_dtype dtype) {
-  switch (dtype.code << 8 | dtype.bits) {
-    case TB_DTYPE_FLOAT << 8 | 16:
-      return kCUDA_R_16F;
-    case TB_DTYPE_FLOAT << 8 | 32:
-      return kCUDA_R_32F;
-    case TB_DTYPE_FLOAT << 8 | 64:
-      return kCUDA_R_64F;
-    case TB_DTYPE_BFLOAT << 8 | 16:
-      return kCUDA_R_16BF;
-    default:
-      return kNone;
-  }
-}
+constexpr library_dtypes cuda_dtype_of{kCUDA_R_16F, kCUDA_R_16BF, kCUDA_R_32F, kCUDA_R_64F};
 
 // ---- matrices ----
 

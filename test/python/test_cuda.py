@@ -319,17 +319,23 @@ def test_a_device_without_pools(run_python: RunPython, simulation: Path) -> None
 
 
 @pytest.fixture
-def products(run: Run, simulation: Path, tmp_path: Path) -> Callable[..., str]:
-    """Runs code where there is cuBLASLt and no NVRTC: what cuBLASLt does not multiply fails."""
-    folder = tmp_path / "products"
-    folder.mkdir()
-    for library in ("libcuda.so.1", "libcublasLt.so.12"):
-        shutil.copy(simulation / library, folder)
+def run_with(run: Run, simulation: Path, tmp_path: Path) -> Callable[..., Callable[..., str]]:
+    """``run_with(library, start)`` runs code after ``start`` where there is this library beside the driver and no
+    NVRTC: what the library does not compute fails."""
 
-    def run_there(code: str, **variables: str) -> str:
-        return run(PRODUCTS + code, path=folder, CUDA_SIM_DELAY_US=DELAY, **variables)
+    def make(library: str, start: str) -> Callable[..., str]:
+        folder = tmp_path / "alone"
+        folder.mkdir()
+        for each in ("libcuda.so.1", library):
+            shutil.copy(simulation / each, folder)
+        return lambda code, **variables: run(start + code, path=folder, CUDA_SIM_DELAY_US=DELAY, **variables)
 
-    return run_there
+    return make
+
+
+@pytest.fixture
+def products(run_with: Callable[..., Callable[..., str]]) -> Callable[..., str]:
+    return run_with("libcublasLt.so.12", PRODUCTS)
 
 
 PRODUCTS = """
@@ -569,17 +575,8 @@ def compare(function, x, w, bias, **numbers):
 
 
 @pytest.fixture
-def convolutions(run: Run, simulation: Path, tmp_path: Path) -> Callable[..., str]:
-    """Runs code where there is cuDNN and no NVRTC: what cuDNN does not do fails."""
-    folder = tmp_path / "convolutions"
-    folder.mkdir()
-    for library in ("libcuda.so.1", "libcudnn.so.9"):
-        shutil.copy(simulation / library, folder)
-
-    def run_there(code: str, **variables: str) -> str:
-        return run(CONVOLUTIONS + code, path=folder, CUDA_SIM_DELAY_US=DELAY, **variables)
-
-    return run_there
+def convolutions(run_with: Callable[..., Callable[..., str]]) -> Callable[..., str]:
+    return run_with("libcudnn.so.9", CONVOLUTIONS)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])

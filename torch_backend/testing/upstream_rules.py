@@ -95,16 +95,11 @@ def is_file(test: str) -> bool:
 
 
 def general_name(test: str, device: str) -> str:
-    """The id of a test without the device, the same for the active device and for the CPU.
-
-    PyTorch names classes after the device, TestViewsACME; or TestViewsPRIVATEUSE1 before one of its tests has run.
-    """
+    """The id of a test without the device, the same for the active device and for the CPU: of TestViewsACME."""
     if is_file(test):
         return test
     file, cls, name = test.split("::")
-    for ending in (device.upper(), "PRIVATEUSE1"):
-        cls = cls.removesuffix(ending)
-    return f"{file}::{cls}::{_with_device(name, device, '')}"
+    return f"{file}::{cls.removesuffix(device.upper())}::{_with_device(name, device, '')}"
 
 
 def name_on_the_cpu(test: str, device: str) -> str:

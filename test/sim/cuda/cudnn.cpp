@@ -338,11 +338,17 @@ int find_algorithms(const char* name, direction way, cudnnHandle_t handle, const
   return 0;
 }
 
+double number_at(const void* scalar, bool is_double) {
+  return is_double ? *static_cast<const double*>(scalar) : *static_cast<const float*>(scalar);
+}
+
+// `c` has its operands.
 int convolve(const char* name, cudnnHandle_t handle, convolution c, const cudnnTensorStruct* x,
              const cudnnFilterStruct* w, const cudnnConvolutionStruct* desc, const cudnnTensorStruct* y,
-             const void* alpha, const void* beta, size_t workspace_bytes) {
+             const void* alpha, const void* beta, int algo, void* workspace, size_t workspace_bytes) {
   const use in(name, handle);
   if (in.error()) return in.error();
+  c.algo = algo, c.workspace = address_of(workspace);
   if (const int error = check_problem(name, x, w, desc, y)) return error;
   if (c.algo != kFast && c.algo != kPlain)
     return refuse(kNotSupported, "%s: algorithm %d, which the heuristics do not offer", name, c.algo);
@@ -353,8 +359,7 @@ int convolve(const char* name, cudnnHandle_t handle, convolution c, const cudnnT
   for (const operand* each : {&c.x, &c.w, &c.y})
     if (!each->at || each->at % bytes_of(each->dtype)) return refuse(kBadParam, "%s: null, or not aligned", name);
   const bool is_double = x->dtype == kCUDNN_DATA_DOUBLE;
-  c.alpha = is_double ? *static_cast<const double*>(alpha) : *static_cast<const float*>(alpha);
-  c.beta = is_double ? *static_cast<const double*>(beta) : *static_cast<const float*>(beta);
+  c.alpha = number_at(alpha, is_double), c.beta = number_at(beta, is_double);
   c.desc = *desc;
   c.is_tf32 = x->dtype == kCUDNN_DATA_FLOAT && desc->math_type != kCUDNN_FMA_MATH;
   CUstream stream = nullptr;
@@ -518,9 +523,8 @@ DNN_API cudnnConvolutionForward(cudnnHandle_t handle, const void* alpha, cudnnTe
                                 int algo, void* workspace, size_t workspace_bytes, const void* beta,
                                 cudnnTensorDescriptor_t y_desc, void* y) {
   convolution c{kForward, operand_of(x_desc, x), operand_of(w_desc, w), operand_of(y_desc, y), {}};
-  c.algo = algo, c.workspace = address_of(workspace);
-  return convolve("cudnnConvolutionForward", handle, std::move(c), x_desc, w_desc, desc, y_desc, alpha, beta,
-                  workspace_bytes);
+  return convolve("cudnnConvolutionForward", handle, std::move(c), x_desc, w_desc, desc, y_desc, alpha, beta, algo,
+                  workspace, workspace_bytes);
 }
 DNN_API cudnnConvolutionBackwardData(cudnnHandle_t handle, const void* alpha, cudnnFilterDescriptor_t w_desc,
                                      const void* w, cudnnTensorDescriptor_t y_desc, const void* y,
@@ -528,9 +532,8 @@ DNN_API cudnnConvolutionBackwardData(cudnnHandle_t handle, const void* alpha, cu
                                      size_t workspace_bytes, const void* beta, cudnnTensorDescriptor_t x_desc,
                                      void* x) {
   convolution c{kData, operand_of(x_desc, x), operand_of(w_desc, w), operand_of(y_desc, y), {}};
-  c.algo = algo, c.workspace = address_of(workspace);
-  return convolve("cudnnConvolutionBackwardData", handle, std::move(c), x_desc, w_desc, desc, y_desc, alpha, beta,
-                  workspace_bytes);
+  return convolve("cudnnConvolutionBackwardData", handle, std::move(c), x_desc, w_desc, desc, y_desc, alpha, beta, algo,
+                  workspace, workspace_bytes);
 }
 DNN_API cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void* alpha, cudnnTensorDescriptor_t x_desc,
                                        const void* x, cudnnTensorDescriptor_t y_desc, const void* y,
@@ -538,9 +541,8 @@ DNN_API cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void* alpha, 
                                        size_t workspace_bytes, const void* beta, cudnnFilterDescriptor_t w_desc,
                                        void* w) {
   convolution c{kFilter, operand_of(x_desc, x), operand_of(w_desc, w), operand_of(y_desc, y), {}};
-  c.algo = algo, c.workspace = address_of(workspace);
   return convolve("cudnnConvolutionBackwardFilter", handle, std::move(c), x_desc, w_desc, desc, y_desc, alpha, beta,
-                  workspace_bytes);
+                  algo, workspace, workspace_bytes);
 }
 
 // ---- biases ----
@@ -561,8 +563,7 @@ int enqueue_bias(const char* name, cudnnHandle_t handle, cudnnTensorDescriptor_t
   if (bias_desc->shape != expected || bias_desc->dtype != big_desc->dtype)
     return refuse(kBadParam, "%s: the bias is not one of %d channels, of the same type", name, expected[1]);
   const bool is_double = big_desc->dtype == kCUDNN_DATA_DOUBLE;
-  const double a = is_double ? *static_cast<const double*>(alpha) : *static_cast<const float*>(alpha);
-  const double b = is_double ? *static_cast<const double*>(beta) : *static_cast<const float*>(beta);
+  const double a = number_at(alpha, is_double), b = number_at(beta, is_double);
   CUstream stream = nullptr;
   if (find_stream(name, handle->stream, handle->context, &stream)) return kExecutionFailed;
   const operand to = operand_of(big_desc, big), values = operand_of(bias_desc, bias);
