@@ -21,9 +21,10 @@ class Registrar {
  public:
   explicit Registrar(c10::DispatchKey key);
 
-  /// `overload` without namespace ("add.Tensor"); `kernel` is TORCH_FN(function) or a function pointer. Where the
-  /// overload has a kernel for the key already it is kept as that one's next source if that is the plugin's (Note [Next
-  /// source]), and not used otherwise.
+  /// `overload` without namespace ("add.Tensor"); `kernel` is TORCH_FN(function), or a function pointer, for which PyTorch's
+  /// wrappers are compiled once a signature instead of once a function, and a call is one jump more. Where the overload
+  /// has a kernel for the key already it is kept as that one's next source if that is the plugin's (Note [Next source]),
+  /// and not used otherwise.
   template <class Kernel>
   void impl(const char* overload, Kernel&& kernel, Source source = Source::kNative) {
     if (!is_taken(overload)) {

@@ -40,7 +40,7 @@ struct Into<kFormula, at::Tensor (*)(Args...)> {
 };
 
 #define TB_COMPOSITION(m, overload, op, formula) \
-  (m).impl(overload, TORCH_FN((Composition<at::_ops::op, formula>::call)), Source::kGenerated)
+  (m).impl(overload, Composition<at::_ops::op, formula>::call, Source::kGenerated)
 
 /// Nothing if the device takes no modules.
 void register_compositions(Registrar& m);

@@ -197,6 +197,13 @@ struct ReferenceTuple : std::false_type {};
 template <class... Ts>
 struct ReferenceTuple<std::tuple<Ts...>> : std::bool_constant<(std::is_same_v<Ts, at::Tensor&> && ...)> {};
 
+/// Compiled once for each signature: boxing is much code.
+template <class Return, class... Args>
+C10_NOINLINE Return call_boxed(const c10::OperatorHandle& op, Args... args) {
+  return c10::impl::BoxedKernelWrapper<Return(Args...)>::call(c10::BoxedKernel::makeFromFunction<&call_aten_kernel>(),
+                                                              op, c10::DispatchKeySet(), std::forward<Args>(args)...);
+}
+
 } // namespace detail
 
 /// The device kernel of operator `Op` (a struct of at::_ops): `call` has the operator's own signature.
@@ -243,10 +250,8 @@ struct AtenKernel<Op, kFlags, Return(Args...)> {
   /// The same, without a kernel of its own: where it must be enqueued or memory copied, or is rarely called, the cost of
   /// boxing does not matter.
   static Return call_boxed(Args... args) {
-    static const auto op =
-        c10::Dispatcher::singleton().findSchemaOrThrow(Op::name, Op::overload_name).template typed<Return(Args...)>();
-    return c10::impl::BoxedKernelWrapper<Return(Args...)>::call(c10::BoxedKernel::makeFromFunction<&call_aten_kernel>(),
-                                                                op, c10::DispatchKeySet(), std::forward<Args>(args)...);
+    static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(Op::name, Op::overload_name);
+    return detail::call_boxed<Return, Args...>(op, std::forward<Args>(args)...);
   }
 };
 

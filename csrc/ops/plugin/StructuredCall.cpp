@@ -1,5 +1,7 @@
 #include "csrc/ops/plugin/StructuredCall.h"
 
+#include <algorithm>
+
 #include <ATen/ops/fill_ops.h>
 
 namespace torch_backend {
@@ -21,7 +23,86 @@ bool PlainCalls::fits(const at::Tensor& out, const at::Tensor& tensor) {
 
 namespace detail {
 
-void PointwiseInputs::add(const at::Tensor& tensor) {
+StructuredCall::StructuredCall(const PluginKernel& kernel, at::impl::MetaBase& op, std::size_t num_outputs)
+    : kernel_(kernel), op_(op), num_outputs_(num_outputs), call_(kernel, op.maybe_get_output(0).device().index()) {
+  for (std::size_t i = 0; i < num_outputs; ++i) {
+    has_work_ = has_work_ || op.maybe_get_output(static_cast<int64_t>(i)).numel() > 0;
+  }
+}
+
+void GivenInputsCall::add(const at::Tensor& tensor) {
+  if (!is_begun_) {
+    first_ = tensor.unsafeGetTensorImpl();
+  }
+  is_begun_ = true;
+  note(tensor);
+  call_.add(tensor);
+}
+
+void GivenInputsCall::add(const std::optional<at::Tensor>& tensor) {
+  is_begun_ = true;
+  if (tensor.has_value()) {
+    note(*tensor);
+  }
+  call_.add(tensor);
+}
+
+void GivenInputsCall::add(const at::ITensorListRef& tensors) {
+  is_begun_ = true;
+  for (const auto& tensor : tensors) {
+    note(tensor);
+  }
+  call_.add(tensors);
+}
+
+void GivenInputsCall::note(const at::Tensor& tensor) {
+  if (tensor.defined() && tensor.has_storage()) {
+    inputs_.push_back(tensor.unsafeGetTensorImpl());
+  }
+}
+
+bool GivenInputsCall::is_read(const at::Tensor& output) const {
+  if (!output.has_storage()) {
+    return false;
+  }
+  const auto num_shared = std::count_if(inputs_.begin(), inputs_.end(), [&](const c10::TensorImpl* input) {
+    return input->storage().is_alias_of(output.storage());
+  });
+  const bool updates = kernel_.updates_first() && output.unsafeGetTensorImpl() == first_;
+  return num_shared > (updates ? 1 : 0);
+}
+
+bool GivenInputsCall::launch() {
+  if (!has_work_) {
+    return true;
+  }
+  c10::SmallVector<at::Tensor, 4> fresh(num_outputs_); // in place of outputs that a kernel reads as it writes
+  for (std::size_t i = 0; i < num_outputs_; ++i) {
+    const at::Tensor& output = op_.maybe_get_output(static_cast<int64_t>(i));
+    if (is_read(output)) {
+      fresh[i] = create_output(output.sizes(), {}, output.options());
+    }
+    call_.add_output(fresh[i].defined() ? fresh[i] : output);
+  }
+  if (call_.launch() != TB_STATUS_OK) {
+    return false;
+  }
+  for (std::size_t i = 0; i < num_outputs_; ++i) {
+    if (fresh[i].defined()) {
+      op_.maybe_get_output(static_cast<int64_t>(i)).copy_(fresh[i]);
+    }
+  }
+  return true;
+}
+
+PointwiseCall::PointwiseCall(const PluginKernel& kernel, at::TensorIteratorBase& op, std::size_t num_outputs)
+    : StructuredCall(kernel, op, num_outputs), output_(op.maybe_get_output(0)), dtype_(common_dtype(op)) {
+  if (dtype_) {
+    call_.compute_in(*dtype_);
+  }
+}
+
+void PointwiseCall::add(const at::Tensor& tensor) {
   const auto sizes = output_.sizes();
   const bool on_device = tensor.device() == output_.device();
   const bool converted = dtype_.has_value() && tensor.scalar_type() != *dtype_ && !kernel_.takes_mixed_dtypes();
@@ -47,13 +128,20 @@ void PointwiseInputs::add(const at::Tensor& tensor) {
   call_.add_expanded(kept_.back(), sizes);
 }
 
-bool takes_output(const at::TensorIteratorBase& iterator, const at::Tensor& output) {
-  const auto dtype = common_dtype(iterator);
-  return !dtype || output.scalar_type() == *dtype || output.scalar_type() == c10::ScalarType::Bool;
+bool PointwiseCall::takes_output() const {
+  return kernel_.takes_mixed_dtypes() || !dtype_ || output_.scalar_type() == *dtype_ ||
+         output_.scalar_type() == c10::ScalarType::Bool;
 }
 
-at::Tensor fresh_like(const at::Tensor& tensor) {
-  return create_output(tensor.sizes(), {}, tensor.options());
+bool PointwiseCall::launch() {
+  if (!has_work_) {
+    return true;
+  }
+  if (!takes_output()) {
+    return false;
+  }
+  call_.add_output(output_);
+  return call_.launch() == TB_STATUS_OK;
 }
 
 } // namespace detail

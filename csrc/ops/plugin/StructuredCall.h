@@ -1,9 +1,9 @@
 // A plugin's kernel of a structured operator: called with what the operator's meta function has worked out.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <string>
+#include <type_traits>
 
 #include <ATen/TensorIterator.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -17,17 +17,49 @@
 namespace torch_backend {
 namespace detail {
 
-/// Inputs of a pointwise operator: broadcast to the output's shape and converted to the dtype it computes in, numbers as
-/// tensors of the device. Keeps what it makes alive.
-class PointwiseInputs {
+/// What is the same for all operators, and therefore no template.
+class StructuredCall {
  public:
-  PointwiseInputs(KernelCall& call, const PluginKernel& kernel, const at::TensorIteratorBase& iterator,
-                  const at::Tensor& output)
-      : call_(call), kernel_(kernel), dtype_(common_dtype(iterator)), output_(output) {
-    if (dtype_) {
-      call_.compute_in(*dtype_);
-    }
+  StructuredCall(const PluginKernel& kernel, at::impl::MetaBase& op, std::size_t num_outputs);
+
+ protected:
+  const at::AutoDispatchBelowADInplaceOrView below_autograd_;
+  const PluginKernel& kernel_;
+  at::impl::MetaBase& op_;
+  const std::size_t num_outputs_;
+  KernelCall call_;
+  bool has_work_ = false;
+};
+
+/// A kernel takes the inputs as they are given.
+class GivenInputsCall : StructuredCall {
+ public:
+  using StructuredCall::StructuredCall;
+
+  void add(const at::Tensor& tensor);
+  void add(const std::optional<at::Tensor>& tensor);
+  void add(const at::ITensorListRef& tensors);
+  template <class T>
+  void add(const T& value) {
+    call_.add(value);
+    is_begun_ = true;
   }
+  bool launch();
+
+ private:
+  void note(const at::Tensor& tensor);
+  bool is_read(const at::Tensor& output) const;
+
+  bool is_begun_ = false;
+  const c10::TensorImpl* first_ = nullptr;             // the first argument, if it is a tensor
+  c10::SmallVector<const c10::TensorImpl*, 8> inputs_; // with memory
+};
+
+/// A kernel takes the inputs broadcast to the output's shape and converted to the dtype that the operator computes in,
+/// numbers as tensors of the device.
+class PointwiseCall : StructuredCall {
+ public:
+  PointwiseCall(const PluginKernel& kernel, at::TensorIteratorBase& op, std::size_t num_outputs);
 
   void add(const at::Tensor& tensor);
   void add(const std::optional<at::Tensor>& tensor) {
@@ -41,48 +73,16 @@ class PointwiseInputs {
   void add(const T& value) {
     call_.add(value);
   }
+  bool launch();
 
  private:
-  KernelCall& call_;
-  const PluginKernel& kernel_;
-  std::optional<c10::ScalarType> dtype_;
+  /// Whether a pointwise kernel can write the output as it is: it writes what it computes in, or, comparing, bools.
+  bool takes_output() const;
+
   const at::Tensor& output_;
+  std::optional<c10::ScalarType> dtype_;
   c10::SmallVector<at::Tensor, 4> kept_;
 };
-
-/// Whether a pointwise kernel can write `output` as it is: it writes what it computes in, or, comparing, bools.
-bool takes_output(const at::TensorIteratorBase& iterator, const at::Tensor& output);
-
-inline bool shares_memory(const at::Tensor& a, const at::Tensor& b) {
-  return a.defined() && b.defined() && a.has_storage() && b.has_storage() && a.storage().is_alias_of(b.storage());
-}
-template <class T>
-bool shares_memory(const at::Tensor&, const T&) {
-  return false;
-}
-inline bool shares_memory(const at::Tensor& a, const std::optional<at::Tensor>& b) {
-  return b.has_value() && shares_memory(a, *b);
-}
-inline bool shares_memory(const at::Tensor& a, const at::ITensorListRef& list) {
-  for (const auto& b : list) {
-    if (shares_memory(a, b)) {
-      return true;
-    }
-  }
-  return false;
-}
-
-template <class... Args>
-bool is_first(const at::Tensor& a, const at::Tensor& first, const Args&...) {
-  return a.is_same(first);
-}
-template <class... Args>
-bool is_first(const at::Tensor&, const Args&...) {
-  return false;
-}
-
-/// An uninitialized tensor like `tensor`, of dense strides.
-at::Tensor fresh_like(const at::Tensor& tensor);
 
 } // namespace detail
 
@@ -95,47 +95,9 @@ inline bool offers(const PluginKernel* kernel) {
 /// `args` are the operator's inputs. `kPointwise`: its inputs are broadcast and converted.
 template <bool kPointwise, class Kernel, class... Args>
 bool call_plugin(const PluginKernel& kernel, Kernel& op, const Args&... args) {
-  const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  const auto device = op.maybe_get_output(0).device();
-  bool has_work = false;
-  for (std::size_t i = 0; i < Kernel::kNumOutputs; ++i) {
-    has_work = has_work || op.maybe_get_output(static_cast<int64_t>(i)).numel() > 0;
-  }
-  if (!has_work) {
-    return true;
-  }
-  KernelCall call(kernel, device.index());
-  if constexpr (kPointwise) {
-    const at::Tensor& output = op.maybe_get_output(0);
-    if (!kernel.takes_mixed_dtypes() && !detail::takes_output(op, output)) {
-      return false;
-    }
-    detail::PointwiseInputs inputs(call, kernel, op, output);
-    (inputs.add(args), ...);
-    call.add_output(output);
-    return call.launch() == TB_STATUS_OK;
-  } else {
-    (call.add(args), ...);
-    std::array<at::Tensor, Kernel::kNumOutputs>
-        fresh; // in place of outputs that are inputs, which a kernel reads as it writes
-    for (std::size_t i = 0; i < fresh.size(); ++i) {
-      const at::Tensor& output = op.maybe_get_output(static_cast<int64_t>(i));
-      const int num_shared = (static_cast<int>(detail::shares_memory(output, args)) + ... + 0);
-      if (num_shared > (kernel.updates_first() && detail::is_first(output, args...) ? 1 : 0)) {
-        fresh[i] = detail::fresh_like(output);
-      }
-      call.add_output(fresh[i].defined() ? fresh[i] : output);
-    }
-    if (call.launch() != TB_STATUS_OK) {
-      return false;
-    }
-    for (std::size_t i = 0; i < fresh.size(); ++i) {
-      if (fresh[i].defined()) {
-        op.maybe_get_output(static_cast<int64_t>(i)).copy_(fresh[i]);
-      }
-    }
-    return true;
-  }
+  std::conditional_t<kPointwise, detail::PointwiseCall, detail::GivenInputsCall> call(kernel, op, Kernel::kNumOutputs);
+  (call.add(args), ...);
+  return call.launch();
 }
 
 /// Note [Plain calls]
@@ -194,9 +156,9 @@ class PlainCalls {
 
 /// Register a generated wrapper. `kernel`: the plugin's for the group. One that it names the overload itself with goes
 /// before it.
-template <class Wrapper>
-void register_structured_kernel(Registrar& m, const char* overload, Wrapper wrapper, const PluginKernel* kernel,
-                                StructuredPass pass) {
+template <class Return, class... Args>
+void register_structured_kernel(Registrar& m, const char* overload, Return (*wrapper)(Args...),
+                                const PluginKernel* kernel, StructuredPass pass) {
   if (pass == StructuredPass::kAten) {
     m.impl(overload, wrapper, Source::kAten);
   } else if (kernel != nullptr) {

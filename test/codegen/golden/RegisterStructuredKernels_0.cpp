@@ -123,12 +123,12 @@ const PluginKernel* plugin_max_dim = nullptr;
 
 void register_structured_kernels_0(Registrar& m, StructuredPass pass) {
   plugin_add_Tensor = find_plugin_kernel("aten::add.out");
-  register_structured_kernel(m, "add.Tensor", TORCH_FN(add_Tensor), plugin_add_Tensor, pass);
-  register_structured_kernel(m, "add_.Tensor", TORCH_FN(add__Tensor), plugin_add_Tensor, pass);
-  register_structured_kernel(m, "add.out", TORCH_FN(add_out), plugin_add_Tensor, pass);
+  register_structured_kernel(m, "add.Tensor", add_Tensor, plugin_add_Tensor, pass);
+  register_structured_kernel(m, "add_.Tensor", add__Tensor, plugin_add_Tensor, pass);
+  register_structured_kernel(m, "add.out", add_out, plugin_add_Tensor, pass);
   plugin_max_dim = find_plugin_kernel("aten::max.dim_max");
-  register_structured_kernel(m, "max.dim", TORCH_FN(max_dim), plugin_max_dim, pass);
-  register_structured_kernel(m, "max.dim_max", TORCH_FN(max_dim_max), plugin_max_dim, pass);
+  register_structured_kernel(m, "max.dim", max_dim, plugin_max_dim, pass);
+  register_structured_kernel(m, "max.dim_max", max_dim_max, plugin_max_dim, pass);
 }
 
 } // namespace torch_backend

@@ -9,8 +9,8 @@
 namespace torch_backend {
 
 void register_typed_kernels_0(Registrar& m) {
-  m.impl("abs", TORCH_FN((AtenKernel<at::_ops::abs, 0>::call)), Source::kAten);
-  m.impl("native_batch_norm", TORCH_FN((AtenKernel<at::_ops::native_batch_norm, kWritesOptionals>::call)), Source::kAten);
+  m.impl("abs", AtenKernel<at::_ops::abs, 0>::call, Source::kAten);
+  m.impl("native_batch_norm", AtenKernel<at::_ops::native_batch_norm, kWritesOptionals>::call, Source::kAten);
 }
 
 } // namespace torch_backend
