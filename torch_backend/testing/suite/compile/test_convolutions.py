@@ -1,5 +1,6 @@
 """Convolutions of images laid out by channels: tracing knows how their results and gradients are laid out."""
 
+import math
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -29,9 +30,9 @@ BY_CHANNELS = {"image": (True, False), "weight": (False, True), "both": (True, T
 
 
 def _arguments(device: str, dims: int, by_channels: tuple[bool, bool]) -> list[Tensor]:
-    """An image and a weight."""
-    values = (torch.linspace(-1, 1, 2 * 3 * 5**dims), torch.linspace(-1, 1, 3 * 3 * 3**dims))
+    """An image and a weight, of small whole numbers: their sums are the same in every order."""
     shapes = ((2, 3, *[5] * dims), (3, 3, *[3] * dims))
+    values = [torch.arange(math.prod(shape), dtype=torch.float32) % 5 - 2 for shape in shapes]
     formats = [FORMATS[dims] if wanted else torch.contiguous_format for wanted in by_channels]
     return [
         value.reshape(shape).to(device).contiguous(memory_format=form).requires_grad_()
