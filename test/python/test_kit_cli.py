@@ -1,15 +1,18 @@
 """`torch-backend check`: what it runs, prints, writes and returns."""
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from conftest import BuildPlugin, clean_environment
 
-from torch_backend.files import installed
+from torch_backend.files import installed, patience
 
 ONE_FILE = "tensor/test_factories.py"
 
@@ -169,3 +172,29 @@ def test_known_failures_beside_the_library_are_found(tmp_path: Path) -> None:
     (tmp_path / "expectations.toml").write_text("[[known]]\ntest = 'tensor/test_factories.py::*'\nreason = 'none'\n")
     process = check(library, "--level", "tensor", "--only", ONE_FILE, code=1)
     assert "Expected to fail, but passed: tensor/test_factories.py::" in process.stdout
+
+
+def test_sigterm_ends_what_a_run_has_started(tmp_path: Path) -> None:
+    """As `timeout` sends it and CI does: the session's process and its workers do not outlive the run."""
+    mark = f"TORCH_BACKEND_TEST_RUN={tmp_path}"
+    command = [sys.executable, "-m", "torch_backend", "check", "fake", "--level", "1", "--jobs", "1"]
+    name, _, value = mark.partition("=")
+    run = subprocess.Popen(command, env={**os.environ, name: value}, stdout=subprocess.DEVNULL)
+    while len(_processes(mark)) < 3:
+        assert run.poll() is None, "the run ended before it had workers"
+        time.sleep(0.05)
+    run.terminate()
+    assert run.wait() == 128 + signal.SIGTERM
+    limit = time.monotonic() + patience.seconds(60)
+    while left := _processes(mark):
+        assert time.monotonic() < limit, f"{len(left)} processes outlive the run"
+        time.sleep(0.05)
+
+
+def _processes(mark: str) -> list[str]:
+    """The processes with this in their environment; what has ended but is not waited for has none."""
+    found = []
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            found += [environment.parent.name] if mark.encode() in environment.read_bytes() else []
+    return found

@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import signal
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -101,7 +103,7 @@ def check(
         }
         report: Report | UpstreamReport
         levels = LEVELS[: find_level(level).number] if upstream is None else ()
-        with _progress(levels) as tell:
+        with _ended_by_sigterm(), _progress(levels) as tell:
             if upstream is None:
                 report = check(device, levels=levels, quick=quick, progress=tell, **shared)
             else:
@@ -115,6 +117,16 @@ def check(
     else:
         terminal.show(report, console, verbose)
     raise click.exceptions.Exit(0 if report.ok else 1)
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM, as CI sends it, ends what the run has started too."""
+    before = signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _refuse_levels(level: str) -> None:
