@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <map>
-#include <mutex>
 
 #include "cudnn.h"
 #include "device.h"
@@ -107,46 +105,6 @@ bool describe(const tb_kernel_context& context, direction way, const tb_tensor& 
   return x.ndim >= kMinDims && x.ndim <= kMaxDims && cudnn_dtype_of(w.dtype) == p->dtype &&
          cudnn_dtype_of(y.dtype) == p->dtype && lay_out(x, w, y, p) && set(rest[0], false, &p->stride) &&
          set(rest[1], true, &p->padding) && set(rest[2], false, &p->dilation) && has_all_places(*p);
-}
-
-// ---- handles ----
-
-// One thread at a time may use a handle. What a thread leaves is for others.
-struct handle_pool {
-  std::mutex mutex; // guards left
-  std::multimap<int32_t, cudnnHandle_t> left;
-};
-
-handle_pool& the_pool() {
-  static auto& one = *new handle_pool;
-  return one;
-}
-
-struct thread_handles {
-  std::map<int32_t, cudnnHandle_t> by_device;
-
-  thread_handles() = default;
-  thread_handles(const thread_handles&) = delete;
-  thread_handles& operator=(const thread_handles&) = delete;
-  ~thread_handles() {
-    const std::lock_guard<std::mutex> lock(the_pool().mutex);
-    the_pool().left.insert(by_device.begin(), by_device.end());
-  }
-};
-
-// Pre: the device's context is the thread's.
-result handle_for(int32_t device, CUstream stream, cudnnHandle_t* out_handle) {
-  static thread_local thread_handles own;
-  cudnnHandle_t& handle = own.by_device[device];
-  if (!handle) {
-    const std::lock_guard<std::mutex> lock(the_pool().mutex);
-    if (auto node = the_pool().left.extract(device)) handle = node.mapped();
-  }
-  const outside_captures outside;
-  result r = handle ? result() : check_cudnn(dnn.Create(&handle), "cudnnCreate");
-  if (r.ok()) r = check_cudnn(dnn.SetStream(handle, stream), "cudnnSetStream");
-  *out_handle = handle;
-  return r;
 }
 
 // ---- plans ----
@@ -269,7 +227,7 @@ class call {
  public:
   explicit call(const tb_kernel_context& context)
       : context_(context), scope_(device_at(context.device)), r_(scope_.failure()) {
-    if (r_.ok()) r_ = handle_for(context.device, handle_of(context.stream), &handle_);
+    if (r_.ok()) r_ = cudnn_handle(context.device, handle_of(context.stream), &handle_);
   }
 
   // Another tensor to compute. Nothing is enqueued yet.
@@ -373,7 +331,7 @@ result convolution_backward(const tb_kernel_context* context, const tb_arg* args
 void add_convolution_kernels(std::vector<const tb_kernel*>* out_kernels) {
   static const tb_kernel kernels[] = {kernel<convolution>("aten::convolution_overrideable"),
                                       kernel<convolution_backward>("aten::convolution_backward_overrideable")};
-  static const bool offered = load_cudnn();
+  const bool offered = load_cudnn();
   for (const tb_kernel& each : kernels)
     if (offered) out_kernels->push_back(&each);
 }

@@ -1,5 +1,9 @@
 #include "cudnn.h"
 
+#include <map>
+#include <mutex>
+
+#include "device.h"
 #include "library.h"
 
 namespace xcuda {
@@ -10,6 +14,7 @@ namespace {
 
 const char* (*error_string)(cudnnStatus_t) = nullptr;
 size_t (*cudart_version)() = nullptr;
+size_t (*library_version)() = nullptr;
 
 // cuDNN 9's numbers are grouped by thousands; those of 8 are all less.
 tb_status status_of(cudnnStatus_t error) {
@@ -22,27 +27,77 @@ tb_status status_of(cudnnStatus_t error) {
   return error == kBadParam8 || error / kGroup == kBadParam9 ? TB_STATUS_INVALID_ARGUMENT : TB_STATUS_INTERNAL;
 }
 
-} // namespace
+// ---- handles ----
 
-bool load_cudnn() {
+// One thread at a time may use a handle. What a thread leaves is for others.
+struct handle_pool {
+  std::mutex mutex; // guards left
+  std::multimap<int32_t, cudnnHandle_t> left;
+};
+
+handle_pool& the_pool() {
+  static auto& one = *new handle_pool;
+  return one;
+}
+
+struct thread_handles {
+  std::map<int32_t, cudnnHandle_t> by_device;
+
+  thread_handles() = default;
+  thread_handles(const thread_handles&) = delete;
+  thread_handles& operator=(const thread_handles&) = delete;
+  ~thread_handles() {
+    const std::lock_guard<std::mutex> lock(the_pool().mutex);
+    the_pool().left.insert(by_device.begin(), by_device.end());
+  }
+};
+
+bool load() {
 #define XCUDA_FUNCTION(name, parameters) {"cudnn" #name, reinterpret_cast<void**>(&dnn.name)},
   const bool found = load_library({"libcudnn.so.9", "libcudnn.so.8"},
                                   {XCUDA_CUDNN_FUNCTIONS(XCUDA_FUNCTION) //
                                    {"cudnnGetErrorString", reinterpret_cast<void**>(&error_string)},
-                                   {"cudnnGetCudartVersion", reinterpret_cast<void**>(&cudart_version)}},
-                                  "convolutions are generated kernels");
+                                   {"cudnnGetCudartVersion", reinterpret_cast<void**>(&cudart_version)},
+                                   {"cudnnGetVersion", reinterpret_cast<void**>(&library_version)}},
+                                  "convolutions and attention are generated kernels");
 #undef XCUDA_FUNCTION
   constexpr size_t kMajor = 1000;
   if (!found || cudart_version() / kMajor <= static_cast<size_t>(driver_version()) / kMajor) return found;
-  host().log(TB_LOG_DEBUG,
-             "xcuda: convolutions are generated kernels: cuDNN is made for a newer CUDA than the driver's");
+  host().log(
+      TB_LOG_DEBUG,
+      "xcuda: convolutions and attention are generated kernels: cuDNN is made for a newer CUDA than the driver's");
   return false;
+}
+
+} // namespace
+
+bool load_cudnn() {
+  static const bool found = load();
+  return found;
+}
+
+size_t cudnn_version() {
+  return library_version();
 }
 
 result check_cudnn(cudnnStatus_t error, const char* what) {
   if (error == kCUDNN_STATUS_SUCCESS) return {};
   if (result lost = check_device(what); !lost.ok()) return lost;
   return failure(status_of(error), "%s: %s (%d)", what, error_string(error), error);
+}
+
+result cudnn_handle(int32_t device, CUstream stream, cudnnHandle_t* out_handle) {
+  static thread_local thread_handles own;
+  cudnnHandle_t& handle = own.by_device[device];
+  if (!handle) {
+    const std::lock_guard<std::mutex> lock(the_pool().mutex);
+    if (auto node = the_pool().left.extract(device)) handle = node.mapped();
+  }
+  const outside_captures outside;
+  result r = handle ? result() : check_cudnn(dnn.Create(&handle), "cudnnCreate");
+  if (r.ok()) r = check_cudnn(dnn.SetStream(handle, stream), "cudnnSetStream");
+  *out_handle = handle;
+  return r;
 }
 
 } // namespace xcuda

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "cu.h"
 #include "result.h"
@@ -22,6 +23,7 @@ using cudnnHandle_t = cudnnContext*;
 using cudnnTensorDescriptor_t = cudnnTensorStruct*;
 using cudnnFilterDescriptor_t = cudnnFilterStruct*;
 using cudnnConvolutionDescriptor_t = cudnnConvolutionStruct*;
+using cudnnBackendDescriptor_t = void*;
 
 struct cudnnConvolutionFwdAlgoPerf_t { // and those of the two gradients
   int algo;
@@ -46,8 +48,54 @@ struct cudnnConvolutionFwdAlgoPerf_t { // and those of the two gradients
   X(CUDNN_CROSS_CORRELATION, 1)  \
   X(CUDNN_DETERMINISTIC, 1)
 
+// Of graphs of operations. Those of SDPA_FWD are not in headers before 9.13.
+#define XCUDA_CUDNN_GRAPH_CONSTANTS(X)               \
+  X(CUDNN_TYPE_HANDLE, 0)                            \
+  X(CUDNN_TYPE_DATA_TYPE, 1)                         \
+  X(CUDNN_TYPE_BOOLEAN, 2)                           \
+  X(CUDNN_TYPE_INT64, 3)                             \
+  X(CUDNN_TYPE_VOID_PTR, 6)                          \
+  X(CUDNN_TYPE_HEUR_MODE, 8)                         \
+  X(CUDNN_TYPE_NUMERICAL_NOTE, 11)                   \
+  X(CUDNN_TYPE_BACKEND_DESCRIPTOR, 15)               \
+  X(CUDNN_HEUR_MODE_A, 3)                            \
+  X(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, 4)        \
+  X(CUDNN_BACKEND_ENGINE_DESCRIPTOR, 2)              \
+  X(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, 3)           \
+  X(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, 4)          \
+  X(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, 5)      \
+  X(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, 15)     \
+  X(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, 16)       \
+  X(CUDNN_BACKEND_TENSOR_DESCRIPTOR, 17)             \
+  X(CUDNN_BACKEND_OPERATION_SDPA_FWD_DESCRIPTOR, 41) \
+  X(CUDNN_ATTR_ENGINEHEUR_MODE, 200)                 \
+  X(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, 201)      \
+  X(CUDNN_ATTR_ENGINEHEUR_RESULTS, 202)              \
+  X(CUDNN_ATTR_ENGINECFG_ENGINE, 300)                \
+  X(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, 400)           \
+  X(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, 401)    \
+  X(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, 402)   \
+  X(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, 800)           \
+  X(CUDNN_ATTR_OPERATIONGRAPH_OPS, 801)              \
+  X(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 900)           \
+  X(CUDNN_ATTR_TENSOR_DATA_TYPE, 901)                \
+  X(CUDNN_ATTR_TENSOR_DIMENSIONS, 902)               \
+  X(CUDNN_ATTR_TENSOR_STRIDES, 903)                  \
+  X(CUDNN_ATTR_TENSOR_UNIQUE_ID, 906)                \
+  X(CUDNN_ATTR_TENSOR_IS_BY_VALUE, 908)              \
+  X(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, 1000)        \
+  X(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, 1001)     \
+  X(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, 1003)         \
+  X(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, 1303)          \
+  X(CUDNN_ATTR_OPERATION_SDPA_FWD_QDESC, 2800)       \
+  X(CUDNN_ATTR_OPERATION_SDPA_FWD_KDESC, 2801)       \
+  X(CUDNN_ATTR_OPERATION_SDPA_FWD_VDESC, 2802)       \
+  X(CUDNN_ATTR_OPERATION_SDPA_FWD_ODESC, 2803)       \
+  X(CUDNN_ATTR_OPERATION_SDPA_FWD_SCALEDESC, 2805)
+
 #define XCUDA_CONSTANT(name, value) constexpr int k##name = value;
 XCUDA_CUDNN_CONSTANTS(XCUDA_CONSTANT)
+XCUDA_CUDNN_GRAPH_CONSTANTS(XCUDA_CONSTANT)
 #undef XCUDA_CONSTANT
 
 // X(name, parameters): cudnnCreate is dnn.Create.
@@ -90,7 +138,14 @@ XCUDA_CUDNN_CONSTANTS(XCUDA_CONSTANT)
   X(ConvolutionBackwardBias, (cudnnHandle_t handle, const void* alpha, cudnnTensorDescriptor_t y_desc, const void* y, \
                               const void* beta, cudnnTensorDescriptor_t bias_desc, void* bias))                       \
   X(AddTensor, (cudnnHandle_t handle, const void* alpha, cudnnTensorDescriptor_t a_desc, const void* a,               \
-                const void* beta, cudnnTensorDescriptor_t c_desc, void* c))
+                const void* beta, cudnnTensorDescriptor_t c_desc, void* c))                                           \
+  X(BackendCreateDescriptor, (int type, cudnnBackendDescriptor_t* desc))                                              \
+  X(BackendDestroyDescriptor, (cudnnBackendDescriptor_t desc))                                                        \
+  X(BackendFinalize, (cudnnBackendDescriptor_t desc))                                                                 \
+  X(BackendSetAttribute, (cudnnBackendDescriptor_t desc, int attribute, int type, int64_t count, const void* values)) \
+  X(BackendGetAttribute,                                                                                              \
+    (cudnnBackendDescriptor_t desc, int attribute, int type, int64_t wanted, int64_t* count, void* values))           \
+  X(BackendExecute, (cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t variant_pack))
 
 struct cudnn_functions {
 #define XCUDA_MEMBER(name, parameters) cudnnStatus_t(*name) parameters;
@@ -101,10 +156,16 @@ struct cudnn_functions {
 // Constant from load_cudnn on.
 extern cudnn_functions dnn;
 
-// False if no cuDNN for the driver's CUDA is installed, or it lacks a function; the debug log says which.
+// False if no cuDNN for the driver's CUDA is installed, or it lacks a function; the debug log says which. Once.
 bool load_cudnn();
+// 91301 is 9.13.1.
+size_t cudnn_version();
 
 // OK for CUDNN_STATUS_SUCCESS. `what` is what was tried.
 result check_cudnn(cudnnStatus_t error, const char* what);
+
+// The thread's, which no other one may use at the same time; its work goes to the stream. Pre: the device's context is
+// the thread's.
+result cudnn_handle(int32_t device, CUstream stream, cudnnHandle_t* out_handle);
 
 } // namespace xcuda

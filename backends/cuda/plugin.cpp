@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "allocation.h"
+#include "attention.h"
 #include "ccl.h"
 #include "common/boundary.h"
 #include "convolution.h"
@@ -78,6 +79,7 @@ tb_kernel_table make_kernel_table() {
     std::vector<const tb_kernel*> all;
     add_matmul_kernels(&all);
     add_convolution_kernels(&all);
+    add_attention_kernels(&all);
     return all;
   }();
   table.kernels = kernels.data();

@@ -471,7 +471,7 @@ def test_without_cublaslt_products_are_generated(run: Run, versions: Callable[..
     compile_library("int cublasLtCreate(void) { return 0; }", folder / "libcublasLt.so.12")
     code = """
 x = torch.ones(2, 3, device="xcuda")
-print("plugin" in torch_backend.explain("mm", x, x.t()), (x @ x.t()).tolist())
+print("plugin" in str(torch_backend.explain("mm", x, x.t())), (x @ x.t()).tolist())
 """
     assert run(code, path=folder) == "False [[3.0, 3.0], [3.0, 3.0]]\n"
 
@@ -681,7 +681,7 @@ def test_without_cudnn_convolutions_are_generated(
         compile_library("int cudnnCreate(void) { return 0; }", folder / "libcudnn.so.9")
     code = """
 x, w = torch.ones(1, 1, 2, 2, device="xcuda"), torch.ones(1, 1, 1, 1, device="xcuda")
-print("plugin" in torch_backend.explain("conv2d", x, w), torch.conv2d(x, w).sum().item())
+print("plugin" in str(torch_backend.explain("conv2d", x, w)), torch.conv2d(x, w).sum().item())
 """
     assert run(code, path=folder, CUDA_SIM_CUDNN_CUDART="13000") == "False 4.0\n"
 
@@ -695,6 +695,201 @@ except RuntimeError as error:
 """
     text = run(code, refused="fails because CUDA_SIM_FAIL says so", CUDA_SIM_FAIL="cudnnConvolutionForward=5000")
     assert all(part in text for part in ("convolution", "cudnnConvolutionForward: ", "(5000)"))
+
+
+# ---- attention ----
+
+ATTENTION = """
+import torch.nn.functional as F
+torch.manual_seed(0)
+ACCURACY = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 4e-2}
+def drawn(*shape, dtype=torch.float16):
+    return torch.randn(shape).to(dtype)
+def close(got, wanted):
+    accuracy = ACCURACY[got.dtype]
+    torch.testing.assert_close(got.cpu().double(), wanted, rtol=accuracy, atol=accuracy)
+def compare(q, k, v, **options):
+    mask = options.pop("attn_mask", None)
+    there, here = mask if mask is None else mask.to("xcuda"), mask
+    if mask is not None and mask.is_floating_point():
+        here = mask.double()
+    y = F.scaled_dot_product_attention(*(x.to("xcuda") for x in (q, k, v)), attn_mask=there, **options)
+    close(y, F.scaled_dot_product_attention(*(x.double() for x in (q, k, v)), attn_mask=here, **options))
+"""
+
+
+WANTED = {"TORCH_BACKEND_XCUDA_CUDNN_ATTENTION": "1"}
+
+
+@pytest.fixture
+def attention(run_with: Callable[..., Callable[..., str]]) -> Callable[..., str]:
+    run = run_with("libcudnn.so.9", ATTENTION)
+    return lambda code: run(code, **WANTED)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_attention_by_cudnn(attention: Callable[..., str], dtype: str) -> None:
+    code = f"""
+def draw(*shape):
+    return drawn(*shape, dtype=torch.{dtype})
+for scale in (None, 0.5):
+    compare(draw(2, 3, 5, 16), draw(2, 3, 7, 16), draw(2, 3, 7, 16), scale=scale)
+compare(draw(1, 2, 1, 8), draw(1, 2, 1, 8), draw(1, 2, 1, 24))
+compare(*(draw(2, 5, 3, 16).transpose(1, 2) for _ in range(3)))
+compare(*draw(2, 5, 3, 3, 16).permute(3, 0, 2, 1, 4))
+compare(draw(2, 4, 5, 16), draw(2, 2, 7, 16), draw(2, 2, 7, 16), enable_gqa=True)
+with torch.inference_mode():
+    compare(draw(2, 3, 5, 16), draw(2, 3, 7, 16), draw(2, 3, 7, 16))
+with torch.no_grad():
+    compare(draw(2, 3, 5, 16).requires_grad_(), draw(2, 3, 7, 16), draw(2, 3, 7, 16))
+"""
+    assert attention(code) == ""
+
+
+def test_attention_on_devices_streams_and_threads(attention: Callable[..., str]) -> None:
+    code = """
+import threading
+q, k, v = (drawn(2, 3, 8, 16) for _ in range(3))
+wanted = F.scaled_dot_product_attention(q.double(), k.double(), v.double())
+def work(index):
+    device = f"xcuda:{index % 2}"
+    stream = torch.xcuda.Stream(device)
+    with torch.xcuda.stream(stream):
+        for _ in range(5):
+            y = F.scaled_dot_product_attention(q.to(device), k.to(device), v.to(device))
+    stream.synchronize()
+    close(y, wanted)
+    done.append(index)
+done = []
+for _ in range(2):
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    [t.start() for t in threads], [t.join() for t in threads]
+print(sorted(done))
+"""
+    assert attention(code) == "[0, 0, 1, 1, 2, 2, 3, 3]\n"
+
+
+@pytest.mark.parametrize("is_warm", [False, True])
+def test_attention_in_graphs(attention: Callable[..., str], is_warm: bool) -> None:
+    code = f"""
+x, graph = drawn(2, 3, 8, 16).to("xcuda"), torch.xcuda.CUDAGraph()
+if {is_warm}:
+    F.scaled_dot_product_attention(x, x, x)
+with torch.xcuda.graph(graph):
+    y = F.scaled_dot_product_attention(x, x, x)
+for _ in range(2):
+    new = drawn(2, 3, 8, 16)
+    x.copy_(new)
+    graph.replay()
+    close(y, F.scaled_dot_product_attention(*[new.double()] * 3))
+"""
+    assert attention(code) == ""
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_attention_has_the_same_bits_if_a_program_wants_it(attention: Callable[..., str], wanted: bool) -> None:
+    code = f"""
+torch.use_deterministic_algorithms({wanted})
+x = drawn(2, 3, 8, 16).to("xcuda")
+results = [F.scaled_dot_product_attention(x, x, x).cpu() for _ in range(4)]
+print(all(each.equal(results[0]) for each in results))
+"""
+    assert attention(code) == f"{wanted}\n"
+
+
+def test_attention_that_cudnn_does_not_do_is_generated(run: Run) -> None:
+    code = """
+q, k, v = drawn(2, 2, 5, 16), drawn(2, 2, 7, 16), drawn(2, 2, 7, 16)
+compare(q, k, v, is_causal=True)
+compare(q, k, v, attn_mask=torch.ones(5, 7, dtype=torch.bool).tril(2))
+compare(q, k, v, attn_mask=drawn(5, 7))
+compare(q[..., :12], k[..., :12], v)
+compare(q, k, v[..., 4:])
+compare(drawn(2, 2, 5, 20)[..., 2:18], k, v)
+compare(q[0], k[0], v[0])
+compare(q, k[:1].expand(2, -1, -1, -1), v)
+compare(*(x.float() for x in (q, k, v)))
+F.scaled_dot_product_attention(*(x.to("xcuda") for x in (q, k, v)), dropout_p=0.5)
+results = []
+for device, dtype in (("xcuda", torch.float16), ("cpu", torch.float64)):
+    leaves = [x.to(device, dtype).requires_grad_() for x in (q, k, v)]
+    y = F.scaled_dot_product_attention(*leaves)
+    results.append([y.detach(), *torch.autograd.grad(y, leaves, torch.ones_like(y))])
+for got, wanted in zip(*results):
+    close(got, wanted)
+"""
+    assert run(ATTENTION + code, **WANTED) == ""
+
+
+def test_layers_of_attention_are_trained_and_run(run: Run) -> None:
+    code = """
+import torch.nn as nn
+ACCURACY[torch.bfloat16] = 0.1
+source = drawn(4, 6, 32, dtype=torch.bfloat16)
+class Attention(nn.MultiheadAttention):
+    def forward(self, x):
+        return super().forward(x, x, x, need_weights=False)[0]
+for layer in (nn.TransformerEncoderLayer(32, 2, 48, dropout=0, batch_first=True), Attention(32, 2, batch_first=True)):
+    start, results = {name: x.clone() for name, x in layer.state_dict().items()}, []
+    for device, dtype in (("xcuda", torch.bfloat16), ("cpu", torch.float64)):
+        layer.load_state_dict(start)
+        there, x = layer.to(device, dtype).train(), source.to(device, dtype)
+        optimizer = torch.optim.SGD(there.parameters(), lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            there(x).square().mean().backward()
+            optimizer.step()
+        there.eval()
+        with torch.no_grad():
+            results.append([there(x), *(p.detach().clone() for p in there.parameters())])
+    for got, wanted in zip(*results):
+        close(got, wanted)
+"""
+    assert run(ATTENTION + code, **WANTED) == ""
+
+
+def test_attention_is_generated_unless_a_program_wants_cudnns(run: Run) -> None:
+    code = """
+compare(*(drawn(2, 3, 5, 16) for _ in range(3)))
+x = drawn(2, 3, 5, 16).to("xcuda")
+print("source:    plugin" in str(torch_backend.explain("scaled_dot_product_attention")))
+print(torch.func.jvp(lambda q: F.scaled_dot_product_attention(q, x, x), (x,), (x,))[1].any().item())
+"""
+    assert run(ATTENTION + code) == "False\nTrue\n"
+
+
+@pytest.mark.parametrize(("version", "has_it"), [("8907", False), ("91300", False), ("91301", True)])
+def test_with_an_older_cudnn_attention_is_generated(run: Run, version: str, has_it: bool) -> None:
+    code = """
+print("source:    plugin" in str(torch_backend.explain("scaled_dot_product_attention")))
+compare(*(drawn(2, 3, 5, 16) for _ in range(3)))
+print("source:    plugin" in str(torch_backend.explain("convolution_overrideable")))
+"""
+    assert run(ATTENTION + code, CUDA_SIM_CUDNN_VERSION=version, **WANTED) == f"{has_it}\nTrue\n"
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [
+        ("cudnnBackendExecute=5000", "cudnnBackendExecute: "),
+        ("cudnnBackendFinalize=2000", "cudnnBackendFinalize: "),
+        ("cudnnBackendCreateDescriptor:9=5000", "cudnnBackendCreateDescriptor: "),
+    ],
+)
+def test_an_attention_that_fails_is_named(run: Run, fault: str, expected: str) -> None:
+    code = """
+layer = torch.nn.MultiheadAttention(32, 2, batch_first=True).to("xcuda", torch.float16)
+x = drawn(4, 6, 32).to("xcuda")
+try:
+    with torch.no_grad():
+        layer.train()(x, x, x, need_weights=False)
+except RuntimeError as error:
+    print(error)
+with torch.enable_grad():
+    print(layer(x, x, x, need_weights=False)[0].shape)
+"""
+    text = run(ATTENTION + code, refused="fails because CUDA_SIM_FAIL says so", CUDA_SIM_FAIL=fault, **WANTED)
+    assert all(part in text for part in ("aten::scaled_dot_product_attention", expected, "[4, 6, 32]"))
 
 
 # ---- what it has done ----

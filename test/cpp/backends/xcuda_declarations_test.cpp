@@ -100,6 +100,9 @@ static_assert(offsetof(xcuda::cublasLtMatmulHeuristicResult_t, state) ==
 
 #if __has_include(<cudnn.h>)
 XCUDA_CUDNN_CONSTANTS(EXPECT_VALUE)
+#if CUDNN_VERSION >= 91300
+XCUDA_CUDNN_GRAPH_CONSTANTS(EXPECT_VALUE)
+#endif
 
 #define EXPECT_CUDNN_FUNCTION(name, parameters) \
   static_assert(same_function<decltype(xcuda::cudnn_functions::name), decltype(::cudnn##name)>::value, "cudnn" #name);
