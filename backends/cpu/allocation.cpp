@@ -13,6 +13,8 @@ namespace {
 
 struct entry {
   allocation info;
+  std::map<uintptr_t, uint64_t> commits; // of a reservation: what has memory, by address
+  bool reserved = false;
   uint64_t offset = 0;               // shared memory: in this process's file
   bool imported = false;             // from a process that has it in its file
   uint32_t readers = 0, writers = 0; // protected mode: open accesses
@@ -73,6 +75,22 @@ entry* find(registry& r, const void* ptr) {
   return address - std::prev(next)->first < candidate.info.size_bytes ? &candidate : nullptr;
 }
 
+// What has memory around `ptr` without a gap; 0 bytes if there is none.
+allocation extent(const entry& e, const void* ptr) {
+  if (!e.reserved) return e.info;
+  const auto address = reinterpret_cast<uintptr_t>(ptr);
+  uintptr_t begin = 0, end = 0;
+  for (const auto& [at, size_bytes] : e.commits) {
+    if (at != end) {
+      if (end > address) break;
+      begin = at;
+    }
+    end = at + size_bytes;
+  }
+  const bool inside = address >= begin && address < end;
+  return {reinterpret_cast<void*>(inside ? begin : address), inside ? end - begin : 0, e.info.kind, e.info.device};
+}
+
 result check_unused(const entry& e, const char* what) {
   if (e.readers + e.writers == 0) return {};
   return failure(TB_STATUS_INVALID_ARGUMENT, "%s: %p is still mapped or in use by a copy", what, e.info.base);
@@ -83,7 +101,7 @@ result forget(const allocation& a, entry* out_entry) {
   registry& r = live();
   const std::lock_guard<std::mutex> lock(r.mutex);
   const auto found = r.entries.find(reinterpret_cast<uintptr_t>(a.base));
-  if (found == r.entries.end())
+  if (found == r.entries.end() || found->second.reserved)
     return failure(TB_STATUS_INVALID_ARGUMENT, "memory_free: %p is not the base of a live allocation", a.base);
   const entry& e = found->second;
   if (e.info.device != a.device || e.info.kind != a.kind || e.info.size_bytes != a.size_bytes)
@@ -106,19 +124,42 @@ entry* find_base(registry& r, int32_t device, const void* base) {
   const auto found = r.entries.find(reinterpret_cast<uintptr_t>(base));
   if (found == r.entries.end()) return nullptr;
   entry& e = found->second;
-  return e.info.device == device && e.info.kind == TB_MEMORY_DEVICE ? &e : nullptr;
+  return e.info.device == device && e.info.kind == TB_MEMORY_DEVICE && !e.reserved ? &e : nullptr;
 }
 
 void apply_protection(const entry& e) {
-  region_protect(e.info.base, e.info.size_bytes, e.readers > 0, e.writers > 0);
+  if (!e.reserved) region_protect(e.info.base, e.info.size_bytes, e.readers > 0, e.writers > 0);
+  for (const auto& [at, size_bytes] : e.commits)
+    region_protect(reinterpret_cast<void*>(at), size_bytes, e.readers > 0, e.writers > 0);
 }
 
 // The entry that holds all of the range, or null. With the registry's mutex held.
 entry* find_range(registry& r, int32_t device, const void* ptr, uint64_t size_bytes) {
   entry* e = find(r, ptr);
   if (!e || e->info.device != device || e->info.kind != TB_MEMORY_DEVICE) return nullptr;
-  const uint64_t offset = reinterpret_cast<uintptr_t>(ptr) - reinterpret_cast<uintptr_t>(e->info.base);
-  return size_bytes <= e->info.size_bytes - offset ? e : nullptr;
+  const allocation around = extent(*e, ptr);
+  const uint64_t offset = reinterpret_cast<uintptr_t>(ptr) - reinterpret_cast<uintptr_t>(around.base);
+  return size_bytes <= around.size_bytes - offset ? e : nullptr;
+}
+
+// The reservation that `ptr` points into; null, and *out_failure says why, unless the part is whole huge pages of one.
+// With the registry's mutex held.
+entry* find_part(registry& r, const char* what, int32_t device, const void* ptr, uint64_t size_bytes,
+                 result* out_failure) {
+  entry* e = find(r, ptr);
+  const auto at = reinterpret_cast<uintptr_t>(ptr);
+  if (e && e->reserved && e->info.device == device && size_bytes > 0 && at % kHugePage == 0 &&
+      size_bytes % kHugePage == 0 && size_bytes <= reinterpret_cast<uintptr_t>(e->info.base) + e->info.size_bytes - at)
+    return e;
+  *out_failure = failure(TB_STATUS_INVALID_ARGUMENT,
+                         "%s: %llu bytes at %p are not multiples of %llu in a reservation of device %d", what,
+                         number(size_bytes), ptr, number(kHugePage), device);
+  return nullptr;
+}
+
+bool has_commits(const entry& e, uintptr_t begin, uint64_t size_bytes) {
+  const auto next = e.commits.lower_bound(begin + size_bytes);
+  return next != e.commits.begin() && std::prev(next)->first + std::prev(next)->second > begin;
 }
 
 result not_a_range(int32_t device, const void* ptr, uint64_t size_bytes) {
@@ -140,7 +181,7 @@ result allocation_create(int32_t device, uint32_t kind, uint64_t size_bytes, voi
   }
   registry& all = live();
   const std::lock_guard<std::mutex> lock(all.mutex);
-  all.entries.emplace(reinterpret_cast<uintptr_t>(ptr), entry{{ptr, size_bytes, kind, device}, offset});
+  all.entries.emplace(reinterpret_cast<uintptr_t>(ptr), entry{{ptr, size_bytes, kind, device}, {}, false, offset});
   *out_ptr = ptr;
   return {};
 }
@@ -157,12 +198,87 @@ result allocation_destroy(const allocation& a) {
   return {};
 }
 
+result reservation_create(int32_t device, uint64_t size_bytes, void** out_ptr) {
+  if (size_bytes == 0 || size_bytes % kHugePage != 0)
+    return failure(TB_STATUS_INVALID_ARGUMENT, "address_reserve: %llu bytes are not a multiple of %llu",
+                   number(size_bytes), number(kHugePage));
+  void* base = region_reserve(size_bytes);
+  if (!base)
+    return failure(TB_STATUS_OUT_OF_MEMORY, "address_reserve: the system has no room for %llu bytes of addresses",
+                   number(size_bytes));
+  entry e;
+  e.info = {base, size_bytes, TB_MEMORY_DEVICE, device};
+  e.reserved = true;
+  registry& r = live();
+  const std::lock_guard<std::mutex> lock(r.mutex);
+  r.entries.emplace(reinterpret_cast<uintptr_t>(base), std::move(e));
+  *out_ptr = base;
+  return {};
+}
+
+result reservation_destroy(int32_t device, void* base, uint64_t size_bytes) {
+  {
+    registry& r = live();
+    const std::lock_guard<std::mutex> lock(r.mutex);
+    const auto found = r.entries.find(reinterpret_cast<uintptr_t>(base));
+    if (found == r.entries.end() || !found->second.reserved || found->second.info.device != device ||
+        found->second.info.size_bytes != size_bytes)
+      return failure(TB_STATUS_INVALID_ARGUMENT, "address_release: device %d has no reservation of %llu bytes at %p",
+                     device, number(size_bytes), base);
+    if (!found->second.commits.empty())
+      return failure(TB_STATUS_INVALID_ARGUMENT, "address_release: a part of the reservation at %p is committed", base);
+    r.entries.erase(found);
+  }
+  region_release(base, size_bytes);
+  return {};
+}
+
+result reservation_commit(int32_t device, void* ptr, uint64_t size_bytes) {
+  if (result r = reserve(device, TB_MEMORY_DEVICE, size_bytes); !r.ok()) return r;
+  result r;
+  {
+    registry& all = live();
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    entry* e = find_part(all, "memory_commit", device, ptr, size_bytes, &r);
+    if (e && has_commits(*e, reinterpret_cast<uintptr_t>(ptr), size_bytes))
+      r = failure(TB_STATUS_INVALID_ARGUMENT, "memory_commit: a part of %llu bytes at %p is committed already",
+                  number(size_bytes), ptr);
+    else if (e && !region_commit(ptr, size_bytes, !has_own_pages(TB_MEMORY_DEVICE)))
+      r = failure(TB_STATUS_OUT_OF_MEMORY, "xcpu:%d: the system has no %llu bytes", device, number(size_bytes));
+    else if (e)
+      e->commits.emplace(reinterpret_cast<uintptr_t>(ptr), size_bytes);
+    if (e && r.ok() && has_own_pages(TB_MEMORY_DEVICE)) apply_protection(*e);
+  }
+  if (!r.ok()) unreserve(device, TB_MEMORY_DEVICE, size_bytes);
+  return r;
+}
+
+result reservation_decommit(int32_t device, void* ptr, uint64_t size_bytes) {
+  {
+    result r;
+    registry& all = live();
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    entry* e = find_part(all, "memory_decommit", device, ptr, size_bytes, &r);
+    if (!e) return r;
+    const auto found = e->commits.find(reinterpret_cast<uintptr_t>(ptr));
+    if (found == e->commits.end() || found->second != size_bytes)
+      return failure(TB_STATUS_INVALID_ARGUMENT,
+                     "memory_decommit: %llu bytes at %p are not what one memory_commit put there", number(size_bytes),
+                     ptr);
+    if (!region_decommit(ptr, size_bytes))
+      return failure(TB_STATUS_INTERNAL, "memory_decommit: the system takes no memory back at %p", ptr);
+    e->commits.erase(found);
+  }
+  unreserve(device, TB_MEMORY_DEVICE, size_bytes);
+  return {};
+}
+
 bool allocation_find(const void* ptr, allocation* out_allocation) {
   registry& r = live();
   const std::lock_guard<std::mutex> lock(r.mutex);
   const entry* e = find(r, ptr);
-  if (e) *out_allocation = e->info;
-  return e != nullptr;
+  if (e) *out_allocation = extent(*e, ptr);
+  return e && out_allocation->size_bytes > 0;
 }
 
 uint64_t allocated_bytes(int32_t device) {

@@ -23,6 +23,13 @@ bool allocation_find(const void* ptr, allocation* out_allocation);
 
 uint64_t allocated_bytes(int32_t device);
 
+// Addresses of a device, and memory behind multiples of kHugePage of them (TB_CAP_VIRTUAL_MEMORY). What is committed
+// without a gap is one allocation.
+result reservation_create(int32_t device, uint64_t size_bytes, void** out_ptr);
+result reservation_destroy(int32_t device, void* base, uint64_t size_bytes);
+result reservation_commit(int32_t device, void* ptr, uint64_t size_bytes);
+result reservation_decommit(int32_t device, void* ptr, uint64_t size_bytes);
+
 // Memory for other processes, and of other processes (xcpu.ipc). What is imported counts towards no limit, is live until
 // allocation_close, and stays there if its exporter ends.
 result allocation_export(int32_t device, void* base, tb_ipc_handle* out_handle);

@@ -21,6 +21,7 @@ uint64_t capabilities() {
     if (!settings().protect) set |= TB_CAP_HOST_COHERENT;
   }
   if (settings().ipc) set |= TB_CAP_IPC;
+  if (settings().virtual_memory) set |= TB_CAP_VIRTUAL_MEMORY;
   if (settings().async) set |= TB_CAP_ASYNC | TB_CAP_EVENT_TIMING | TB_CAP_EVENT_RERECORD | TB_CAP_GRAPH;
   return set;
 }
@@ -61,6 +62,7 @@ result device_properties(int32_t, tb_device_properties* out_properties) {
     properties.stream_priority_highest = kHighestPriority;
   }
   properties.numa_node = -1;
+  properties.commit_granularity_bytes = settings().virtual_memory ? kHugePage : 0;
   if (settings().modules) describe_launches(properties);
   std::memcpy(out_properties, &properties, properties.struct_size);
   return {};

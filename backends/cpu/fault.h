@@ -35,6 +35,10 @@ namespace xcpu {
   X(ipc_export)           \
   X(ipc_import)           \
   X(ipc_close)            \
+  X(address_reserve)      \
+  X(address_release)      \
+  X(memory_commit)        \
+  X(memory_decommit)      \
   X(capture_begin)        \
   X(capture_end)          \
   X(stream_is_capturing)  \

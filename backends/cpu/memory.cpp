@@ -34,6 +34,22 @@ result memory_query(const void* ptr, tb_pointer_info* out_info) {
   return {};
 }
 
+result address_reserve(int32_t device, uint64_t size_bytes, void** out_ptr) {
+  return reservation_create(device, size_bytes, out_ptr);
+}
+
+result address_release(int32_t device, void* ptr, uint64_t size_bytes) {
+  return reservation_destroy(device, ptr, size_bytes);
+}
+
+result memory_commit(int32_t device, void* ptr, uint64_t size_bytes) {
+  return reservation_commit(device, ptr, size_bytes);
+}
+
+result memory_decommit(int32_t device, void* ptr, uint64_t size_bytes) {
+  return reservation_decommit(device, ptr, size_bytes);
+}
+
 static result check_access(uint32_t access) {
   if (access != 0 && (access & ~(TB_MAP_READ | TB_MAP_WRITE)) == 0) return {};
   return failure(TB_STATUS_INVALID_ARGUMENT, "access %u is neither TB_MAP_READ nor TB_MAP_WRITE nor both", access);

@@ -14,5 +14,9 @@ result memory_unmap(int32_t device, void* ptr, uint64_t size_bytes, uint32_t acc
 result ipc_export(int32_t device, void* ptr, tb_ipc_handle* out_handle);
 result ipc_import(int32_t device, const tb_ipc_handle* handle, void** out_ptr);
 result ipc_close(int32_t device, void* ptr);
+result address_reserve(int32_t device, uint64_t size_bytes, void** out_ptr);
+result address_release(int32_t device, void* ptr, uint64_t size_bytes);
+result memory_commit(int32_t device, void* ptr, uint64_t size_bytes);
+result memory_decommit(int32_t device, void* ptr, uint64_t size_bytes);
 
 } // namespace xcpu

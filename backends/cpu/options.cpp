@@ -88,8 +88,8 @@ const options& settings() {
 }
 
 const char* const* option_keys() {
-  static const char* const keys[] = {"devices", "memory", "async",   "protect", "ipc",  "delay_us",
-                                     "fault",   "ccl",    "modules", "threads", nullptr};
+  static const char* const keys[] = {"devices", "memory",  "async",   "protect",        "ipc",  "delay_us", "fault",
+                                     "ccl",     "modules", "threads", "virtual_memory", nullptr};
   return keys;
 }
 
@@ -101,6 +101,7 @@ result read_options() {
   if (r.ok()) r = read("xcpu.async", "0 or 1", parse_flag, &o.async);
   if (r.ok()) r = read("xcpu.protect", "0 or 1", parse_flag, &o.protect);
   if (r.ok()) r = read("xcpu.ipc", "0 or 1", parse_flag, &o.ipc);
+  if (r.ok()) r = read("xcpu.virtual_memory", "0 or 1", parse_flag, &o.virtual_memory);
   if (r.ok()) r = read("xcpu.delay_us", "microseconds, at most 10000000: N, or LOW-HIGH", parse_delay, &o.delay);
   if (r.ok()) r = read("xcpu.ccl", "0 or 1", parse_flag, &o.ccl);
   if (r.ok()) r = read("xcpu.modules", "0 or 1", parse_flag, &o.modules);

@@ -17,6 +17,7 @@ struct options {
   bool async = false;
   bool protect = false;
   bool ipc = false;
+  bool virtual_memory = true;
   delay_range delay;
   bool ccl = false;
   bool modules = false;

@@ -107,6 +107,12 @@ tb_core_table make_table() {
     XCPU_SET(ipc_import);
     XCPU_SET(ipc_close);
   }
+  if (settings().virtual_memory) {
+    XCPU_SET(address_reserve);
+    XCPU_SET(address_release);
+    XCPU_SET(memory_commit);
+    XCPU_SET(memory_decommit);
+  }
   if (settings().async) {
     XCPU_SET(stream_create);
     XCPU_SET(stream_destroy);

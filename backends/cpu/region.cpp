@@ -15,7 +15,8 @@ uint64_t page_bytes() {
 // A longer range is mapped, and both ends are given back.
 void* region_map(uint64_t size_bytes, uint64_t alignment, int protection) {
   const uint64_t slack = alignment - page_bytes();
-  void* ptr = mmap(nullptr, size_bytes + slack, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* ptr = mmap(nullptr, size_bytes + slack, protection,
+                   MAP_PRIVATE | MAP_ANONYMOUS | (protection ? 0 : MAP_NORESERVE), -1, 0);
   if (ptr == MAP_FAILED) return nullptr;
   const auto address = reinterpret_cast<uintptr_t>(ptr);
   const uintptr_t aligned = round_up(address, alignment);
@@ -45,6 +46,26 @@ void region_free(void* ptr, uint64_t size_bytes, bool own_pages) {
 void region_protect(void* ptr, uint64_t size_bytes, bool readable, bool writable) {
   mprotect(ptr, round_up(size_bytes, page_bytes()),
            (readable || writable ? PROT_READ : PROT_NONE) | (writable ? PROT_WRITE : PROT_NONE));
+}
+
+void* region_reserve(uint64_t size_bytes) {
+  return size_bytes > kLargestRegion ? nullptr : region_map(size_bytes, kHugePage, PROT_NONE);
+}
+
+void region_release(void* ptr, uint64_t size_bytes) {
+  munmap(ptr, size_bytes);
+}
+
+bool region_commit(void* ptr, uint64_t size_bytes, bool accessible) {
+  if (accessible && mprotect(ptr, size_bytes, PROT_READ | PROT_WRITE) != 0) return false;
+  madvise(ptr, size_bytes, MADV_HUGEPAGE);
+  return true;
+}
+
+// A fresh mapping in the place of the old one, whose pages go back.
+bool region_decommit(void* ptr, uint64_t size_bytes) {
+  const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+  return mmap(ptr, size_bytes, PROT_NONE, flags, -1, 0) == ptr;
 }
 
 } // namespace xcpu

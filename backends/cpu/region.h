@@ -37,4 +37,14 @@ void region_free(void* ptr, uint64_t size_bytes, bool own_pages);
 // Of a region with own pages.
 void region_protect(void* ptr, uint64_t size_bytes, bool readable, bool writable);
 
+// Addresses without memory, which region_commit puts there; a multiple of kHugePage, aligned to it. Null if there is no
+// room.
+void* region_reserve(uint64_t size_bytes);
+void region_release(void* ptr, uint64_t size_bytes);
+
+// Multiples of kHugePage. `accessible`: else neither readable nor writable until region_protect. False if the system has
+// no more.
+bool region_commit(void* ptr, uint64_t size_bytes, bool accessible);
+bool region_decommit(void* ptr, uint64_t size_bytes);
+
 } // namespace xcpu

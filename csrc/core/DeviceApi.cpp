@@ -60,6 +60,9 @@ DeviceApi::DeviceApi(std::string name, const tb_core_table& offered) : name_(std
                     "host_register and host_unregister belong together");
   check.all_or_none({TB_SLOT(table, ipc_export), TB_SLOT(table, ipc_import), TB_SLOT(table, ipc_close)},
                     "the three ipc slots belong together");
+  check.all_or_none({TB_SLOT(table, address_reserve), TB_SLOT(table, address_release), TB_SLOT(table, memory_commit),
+                     TB_SLOT(table, memory_decommit)},
+                    "address_reserve, address_release, memory_commit and memory_decommit belong together");
   check.raise(c10::str("The core table of plugin '", name_, "'"));
   table_ = table;
 }
@@ -240,6 +243,54 @@ void DeviceApi::memory_free(int device, uint32_t kind, void* ptr, uint64_t size_
     const CallSpan span("memory_free", device);
     clean_up(device, "memory_free", table_.memory_free, device, kind, ptr, size_bytes, stream);
   }
+}
+
+tb_status DeviceApi::address_reserve(int device, uint64_t size_bytes, void** out_ptr) {
+  enter(device, "address_reserve");
+  const CallSpan span("address_reserve", device);
+  void* ptr = nullptr;
+  const tb_status status = invoke(device, table_.address_reserve, device, size_bytes, &ptr);
+  if (status == TB_STATUS_OUT_OF_MEMORY || status == TB_STATUS_UNSUPPORTED) {
+    return status;
+  }
+  check(status, "address_reserve", device);
+  check_given(ptr, "address_reserve", "*out_ptr", device);
+  const uint64_t alignment = properties_[static_cast<std::size_t>(device)].commit_granularity_bytes;
+  if (reinterpret_cast<uintptr_t>(ptr) % alignment != 0) {
+    address_release(device, ptr, size_bytes);
+    set_error_text(
+        c10::str("it gave ", ptr, ", which is not aligned to the ", alignment, " bytes of commit_granularity_bytes"));
+    throw_status(TB_STATUS_INTERNAL, name_, "address_reserve", device);
+  }
+  *out_ptr = ptr;
+  return TB_STATUS_OK;
+}
+
+void DeviceApi::address_release(int device, void* ptr, uint64_t size_bytes) noexcept {
+  clean_up(device, "address_release", table_.address_release, device, ptr, size_bytes);
+}
+
+tb_status DeviceApi::memory_commit(int device, void* ptr, uint64_t size_bytes) {
+  enter(device, "memory_commit");
+  const CallSpan span("memory_commit", device);
+  const tb_status status = invoke(device, table_.memory_commit, device, ptr, size_bytes);
+  if (status != TB_STATUS_OUT_OF_MEMORY && status != TB_STATUS_UNSUPPORTED) {
+    check(status, "memory_commit", device);
+  }
+  return status;
+}
+
+bool DeviceApi::memory_decommit(int device, void* ptr, uint64_t size_bytes) noexcept {
+  if (!usable_for_cleanup(device)) {
+    return true;
+  }
+  if (!bind_for_cleanup(device)) {
+    return false;
+  }
+  const CallSpan span("memory_decommit", device);
+  const tb_status status = leave(table_.memory_decommit(device, ptr, size_bytes), device);
+  log_failure(status, "memory_decommit", device);
+  return status == TB_STATUS_OK || status == TB_STATUS_DEVICE_LOST;
 }
 
 void DeviceApi::memory_copy(int dst_device, void* dst, int src_device, const void* src, uint64_t size_bytes,

@@ -106,6 +106,13 @@ class DeviceApi {
   tb_status memory_allocate(int device, uint32_t kind, uint64_t size_bytes, tb_stream* stream, void** out_ptr);
   /// Frees are called from destructors: a failure is logged, not thrown. Nothing is called for a lost device.
   void memory_free(int device, uint32_t kind, void* ptr, uint64_t size_bytes, tb_stream* stream) noexcept;
+  /// Both OK, OUT_OF_MEMORY or UNSUPPORTED (then the plugin's text is kept for take_error_text). Only with
+  /// TB_CAP_VIRTUAL_MEMORY, as what undoes them.
+  tb_status address_reserve(int device, uint64_t size_bytes, void** out_ptr);
+  tb_status memory_commit(int device, void* ptr, uint64_t size_bytes);
+  void address_release(int device, void* ptr, uint64_t size_bytes) noexcept;
+  /// False if the memory stays where it is: the plugin has failed, which is logged. Nothing is called for a lost device.
+  bool memory_decommit(int device, void* ptr, uint64_t size_bytes) noexcept;
   void memory_copy(int dst_device, void* dst, int src_device, const void* src, uint64_t size_bytes, uint32_t kind,
                    tb_stream* stream);
   /// Default: a filled host buffer is copied in pieces and the stream waited for.

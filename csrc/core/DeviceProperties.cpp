@@ -58,6 +58,13 @@ void check_sizes(const tb_device_properties& properties, Faults& faults) {
     faults.push_back(c10::str("a max_allocation_bytes of ", largest, " with a total memory of ", memory,
                               " bytes; 0 means as much as there is"));
   }
+  const uint64_t commit = properties.commit_granularity_bytes;
+  const bool is_virtual = (properties.capabilities & TB_CAP_VIRTUAL_MEMORY) != 0;
+  if (is_virtual ? !is_power_of_two(commit) || commit > kMaxAlignmentBytes : commit != 0) {
+    faults.push_back(
+        c10::str("a commit_granularity_bytes of ", commit, is_virtual ? " with" : " without",
+                 " TB_CAP_VIRTUAL_MEMORY; it must be a power of two and at most 1 GiB with it, and 0 without"));
+  }
   if (largest != 0 && largest < granularity) {
     faults.push_back(c10::str("a max_allocation_bytes of ", largest, " with an allocation granularity of ", granularity,
                               " bytes; nothing could be allocated"));
@@ -141,6 +148,8 @@ void check_slots(const tb_device_properties& properties, const tb_core_table& ta
   refuse_if(has(TB_CAP_EVENT_TIMING) && !table.event_elapsed,
             "TB_CAP_EVENT_TIMING is declared but the slot event_elapsed is not set");
   refuse_if(has(TB_CAP_IPC) && !table.ipc_export, "TB_CAP_IPC is declared but the ipc slots are not set");
+  refuse_if(has(TB_CAP_VIRTUAL_MEMORY) && !table.address_reserve,
+            "TB_CAP_VIRTUAL_MEMORY is declared but address_reserve and the slots after it are not set");
   refuse_if(has(TB_CAP_HOST_COHERENT) && !has(TB_CAP_HOST_ACCESS),
             "TB_CAP_HOST_COHERENT is declared without TB_CAP_HOST_ACCESS, which it is about");
   refuse_if(has(TB_CAP_HOST_ACCESS) && !has(TB_CAP_HOST_COHERENT) && !table.memory_map,

@@ -27,7 +27,8 @@ struct AllocatorState {
         device(device),
         async(api.async()),
         name(c10::str(api.name(), ":", static_cast<int>(device))),
-        policy(api.properties(device).allocation_granularity_bytes, api.properties(device).max_allocation_bytes) {}
+        policy(api.properties(device).allocation_granularity_bytes, api.properties(device).max_allocation_bytes,
+               api.properties(device).commit_granularity_bytes) {}
 
   void set_attention(Attention bit, bool on) {
     if (on) {

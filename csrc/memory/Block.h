@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -29,6 +30,16 @@ using ContextPtr = std::shared_ptr<c10::GatheredContext>;
 using CreateContextFn = ContextPtr (*)();
 
 struct BlockPool;
+struct Block;
+
+/// Addresses of one pool, of which parts have memory; see Note [Expandable segments].
+struct Reservation {
+  char* base = nullptr;
+  std::size_t size = 0; // a multiple of page_size
+  std::size_t page_size = 0;
+  BlockPool* pool = nullptr;
+  std::map<const char*, Block*> last; // the last block of what has memory without a gap, by where that ends
+};
 
 /// A range of device memory: in use, waiting for the streams that used it, or free. Blocks of one segment form a list
 /// in address order. The allocator's mutex guards every field.
@@ -36,8 +47,19 @@ struct Block {
   enum class State : uint8_t {
     kFree, // in its pool's free list (or just leaving it)
     kAllocated,
-    kPending // freed, but another stream may still use it
+    kPending, // freed, but another stream may still use it
+    kMoving   // on its way from or to the plugin
   };
+
+  bool is_active() const {
+    return state == State::kAllocated || state == State::kPending;
+  }
+  char* begin() const {
+    return static_cast<char*>(ptr);
+  }
+  char* end() const {
+    return begin() + size;
+  }
 
   bool is_split() const {
     return prev != nullptr || next != nullptr;
@@ -47,7 +69,8 @@ struct Block {
   std::size_t size = 0;
   std::size_t requested = 0;
   BlockPool* pool = nullptr;
-  Block* prev = nullptr; // neighbours in the segment
+  Reservation* reservation = nullptr; // of an expandable segment; NULL in others
+  Block* prev = nullptr;              // neighbours in the segment
   Block* next = nullptr;
   Block* free_prev = nullptr; // neighbours in the free list
   Block* free_next = nullptr;
@@ -61,7 +84,7 @@ struct Block {
   ContextPtr context;          // of the allocation
 };
 
-/// One plugin allocation.
+/// One plugin allocation, or memory without a gap in a reservation.
 struct Segment {
   void* base = nullptr;
   std::size_t size = 0;
@@ -69,6 +92,7 @@ struct Segment {
   Block* first = nullptr;
   bool oversize = false; // counted as such when it was requested
   ContextPtr context;
+  Reservation* reservation = nullptr;
   mutable std::shared_ptr<const tb_ipc_handle> handle{}; // once something in it was lent to another process
 };
 
@@ -88,6 +112,7 @@ class BlockArena {
   /// `block` has no context and no uses any more.
   void recycle(Block* block) {
     block->state = Block::State::kFree;
+    block->reservation = nullptr;
     block->prev = block->next = block->free_prev = nullptr;
     block->free_next = spare_;
     spare_ = block;

@@ -53,14 +53,14 @@ class BlockCache {
   Block* add(void* base, std::size_t size, BlockPool& pool);
   /// Takes the block of a free segment out of circulation.
   void remove(Block* block);
-  /// Free blocks that are whole segments, if `select` accepts them.
+  /// Free blocks that `select` accepts.
   template <typename Select>
-  std::vector<Block*> free_segments(Select select) {
+  std::vector<Block*> free_blocks(Select select) {
     std::vector<Block*> blocks;
     pools.for_each([&](MemoryPool& owner) {
       owner.for_each([&](BlockPool& pool) {
         pool.free.for_each([&](Block* block) {
-          if (!block->is_split() && select(*block)) {
+          if (select(*block)) {
             blocks.push_back(block);
           }
         });
@@ -69,10 +69,34 @@ class BlockCache {
     return blocks;
   }
 
+  // ---- blocks that are kMoving: in no free list, and nobody gets them ----
+
+  /// A new one between two blocks of a reservation (either may be NULL), which become a part of it if they are free.
+  Block* add_between(Block* before, Block* after, void* base, std::size_t size, Reservation& reservation);
+  /// The part of a free block from `begin` to `end`; the rest stays free.
+  Block* take_part(Block* block, char* begin, char* end);
+  /// `block`, in whichever state, keeps its first `size` bytes; the rest is another block like it, in no free list.
+  Block* cut(Block* block, std::size_t size);
+  /// Its neighbours are none any more: what lay between them is gone.
+  void remove_between(Block* block);
+  /// The free block that it becomes with its neighbours, in no free list, as take returns one.
+  Block* settle(Block* block);
+  void settle_as_free(Block* block) {
+    block = settle(block);
+    block->freed_at = block->pool->searches;
+    block->pool->free.insert(block);
+  }
+
   MemoryPools pools;
 
  private:
   void split(Block* block, std::size_t size);
+  /// `left` becomes the block of both; `gone` is the next one and in no free list.
+  void join(Block* left, Block* gone);
+  /// One more (1) or less (-1) free part of a segment that is in use elsewhere, if `block` is one.
+  void count_free_part(const Block* block, int64_t sign);
+  /// Whether it was; it is kMoving then.
+  bool take_out_if_free(Block* block);
   Block* merge_with_free_neighbours(Block* block);
 
   AllocatorState& state_;
@@ -95,8 +119,8 @@ inline Block* BlockCache::take(const Request& request) {
   BlockPool& pool = pool_for(request);
   ++pool.searches;
   Block* block = pool.free.best_fit(request.size);
-  if (!block ||
-      (!pool.small && block->size != request.size && !state_.policy.fits_unsplit_limits(request.size, block->size))) {
+  if (!block || (!pool.small && block->size != request.size && !block->reservation &&
+                 !state_.policy.fits_unsplit_limits(request.size, block->size))) {
     return nullptr;
   }
   pool.free.remove(block);
@@ -108,7 +132,7 @@ inline void BlockCache::hand_out(Block* block, Request& request) {
   const bool small = block->pool->small;
   const bool was_split = block->is_split();
   const std::size_t remaining = block->size - request.size;
-  if (remaining > 0 && state_.policy.should_split(request.size, remaining, small)) {
+  if (remaining > 0 && state_.policy.should_split(request.size, remaining, small || block->reservation)) {
     split(block, request.size);
     if (was_split) {
       stats.decrease(Metric::kInactiveSplitBytes, small, request.size);
@@ -160,16 +184,37 @@ inline void BlockCache::make_free(Block* block) {
 
 /// `block` keeps its first `size` bytes; the rest becomes a free block.
 inline void BlockCache::split(Block* block, std::size_t size) {
-  Block* rest = add(static_cast<char*>(block->ptr) + size, block->size - size, *block->pool);
+  Block* rest = cut(block, size);
+  rest->pool->free.insert(rest);
+}
+
+inline Block* BlockCache::cut(Block* block, std::size_t size) {
+  Block* rest = add(block->begin() + size, block->size - size, *block->pool);
+  rest->state = block->state;
   rest->freed_at = block->freed_at;
+  rest->reservation = block->reservation;
   rest->prev = block;
   rest->next = block->next;
   if (rest->next) {
     rest->next->prev = rest;
+  } else if (C10_UNLIKELY(rest->reservation != nullptr)) {
+    rest->reservation->last[rest->end()] = rest;
   }
   block->next = rest;
   block->size = size;
-  rest->pool->free.insert(rest);
+  return rest;
+}
+
+inline void BlockCache::join(Block* left, Block* gone) {
+  table_.erase(gone->ptr);
+  left->size += gone->size;
+  left->next = gone->next;
+  if (left->next) {
+    left->next->prev = left;
+  } else if (C10_UNLIKELY(left->reservation != nullptr)) {
+    left->reservation->last[left->end()] = left;
+  }
+  arena_.recycle(gone);
 }
 
 /// The block that covers all of it.
@@ -177,24 +222,19 @@ inline Block* BlockCache::merge_with_free_neighbours(Block* block) {
   BlockPool& pool = *block->pool;
   int64_t pieces = 0; // how the number of free pieces of split segments changes, and their bytes
   int64_t bytes = 0;
-  const auto absorb_next = [&](Block* left, Block* gone, Block* free_one) {
+  const auto take_out = [&](Block* free_one) {
     pool.free.remove(free_one);
     pieces -= 1;
     bytes -= static_cast<int64_t>(free_one->size);
-    table_.erase(gone->ptr);
-    left->size += gone->size;
-    left->next = gone->next;
-    if (left->next) {
-      left->next->prev = left;
-    }
-    arena_.recycle(gone);
-    return left;
   };
   if (Block* next = block->next; next && next->state == Block::State::kFree) {
-    block = absorb_next(block, next, next);
+    take_out(next);
+    join(block, next);
   }
   if (Block* prev = block->prev; prev && prev->state == Block::State::kFree) {
-    block = absorb_next(prev, block, prev);
+    take_out(prev);
+    join(prev, block);
+    block = prev;
   }
   if (block->is_split()) {
     pieces += 1;

@@ -28,8 +28,10 @@ CachingAllocator::~CachingAllocator() {
     try {
       pending_.process(true);
       Lock lock(state_.mutex);
-      segments_.release(blocks_.free_segments([](const Block&) { return true; }), lock);
-      return;
+      segments_.release(segments_.free_segments([](const Block&) { return true; }), lock);
+      if (segments_.all().empty()) {
+        return;
+      }
     } catch (const c10::Error& error) {
       if (!state_.api.is_lost(state_.device)) {
         TORCH_WARN("While giving back the memory of ", state_.name, ": ", error.what_without_backtrace());
@@ -104,7 +106,7 @@ Block* CachingAllocator::allocate_from_plugin(const Request& request, Lock& lock
   }
   segments_.collect_garbage(lock);
   Refusal refusal;
-  if (Block* block = segments_.request(request, state_.policy.segment_size(request.size), refusal, lock)) {
+  if (Block* block = segments_.request(request, refusal, lock)) {
     return block;
   }
   ++state_.stats.num_alloc_retries;
@@ -122,9 +124,8 @@ Block* CachingAllocator::recover(const Request& request, Refusal& refusal, Lock&
   if (Block* block = blocks_.take(request)) {
     return block;
   }
-  const std::size_t wanted = state_.policy.segment_size(request.size);
   if (segments_.release_oversize(request, lock)) {
-    if (Block* block = segments_.request(request, wanted, refusal, lock)) {
+    if (Block* block = segments_.request(request, refusal, lock)) {
       return block;
     }
   }
@@ -132,7 +133,7 @@ Block* CachingAllocator::recover(const Request& request, Refusal& refusal, Lock&
   if (Block* block = blocks_.take(request)) {
     return block; // freed by another thread in the meantime
   }
-  if (Block* block = segments_.request(request, wanted, refusal, lock)) {
+  if (Block* block = segments_.request(request, refusal, lock)) {
     return block;
   }
   const bool others_released = segments_.wait_for_releases(lock);
@@ -141,9 +142,10 @@ Block* CachingAllocator::recover(const Request& request, Refusal& refusal, Lock&
       return block;
     }
   }
-  // Segments are larger than what one request needs; the last resort is no larger than that.
-  const std::size_t least = state_.policy.least_segment_size(request.size);
-  return least < wanted || others_released ? segments_.request(request, least, refusal, lock) : nullptr;
+  // Segments and pages are larger than what one request needs; the last resort is no larger than that.
+  return others_released || state_.policy.can_do_with_less(request.size)
+             ? segments_.request_least(request, refusal, lock)
+             : nullptr;
 }
 
 void CachingAllocator::throw_out_of_memory(const Request& request, const Refusal& refusal, Lock& lock) {
@@ -252,7 +254,7 @@ void CachingAllocator::empty_cache(c10::MempoolId_t pool) {
               "The cache cannot be emptied while a graph is being captured: that waits for the device.");
   if (pool.first != 0 || pool.second != 0) {
     const auto is_in_pool = [&](const Block& block) { return block.pool->owner.id == pool; };
-    segments_.release(blocks_.free_segments(is_in_pool), lock);
+    segments_.release(segments_.free_segments(is_in_pool), lock);
   } else {
     segments_.release_cached(lock);
   }
@@ -262,6 +264,11 @@ void CachingAllocator::empty_cache(c10::MempoolId_t pool) {
 
 bool CachingAllocator::owns(const void* ptr, void** out_base, std::size_t* out_size) const {
   const Lock lock(state_.mutex);
+  if (const Block* block = blocks_.find_allocated(ptr)) {
+    *out_base = block->ptr;
+    *out_size = block->size;
+    return true;
+  }
   const Segment* segment = segments_.find(ptr);
   const auto* address = static_cast<const char*>(ptr);
   for (const Block* block = segment ? segment->first : nullptr; block; block = block->next) {
@@ -269,7 +276,7 @@ bool CachingAllocator::owns(const void* ptr, void** out_base, std::size_t* out_s
     if (address >= begin && address < begin + block->size) {
       *out_base = block->ptr;
       *out_size = block->size;
-      return block->state != Block::State::kFree;
+      return block->is_active();
     }
   }
   return false;

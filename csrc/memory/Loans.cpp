@@ -13,8 +13,12 @@ void Loans::export_memory(void* ptr, tb_ipc_handle* out_segment, uint64_t* out_o
   Block* const block = blocks_.find_allocated(ptr);
   TORCH_CHECK(block, "Memory at ", ptr, " is not in use on ", state_.name,
               ", so it cannot be lent to another process.");
-  block->lent = true;
   const Segment& segment = *segments_.find(ptr); // stays, because the caller uses the block
+  TORCH_CHECK(
+      !segment.reservation, "Memory of ", state_.name,
+      " in an expandable segment (PYTORCH_ALLOC_CONF=expandable_segments:True) cannot be lent to another process. "
+      "Send tensor.cpu(), or allocate what is sent without expandable_segments.");
+  block->lent = true;
   *out_offset = static_cast<uint64_t>(static_cast<const char*>(ptr) - static_cast<const char*>(segment.base));
   if (!segment.handle) {
     lock.unlock();

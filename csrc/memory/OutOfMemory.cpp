@@ -33,10 +33,11 @@ std::string out_of_memory_text(const OutOfMemoryReport& report) {
          << format_size(*report.limit) << (report.limit_hit ? ", which this request would exceed. " : ". ");
   }
   if (unallocated > report.requested) {
-    text
-        << "If the unallocated memory is large, it may be fragmented: set PYTORCH_ALLOC_CONF=max_split_size_mb:<n>, or "
-           "call torch."
-        << report.module << ".memory.empty_cache() where memory use is low. ";
+    text << "If the unallocated memory is large, it may be fragmented: set PYTORCH_ALLOC_CONF=expandable_segments:True "
+            "if the device offers it, else "
+            "max_split_size_mb:<n>, or "
+            "call torch."
+         << report.module << ".memory.empty_cache() where memory use is low. ";
   }
   text << "torch." << report.module << ".memory_summary() shows what holds it, torch." << report.module
        << ".memory._record_memory_history() where it was allocated.";

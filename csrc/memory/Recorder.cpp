@@ -12,8 +12,9 @@ namespace torch_backend {
 namespace {
 
 // In the order of TraceAction.
-constexpr std::array<const char*, 7> kNames = {
-    "alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "snapshot", "oom"};
+constexpr std::array<const char*, 9> kNames = {"alloc",         "free_requested", "free_completed",
+                                               "segment_alloc", "segment_free",   "segment_map",
+                                               "segment_unmap", "snapshot",       "oom"};
 
 int64_t now_us() {
   using std::chrono::duration_cast;
@@ -28,8 +29,9 @@ const char* trace_action_name(TraceAction action) {
 
 TraceAction parse_trace_action(const std::string& name) {
   const auto* found = std::find(kNames.begin(), kNames.end(), name);
-  TORCH_CHECK_VALUE(found != kNames.end(), "'", name, "' is not an action of the memory history. Actions are alloc, ",
-                    "free_requested, free_completed, segment_alloc, segment_free, snapshot and oom.");
+  TORCH_CHECK_VALUE(
+      found != kNames.end(), "'", name, "' is not an action of the memory history. Actions are alloc, ",
+      "free_requested, free_completed, segment_alloc, segment_free, segment_map, segment_unmap, snapshot and oom.");
   return static_cast<TraceAction>(found - kNames.begin());
 }
 
@@ -104,13 +106,14 @@ AllocatorSnapshot Recorder::snapshot(const std::map<const void*, Segment>& segme
     copy.total_size = segment.size;
     copy.stream = segment.pool->stream.id;
     copy.is_small = segment.pool->small;
+    copy.is_expandable = segment.reservation != nullptr;
     copy.pool = owner.id;
     copy.context = segment.context;
     for (const Block* block = segment.first; block; block = block->next) {
       copy.blocks.push_back(
           {reinterpret_cast<uintptr_t>(block->ptr), block->size, block->requested, block->state, block->context});
       copy.allocated_size += block->state == Block::State::kAllocated ? block->size : 0;
-      copy.active_size += block->state != Block::State::kFree ? block->size : 0;
+      copy.active_size += block->is_active() ? block->size : 0;
       copy.requested_size += block->requested;
     }
   }

@@ -20,6 +20,8 @@ enum class TraceAction : uint8_t {
   kFreeCompleted, // may come later than the request: see record_stream
   kSegmentAlloc,
   kSegmentFree,
+  kSegmentMap, // of pages of an expandable segment
+  kSegmentUnmap,
   kSnapshot,
   kOutOfMemory
 };
@@ -67,6 +69,7 @@ struct SegmentSnapshot {
   std::size_t requested_size = 0;
   c10::StreamId stream = 0;
   bool is_small = false;
+  bool is_expandable = false;
   c10::MempoolId_t pool{0, 0};
   std::vector<BlockSnapshot> blocks; // in address order
   ContextPtr context;

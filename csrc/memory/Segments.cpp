@@ -33,7 +33,8 @@ Segments::Segments(AllocatorState& state, Recorder& recorder, BlockCache& blocks
     : state_(state),
       recorder_(recorder),
       blocks_(blocks),
-      stream_ordered_(state.api.has_capability(state.device, TB_CAP_STREAM_ALLOC)) {}
+      stream_ordered_(state.api.has_capability(state.device, TB_CAP_STREAM_ALLOC)),
+      expandable_(state, recorder, blocks, segments_) {}
 
 const Segment* Segments::find(const void* ptr) const {
   const auto after = segments_.upper_bound(ptr);
@@ -42,9 +43,49 @@ const Segment* Segments::find(const void* ptr) const {
 
 // ---- getting ----
 
-Block* Segments::request(const Request& request, std::size_t segment_size, Refusal& refusal, Lock& lock) {
+bool Segments::would_exceed_limit(std::size_t size) const {
   const auto held = static_cast<std::size_t>(state_.stats.current(Metric::kReservedBytes)) + requesting_bytes_;
-  refusal.limit_hit = limit_ && held + segment_size > *limit_;
+  return limit_ && held + size > *limit_;
+}
+
+Block* Segments::request(const Request& request, Refusal& refusal, Lock& lock) {
+  if (state_.policy.uses_expandable_segments()) {
+    if (Block* block = blocks_.take(request)) {
+      return block; // freed in the meantime
+    }
+    const auto claim = expandable_.claim(request, lock);
+    if (claim.block) {
+      return grow(claim, request, refusal, lock);
+    }
+  }
+  return allocate(request, state_.policy.segment_size(request.size), refusal, lock);
+}
+
+Block* Segments::grow(const ExpandableSegments::Move& claim, const Request& request, Refusal& refusal, Lock& lock) {
+  std::size_t committed = 0;
+  std::exception_ptr error;
+  refusal.limit_hit = would_exceed_limit(claim.size);
+  if (!refusal.limit_hit) {
+    requesting_bytes_ += claim.size;
+    lock.unlock();
+    try {
+      expandable_.commit(claim, &committed, &refusal.plugin_text);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    requesting_bytes_ -= claim.size;
+  }
+  Block* block = expandable_.finish_claim(claim, committed, request);
+  expandable_.release_addresses(lock);
+  if (error) {
+    std::rethrow_exception(error);
+  }
+  return block;
+}
+
+Block* Segments::allocate(const Request& request, std::size_t segment_size, Refusal& refusal, Lock& lock) {
+  refusal.limit_hit = would_exceed_limit(segment_size);
   if (refusal.limit_hit) {
     return nullptr;
   }
@@ -97,40 +138,22 @@ void Segments::release(const std::vector<Block*>& blocks, Lock& lock) {
   if (blocks.empty()) {
     return;
   }
-  std::vector<Segment> segments;
-  segments.reserve(blocks.size());
+  std::vector<Departure> departures;
+  departures.reserve(blocks.size());
   for (Block* block : blocks) {
-    segments.push_back(std::move(segments_.extract(block->ptr).mapped()));
-    blocks_.remove(block);
+    departures.push_back(depart(block));
   }
   ++releasing_;
   lock.unlock();
-  std::vector<Segment> kept;
-  const auto error = wait_for_streams(segments, &kept);
-  for (const auto& segment : segments) {
-    state_.api.memory_free(state_.device, TB_MEMORY_DEVICE, segment.base, segment.size, segment.pool->stream.handle);
+  const auto error = wait_for_streams(departures);
+  for (auto& departure : departures) {
+    give_back(departure);
   }
   lock.lock();
-  auto& stats = state_.stats;
-  for (const auto& segment : segments) {
-    const BlockPool& pool = *segment.pool;
-    ++stats.num_device_free;
-    stats.decrease(Metric::kSegments, pool.small, 1);
-    stats.decrease(Metric::kReservedBytes, pool.small, segment.size);
-    if (pool.owner.is_private()) {
-      stats.decrease_pool_reserved(pool.owner.id, pool.small, segment.size);
-    }
-    if (segment.oversize) {
-      stats.oversize_segments.decrease(1);
-    }
-    recorder_.record(TraceAction::kSegmentFree, segment.base, segment.size, pool, segment.context);
-    blocks_.pools.drop_segment(pool.owner);
+  for (auto& departure : departures) {
+    finish(departure);
   }
-  for (auto& segment : kept) {
-    segment.first = blocks_.add(segment.base, segment.size, *segment.pool);
-    segment.pool->free.insert(segment.first);
-    segments_[segment.base] = std::move(segment);
-  }
+  expandable_.release_addresses(lock);
   if (--releasing_ == 0) {
     all_released_.notify_all();
   }
@@ -140,35 +163,84 @@ void Segments::release(const std::vector<Block*>& blocks, Lock& lock) {
   }
 }
 
+/// Out of circulation.
+Segments::Departure Segments::depart(Block* block) {
+  Departure departure{block->pool->stream};
+  if (block->reservation) {
+    departure.pages = expandable_.take_pages(block);
+  } else {
+    departure.segment = std::move(segments_.extract(block->ptr).mapped());
+    blocks_.remove(block);
+  }
+  return departure;
+}
+
 /// Work enqueued on a segment's stream may still use it, unless the plugin's free is ordered by the stream itself.
-/// Segments of streams that cannot be waited for move to `out_kept`; the first reason is returned.
-std::exception_ptr Segments::wait_for_streams(std::vector<Segment>& segments, std::vector<Segment>* out_kept) {
+/// What is of streams that cannot be waited for stays; the first reason is returned.
+std::exception_ptr Segments::wait_for_streams(std::vector<Departure>& departures) {
   std::exception_ptr error;
-  if (!state_.async || stream_ordered_) {
+  if (!state_.async) {
     return error;
   }
   std::map<c10::StreamId, bool> waited; // whether it worked
-  for (auto& segment : segments) {
-    const auto& stream = segment.pool->stream;
-    const auto [entry, is_new] = waited.emplace(stream.id, true);
-    if (!is_new) {
+  for (auto& departure : departures) {
+    if (stream_ordered_ && !departure.pages.block) {
       continue;
     }
-    try {
-      state_.api.stream_synchronize(state_.device, stream.handle);
-    } catch (...) {
-      if (state_.api.is_lost(state_.device)) {
-        continue; // there is nothing left to wait for
+    const auto& stream = departure.stream;
+    const auto [entry, is_new] = waited.emplace(stream.id, true);
+    if (is_new) {
+      try {
+        state_.api.stream_synchronize(state_.device, stream.handle);
+      } catch (...) {
+        if (!state_.api.is_lost(state_.device)) { // else there is nothing left to wait for
+          entry->second = false;
+          error = error ? error : std::current_exception();
+        }
       }
-      entry->second = false;
-      error = error ? error : std::current_exception();
     }
+    departure.stays = !entry->second;
   }
-  const auto keep = std::stable_partition(segments.begin(), segments.end(),
-                                          [&](const Segment& segment) { return waited.at(segment.pool->stream.id); });
-  std::move(keep, segments.end(), std::back_inserter(*out_kept));
-  segments.erase(keep, segments.end());
   return error;
+}
+
+/// Not under the mutex.
+void Segments::give_back(Departure& departure) noexcept {
+  if (departure.stays) {
+    return;
+  }
+  if (departure.pages.block) {
+    departure.decommitted = expandable_.decommit(departure.pages);
+  } else {
+    const Segment& segment = departure.segment;
+    state_.api.memory_free(state_.device, TB_MEMORY_DEVICE, segment.base, segment.size, departure.stream.handle);
+  }
+}
+
+void Segments::finish(Departure& departure) {
+  if (departure.pages.block) {
+    return expandable_.finish_release(departure.pages, departure.decommitted);
+  }
+  Segment& segment = departure.segment;
+  BlockPool& pool = *segment.pool;
+  if (departure.stays) {
+    segment.first = blocks_.add(segment.base, segment.size, pool);
+    pool.free.insert(segment.first);
+    segments_[segment.base] = std::move(segment);
+    return;
+  }
+  auto& stats = state_.stats;
+  ++stats.num_device_free;
+  stats.decrease(Metric::kSegments, pool.small, 1);
+  stats.decrease(Metric::kReservedBytes, pool.small, segment.size);
+  if (pool.owner.is_private()) {
+    stats.decrease_pool_reserved(pool.owner.id, pool.small, segment.size);
+  }
+  if (segment.oversize) {
+    stats.oversize_segments.decrease(1);
+  }
+  recorder_.record(TraceAction::kSegmentFree, segment.base, segment.size, pool, segment.context);
+  blocks_.pools.drop_segment(pool.owner);
 }
 
 void Segments::release_cached(Lock& lock) {
@@ -177,7 +249,7 @@ void Segments::release_cached(Lock& lock) {
       const MemoryPool& owner = block.pool->owner;
       return !owner.is_private() || owner.use_count == 0;
     };
-    release(blocks_.free_segments(is_unheld), lock);
+    release(free_segments(is_unheld), lock);
   }
 }
 
@@ -190,7 +262,7 @@ bool Segments::release_oversize(const Request& request, Lock& lock) {
   const BlockPool& pool = blocks_.pool_for(request);
   const auto fits = [&](const Block& block) { return block.pool == &pool && block.size >= limit; };
   const auto is_larger = [](const Block* a, const Block* b) { return a->size > b->size; };
-  const auto blocks = first_with(request.size, blocks_.free_segments(fits), is_larger);
+  const auto blocks = first_with(request.size, free_segments(fits), is_larger);
   release(blocks, lock);
   return !blocks.empty();
 }
@@ -209,7 +281,7 @@ void Segments::collect_garbage(Lock& lock) {
   const auto is_large = [](const Block& block) { return !block.pool->small && !block.pool->owner.is_private(); };
   const auto age = [](const Block* block) { return block->pool->searches - block->freed_at; };
   const auto is_older = [&](const Block* a, const Block* b) { return age(a) > age(b); };
-  release(first_with(reserved - goal, blocks_.free_segments(is_large), is_older), lock);
+  release(first_with(reserved - goal, free_segments(is_large), is_older), lock);
 }
 
 bool Segments::wait_for_releases(Lock& lock) {

@@ -11,6 +11,7 @@
 
 #include "csrc/memory/AllocatorState.h"
 #include "csrc/memory/BlockCache.h"
+#include "csrc/memory/ExpandableSegments.h"
 #include "csrc/memory/Recorder.h"
 
 namespace torch_backend {
@@ -26,11 +27,21 @@ class Segments {
  public:
   Segments(AllocatorState& state, Recorder& recorder, BlockCache& blocks);
 
-  /// The block of a new segment, in no free list. NULL if the plugin or the limit refuses; everything else the plugin
-  /// reports is thrown.
-  Block* request(const Request& request, std::size_t segment_size, Refusal& refusal, Lock& lock);
-  /// Give back the segments of these free blocks, when the streams that used them are done. Throws what the plugin
-  /// reports.
+  /// A block that serves the request and is in no free list: of a new segment, or of one that has grown. NULL if the
+  /// plugin or the limit refuses; everything else the plugin reports is thrown.
+  Block* request(const Request& request, Refusal& refusal, Lock& lock);
+  /// The same, of a segment that is no larger than the request needs.
+  Block* request_least(const Request& request, Refusal& refusal, Lock& lock) {
+    return allocate(request, state_.policy.least_segment_size(request.size), refusal, lock);
+  }
+  /// Free blocks that `select` accepts, and that are segments or have whole pages of one that grows.
+  template <typename Select>
+  std::vector<Block*> free_segments(Select select) {
+    return blocks_.free_blocks([&](const Block& block) {
+      return (block.reservation ? ExpandableSegments::has_pages(block) : !block.is_split()) && select(block);
+    });
+  }
+  /// Give back these, when the streams that used them are done. Throws what the plugin reports.
   void release(const std::vector<Block*>& blocks, Lock& lock);
   /// All that are free, of the default pool and of private pools nobody holds; none while that may not be waited for.
   void release_cached(Lock& lock);
@@ -60,13 +71,29 @@ class Segments {
   }
 
  private:
-  std::exception_ptr wait_for_streams(std::vector<Segment>& segments, std::vector<Segment>* out_kept);
+  /// Memory that is given back: a plugin allocation, or pages of an expandable segment.
+  struct Departure {
+    const StreamRef stream;
+    Segment segment{};
+    ExpandableSegments::Move pages{};
+    std::size_t decommitted = 0;
+    bool stays = false; // its stream could not be waited for
+  };
+
+  bool would_exceed_limit(std::size_t size) const;
+  Block* allocate(const Request& request, std::size_t segment_size, Refusal& refusal, Lock& lock);
+  Block* grow(const ExpandableSegments::Move& claim, const Request& request, Refusal& refusal, Lock& lock);
+  Departure depart(Block* block);
+  std::exception_ptr wait_for_streams(std::vector<Departure>& departures);
+  void give_back(Departure& departure) noexcept;
+  void finish(Departure& departure);
 
   AllocatorState& state_;
   Recorder& recorder_;
   BlockCache& blocks_;
   const bool stream_ordered_; // TB_CAP_STREAM_ALLOC
   std::map<const void*, Segment> segments_;
+  ExpandableSegments expandable_;
   std::size_t requesting_bytes_ = 0;         // the plugin is being asked for
   int releasing_ = 0;                        // calls that give segments back just now
   std::condition_variable_any all_released_; // when releasing_ becomes 0

@@ -16,18 +16,22 @@ using Config = c10::CachingAllocator::AcceleratorAllocatorConfig;
 void warn_of_unsupported_settings() {
   if (Config::use_expandable_segments()) {
     TORCH_WARN_ONCE(
-        "PYTORCH_ALLOC_CONF asks for expandable_segments, which torch_backend does not offer; memory is "
-        "allocated in segments of fixed size. To limit fragmentation, set max_split_size_mb instead.");
+        "PYTORCH_ALLOC_CONF asks for expandable_segments, which this device does not offer: it has no "
+        "TB_CAP_VIRTUAL_MEMORY. Memory is allocated in segments of fixed size. To limit fragmentation, set "
+        "max_split_size_mb instead.");
   }
 }
 
 } // namespace
 
-SizePolicy::SizePolicy(std::size_t granularity, std::size_t max_allocation)
+SizePolicy::SizePolicy(std::size_t granularity, std::size_t max_allocation, std::size_t commit_granularity)
     : granularity_(std::max<std::size_t>(granularity, FreeList::kGrain)),
+      commit_granularity_(commit_granularity),
       largest_(max_allocation == 0 ? kLargestRequest : max_allocation & ~(granularity_ - 1)),
       power2_divisions_(Config::roundup_power2_divisions()) {
-  warn_of_unsupported_settings();
+  if (commit_granularity_ == 0) {
+    warn_of_unsupported_settings();
+  }
 }
 
 std::size_t SizePolicy::divided_block_size(std::size_t size) const {
@@ -57,6 +61,15 @@ std::size_t SizePolicy::segment_size(std::size_t size) const {
 
 std::size_t SizePolicy::least_segment_size(std::size_t size) const {
   return round_up(size, granularity_);
+}
+
+bool SizePolicy::uses_expandable_segments() const {
+  return commit_granularity_ != 0 && Config::use_expandable_segments();
+}
+
+std::size_t SizePolicy::page_size(bool small) const {
+  const std::size_t size = small ? kSmallSegment : Config::large_segment_size();
+  return (size + commit_granularity_ - 1) / commit_granularity_ * commit_granularity_;
 }
 
 std::size_t SizePolicy::max_split_size() const {

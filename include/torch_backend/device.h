@@ -1,4 +1,4 @@
-/* torch_backend device ABI, version 1.0: everything a device library has to know to become a PyTorch device.
+/* torch_backend device ABI, version 1.1: everything a device library has to know to become a PyTorch device.
  *
  * C99, self-contained: no torch, no C++, no vendor header. A device library ("plugin") is one shared library that
  * exports one symbol, tb_plugin_entry, and hands out tables of functions. The host ("core") is torch_backend. A
@@ -43,7 +43,7 @@ extern "C" {
 #endif
 
 #define TB_ABI_MAJOR 1u
-#define TB_ABI_MINOR 0u
+#define TB_ABI_MINOR 1u
 
 #if defined(_WIN32)
 #define TB_EXPORT __declspec(dllexport)
@@ -179,7 +179,7 @@ typedef struct tb_philox {
 #define TB_CAP_PEER (1ull << 7)            /* memory_copy takes TB_COPY_PEER. Else the core stages through the host */
 #define TB_CAP_IPC (1ull << 8)             /* the three ipc_ slots are offered */
 #define TB_CAP_GRAPH (1ull << 9)           /* table "graph.1" is offered */
-#define TB_CAP_VIRTUAL_MEMORY (1ull << 10) /* reserved for expandable segments */
+#define TB_CAP_VIRTUAL_MEMORY (1ull << 10) /* address_reserve and the three slots after it are offered */
 
 typedef struct tb_device_properties {
   uint64_t struct_size;
@@ -209,6 +209,9 @@ typedef struct tb_device_properties {
   uint64_t compute_dtype_mask[TB_DTYPE_MASK_WORDS];
   /* Version of driver and compiler: a module image of one version is never given to another. "" = images are not kept. */
   char driver_version[64];
+  /* What memory_commit takes multiples of, and address_reserve aligns to; a power of two to 2^30. 0 without
+   * TB_CAP_VIRTUAL_MEMORY. Since 1.1. */
+  uint64_t commit_granularity_bytes;
 } tb_device_properties;
 
 /* ================================================ core table ============================================== */
@@ -383,6 +386,28 @@ typedef struct tb_core_table {
   tb_status (*ipc_export)(int32_t device, void* ptr, tb_ipc_handle* out_handle);
   tb_status (*ipc_import)(int32_t device, const tb_ipc_handle* handle, void** out_ptr);
   tb_status (*ipc_close)(int32_t device, void* ptr);
+
+  /* Reserve addresses without memory, aligned to commit_granularity_bytes, of which size_bytes is a multiple; distinct
+   * from every live allocation and reservation of the process. May be many times what the device has. Blocking. No
+   * room: TB_STATUS_OUT_OF_MEMORY. Used for segments that grow; all four iff TB_CAP_VIRTUAL_MEMORY. Default: segments
+   * have the size that memory_allocate gave them. Since 1.1. */
+  tb_status (*address_reserve)(int32_t device, uint64_t size_bytes, void** out_ptr);
+
+  /* Give back what address_reserve returned; size_bytes is that of the reservation. Pre: nothing in it is committed.
+   * Since 1.1. */
+  tb_status (*address_release)(int32_t device, void* ptr, uint64_t size_bytes);
+
+  /* Put TB_MEMORY_DEVICE memory behind a part of a reservation, until memory_decommit. At once usable from every stream,
+   * and by whoever may use what memory_allocate gives: peers, and the host with TB_CAP_HOST_ACCESS. Parts that touch in
+   * one reservation are one allocation to all slots; memory_free and ipc_export do not get them. Blocking, may be
+   * slow. Pre: ptr and size_bytes are multiples of commit_granularity_bytes from the reservation's base; nothing there is
+   * committed. Full: as memory_allocate. Not unsafe during a capture. Since 1.1. */
+  tb_status (*memory_commit)(int32_t device, void* ptr, uint64_t size_bytes);
+
+  /* Take back the memory of one memory_commit, all of it and no more: the same arguments. The addresses stay reserved
+   * and may be committed again. May block. The core has waited for all work that uses the memory, with
+   * TB_CAP_STREAM_ALLOC too. Since 1.1. */
+  tb_status (*memory_decommit)(int32_t device, void* ptr, uint64_t size_bytes);
 } tb_core_table;
 
 /* ============================================ optional table "graph.1" ==================================== */

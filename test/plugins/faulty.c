@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -306,6 +307,56 @@ FAULT(device_1_aliases_device_0, memory_free) {
   if (ptr == block_of_device_0) block_of_device_0 = NULL;
   return GOOD(memory_free);
 }
+
+/* ---- addresses, and memory behind them ---- */
+
+ANSWERS(decommits_leak, memory_decommit, TB_STATUS_OK)
+THEN(commits_are_internal_when_full, memory_commit,
+     if (status == TB_STATUS_OUT_OF_MEMORY) status = host->fail(TB_STATUS_INTERNAL, "driver error 2"))
+
+static char* committed_before;
+
+THEN(commits_clear_the_last, memory_commit,
+     if (!status && committed_before) good.core.memory_fill(device, committed_before, "", 1, 1, NULL);
+     if (!status) committed_before = ptr)
+FIRST(commits_clear_the_last, memory_decommit, if (ptr == committed_before) committed_before = NULL)
+
+#define PART_BYTES (2 << 20)
+
+FAULT(reservations_are_misaligned, address_reserve) {
+  void* base;
+  const tb_status status = good.core.address_reserve(device, size_bytes + PART_BYTES, &base);
+  if (status == TB_STATUS_OK) *out_ptr = (char*)base + 4096;
+  return status;
+}
+
+ANSWERS(reservations_are_misaligned, address_release,
+        good.core.address_release(device, (char*)ptr - 4096, size_bytes + PART_BYTES))
+ANSWERS(addresses_leak, address_release, TB_STATUS_OK)
+
+/* Whether an address lies in what was committed last. */
+static char* committed;
+
+#define IS_COMMITTED(ptr) (committed && (char*)(ptr) >= committed && (char*)(ptr) < committed + PART_BYTES)
+#define NOTES_COMMITS(fault) THEN(fault, memory_commit, if (!status) committed = ptr)
+
+NOTES_COMMITS(commits_are_for_the_default_stream)
+FIRST(commits_are_for_the_default_stream, memory_copy, if (stream && IS_COMMITTED(dst)) return TB_STATUS_OK)
+NOTES_COMMITS(commits_are_not_for_peers)
+FIRST(commits_are_not_for_peers, memory_copy, if (kind == TB_COPY_PEER && IS_COMMITTED(dst)) return TB_STATUS_OK)
+NOTES_COMMITS(kernels_of_peers_have_no_commits)
+FIRST(kernels_of_peers_have_no_commits, module_launch, if (IS_COMMITTED(params[0].data)) return TB_STATUS_OK)
+NOTES_COMMITS(copies_end_with_a_part)
+FIRST(copies_end_with_a_part, memory_copy,
+      if (committed && (uintptr_t)dst % PART_BYTES + size_bytes > PART_BYTES)
+          size_bytes = PART_BYTES - (uintptr_t)dst % PART_BYTES)
+THEN(commits_are_not_for_the_host, memory_commit, if (!status) mprotect(ptr, size_bytes, PROT_NONE))
+
+/* A part is known by itself. */
+THEN(parts_are_allocations, memory_query,
+     if (!status && out_info->kind == TB_MEMORY_DEVICE) out_info->size_bytes = 4096)
+FIRST(reservations_take_memory, address_reserve,
+      if (size_bytes > (uint64_t)1 << 40) return host->fail(TB_STATUS_OUT_OF_MEMORY, "no pages are left"))
 
 static int num_allocated;
 

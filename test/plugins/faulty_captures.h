@@ -19,6 +19,8 @@ TAKEN_IN_CAPTURES(recorded_events_are_waited_for, event_synchronize, TB_STATUS_O
 TAKEN_IN_CAPTURES(events_of_before_are_taken, stream_wait_event, TB_STATUS_OK)
 TAKEN_IN_CAPTURES(captures_refuse_memory, memory_allocate,
                   host->fail(TB_STATUS_INTERNAL, "no memory while a stream records"))
+TAKEN_IN_CAPTURES(captures_refuse_commits, memory_commit,
+                  host->fail(TB_STATUS_INTERNAL, "no pages while a stream records"))
 FIRST(all_captures_are_for_their_thread, capture_begin, if (mode == TB_CAPTURE_GLOBAL) mode = TB_CAPTURE_THREAD_LOCAL)
 FIRST(all_captures_are_global, capture_begin, mode = TB_CAPTURE_GLOBAL)
 

@@ -15,6 +15,7 @@ static int num_busy, busy_device;
     return status;                                                                        \
   }
 ALONE(streams_are_made_one_by_one, stream_create, 1)
+ALONE(commits_are_made_one_by_one, memory_commit, 1)
 ALONE(streams_take_one_thread, memory_copy, stream != NULL)
 ALONE(one_device_works_at_a_time, memory_copy, busy_device != DEVICE_OF(TB_SLOT_memory_copy))
 

@@ -233,6 +233,73 @@ FAULTY_DEVICES = (
         "abi/test_peers.py::test_peer_access_is_yes_or_no",
         "peer_can_access(0, 1) answered [2, 2]",
     ),
+    # ---- addresses, and memory behind them ----
+    FaultyDevice(
+        "decommits_leak",
+        "abi/test_virtual_memory.py::test_neighbours_stay_when_a_part_goes",
+        "is committed already",
+    ),
+    FaultyDevice(
+        "commits_clear_the_last",
+        "abi/test_virtual_memory.py::test_committed_memory_keeps_its_contents",
+        "after more was committed",
+    ),
+    FaultyDevice(
+        "parts_are_allocations",
+        "abi/test_virtual_memory.py::test_parts_that_touch_are_one_to_queries",
+        "says 4096 bytes",
+    ),
+    FaultyDevice(
+        "reservations_take_memory",
+        "abi/test_virtual_memory.py::test_reservations_take_no_memory",
+        "could not be reserved",
+    ),
+    FaultyDevice(
+        "reservations_are_misaligned",
+        "abi/test_virtual_memory.py::test_reservations_are_aligned_and_distinct",
+        "are not aligned to",
+    ),
+    FaultyDevice(
+        "addresses_leak", "abi/test_virtual_memory.py::test_addresses_are_not_lost", "has no room for", seconds=60.0
+    ),
+    FaultyDevice(
+        "decommits_leak",
+        "abi/test_virtual_memory.py::test_committed_memory_is_not_lost",
+        "is committed already",
+    ),
+    _async(
+        "commits_are_for_the_default_stream",
+        "abi/test_virtual_memory.py::test_committed_memory_is_usable_from_every_stream",
+        "committed memory at 0",
+    ),
+    FaultyDevice(
+        "commits_are_not_for_peers",
+        "abi/test_virtual_memory.py::test_committed_memory_is_for_peers",
+        "copied from xcpu",
+    ),
+    _modules(
+        "kernels_of_peers_have_no_commits",
+        "test_virtual_memory.py::test_kernels_of_peers_use_committed_memory",
+        "that was committed after peer_can_access",
+    ),
+    FaultyDevice(
+        "copies_end_with_a_part",
+        "abi/test_virtual_memory.py::test_parts_that_touch_are_one_allocation",
+        "written over the border of two parts",
+    ),
+    FaultyDevice(
+        "commits_are_not_for_the_host", "abi/test_virtual_memory.py::test_committed_memory_is_for_the_host", CRASHED
+    ),
+    FaultyDevice(
+        "commits_are_made_one_by_one",
+        "abi/test_virtual_memory.py::test_threads_commit_parts_of_one_reservation",
+        "the driver is busy",
+    ),
+    _async(
+        "captures_refuse_commits",
+        "abi/test_graph_table.py::test_memory_is_committed_during_a_capture[GLOBAL]",
+        "no pages while a stream records",
+    ),
     # ---- memory that processes share ----
     FaultyDevice(
         "imports_are_copies",
@@ -1238,6 +1305,13 @@ FAULTY_DEVICES = (
         "memory_stays_full",
         "abi/test_allocation.py::test_memory_is_there_after_it_ran_out",
         "could not be allocated after memory ran out and was freed",
+        options=SMALL,
+        seconds=60.0,
+    ),
+    FaultyDevice(
+        "commits_are_internal_when_full",
+        "abi/test_virtual_memory.py::test_full_memory_is_out_of_memory",
+        "is reported as INTERNAL instead of OUT_OF_MEMORY",
         options=SMALL,
         seconds=60.0,
     ),

@@ -82,7 +82,7 @@ def test_a_thread_is_bound_to_the_device_that_it_uses() -> None:
         (("NO_ENTRY",), "does not export tb_plugin_entry"),
         (('ENTRY_FAILS="no driver"',), "refused to load: no driver"),
         (("ENTRY_SILENT",), "returned NULL and gave no reason"),
-        (("ABI_MAJOR=9",), "speaks version 9.0 of the device ABI and this torch_backend speaks 1.0"),
+        (("ABI_MAJOR=9",), "speaks version 9.1 of the device ABI and this torch_backend speaks 1.1"),
         (("NO_CORE",), "has no core table"),
         (("PLUGIN_SIZE=8",), "its tb_plugin has struct_size 8, too small"),
         (("CORE_SIZE=16",), "has struct_size 16, but the five required slots need 48"),

@@ -56,7 +56,7 @@ def test_list_as_json(capsys: Captured, monkeypatch: pytest.MonkeyPatch, build_p
         "path": "",
         "vendor": "Acme",
         "version": "1.2.3",
-        "abi": "1.0",
+        "abi": "1.1",
         "devices": 1,
         "status": "ok",
         "error": None,
@@ -84,7 +84,7 @@ def test_info_as_json(capsys: Captured, monkeypatch: pytest.MonkeyPatch, build_p
     assert main(["info", "zeta", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["torch_backend"] == __version__
-    assert report["abi"] == "1.0"
+    assert report["abi"] == "1.1"
     assert "TORCH_BACKEND_PATH" in report["environment"]
     (device,) = report["plugin"]["devices"]
     assert device["name"] == "Acme zeta"

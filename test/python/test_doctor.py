@@ -123,7 +123,7 @@ MISTAKES = {
     ("ENTRY_SILENT",): ["its tb_plugin_entry returned NULL and gave no reason"],
     ('ENTRY_FAILS="no driver"',): ["refused to load: no driver"],
     ("ENTRY_CRASHES",): ["tb_plugin_entry: crashed with SIGSEGV", "a cast silences the compiler"],
-    ("ABI_MAJOR=9",): ["speaks version 9.0 of the device ABI and this torch_backend speaks 1.0", "Rebuild the plugin"],
+    ("ABI_MAJOR=9",): ["speaks version 9.1 of the device ABI and this torch_backend speaks 1.1", "Rebuild the plugin"],
     ("PLUGIN_SIZE=0",): ["tb_plugin has struct_size 0", "Set struct_size = sizeof(tb_plugin)"],
     ("CORE_SIZE=16",): ["has struct_size 16, but the five required slots need"],
     ("COUNT_FAILS",): ["device_count failed with INTERNAL: the driver does not answer"],
@@ -214,7 +214,7 @@ def test_a_name_that_torch_uses(doctor: Doctor, build_plugin: BuildPlugin) -> No
 def test_a_newer_minor_version_is_noted(doctor: Doctor, build_plugin: BuildPlugin) -> None:
     code, said = doctor(build_plugin("NEWER_MINOR"))
     assert code == 0, said
-    assert "It was built for device ABI 1.7; this torch_backend speaks 1.0. Both work together." in said
+    assert "It was built for device ABI 1.8; this torch_backend speaks 1.1. Both work together." in said
 
 
 # ---- mistakes in the file ----

@@ -60,6 +60,10 @@ NOT_REACHED = {
     "ipc_export": "needs another process: see test_processes.py",
     "ipc_import": "needs another process: see test_processes.py",
     "ipc_close": "needs another process: see test_processes.py",
+    "address_reserve": "needs expandable_segments: see test_expandable_segments.py",
+    "address_release": "needs expandable_segments: see test_expandable_segments.py",
+    "memory_commit": "needs expandable_segments: see test_expandable_segments.py",
+    "memory_decommit": "needs expandable_segments: see test_expandable_segments.py",
     "stream_destroy": "streams of the pool live until the process ends",
 }
 

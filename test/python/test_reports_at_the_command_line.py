@@ -56,7 +56,7 @@ def snapshot() -> dict[str, object]:
         {"address": 512, "size": 512, "requested_size": 50, "state": "active_allocated", "frames": []},
         {"address": 1024, "size": 1024, "requested_size": 0, "state": "inactive", "frames": []},
     ]
-    segment = {"device": 1, "address": 0, "total_size": 2048, "stream": 0, "blocks": blocks}
+    segment = {"device": 1, "address": 0, "total_size": 2048, "stream": 0, "is_expandable": True, "blocks": blocks}
     return {"device_traces": [[], trace], "segments": [segment]}
 
 
@@ -65,6 +65,7 @@ def test_what_a_memory_page_draws() -> None:
     (device,) = drawn["devices"]
     kind = {name: number for number, name in enumerate(_memory_page.CATEGORIES)}
     assert device["index"] == 1
+    assert [segment[-1] for segment in device["segments"]] == [True], "which are expandable"
     assert device["blocks"] == [
         [512, 100, 0, 2, 0, kind["input"], 0],
         [512, 50, 3, 4, 3, kind["optimizer state"], 1],

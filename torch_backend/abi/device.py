@@ -119,6 +119,28 @@ class Device:
         self.library.check("memory_info", self.index, ctypes.byref(free), ctypes.byref(total))
         return free.value, total.value
 
+    # ---- addresses, and memory behind them ----
+
+    @contextmanager
+    def reservation(self, size_bytes: int) -> Iterator[int]:
+        """Addresses without memory for the duration of a block, which has to take back what it commits there."""
+        address = ctypes.c_void_p()
+        self.library.check("address_reserve", self.index, size_bytes, ctypes.byref(address))
+        if address.value is None:
+            raise DeviceError("address_reserve", Status.OK, f"no address was given for {size_bytes} bytes")
+        try:
+            yield address.value
+        finally:
+            self.library.check("address_release", self.index, address.value, size_bytes)
+
+    def commit(self, address: int, size_bytes: int) -> None:
+        """Put memory behind a part of a reservation."""
+        self.library.check("memory_commit", self.index, address, size_bytes)
+
+    def decommit(self, address: int, size_bytes: int) -> None:
+        """Take back what one commit put there."""
+        self.library.check("memory_decommit", self.index, address, size_bytes)
+
     # ---- memory that processes share ----
 
     def export_memory(self, address: int) -> bytes:

@@ -69,6 +69,7 @@ def _device(
                 segment["total_size"],
                 segment["stream"],
                 [[block["address"] - segment["address"], block["size"], block["state"]] for block in segment["blocks"]],
+                bool(segment.get("is_expandable")),
             ]
             for segment in sorted(segments, key=lambda segment: -segment["total_size"])
         ],

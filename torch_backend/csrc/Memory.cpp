@@ -226,7 +226,7 @@ py::dict to_dict(const SegmentSnapshot& segment, const Stacks& stacks) {
   dict["stream"] = segment.stream;
   dict["segment_type"] = segment.is_small ? "small" : "large";
   dict["segment_pool_id"] = py::make_tuple(segment.pool.first, segment.pool.second);
-  dict["is_expandable"] = false;
+  dict["is_expandable"] = segment.is_expandable;
   dict["frames"] = stacks.frames(segment.context);
   py::list blocks;
   for (const auto& block : segment.blocks) {
@@ -265,7 +265,7 @@ py::dict settings() {
                                ? int64_t{-1}
                                : static_cast<int64_t>(max_split_size);
   dict["garbage_collection_threshold"] = Config::garbage_collection_threshold();
-  dict["expandable_segments"] = false;
+  dict["expandable_segments"] = Config::use_expandable_segments();
   dict["roundup_power2_divisions"] = Config::roundup_power2_divisions();
   return dict;
 }

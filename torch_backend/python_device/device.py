@@ -225,6 +225,22 @@ class PythonDevice(ABC):
         """Close what ipc_import opened."""
         raise NotImplementedError
 
+    def address_reserve(self, device: int, size_bytes: int) -> int:
+        """Reserve addresses without memory; their base. With TB_CAP_VIRTUAL_MEMORY, as the next three."""
+        raise NotImplementedError
+
+    def address_release(self, device: int, address: int, size_bytes: int) -> None:
+        """Give back a whole reservation, in which nothing is committed."""
+        raise NotImplementedError
+
+    def memory_commit(self, device: int, address: int, size_bytes: int) -> None:
+        """Put memory behind a part of a reservation. Raise :class:`OutOfMemory` if there is none."""
+        raise NotImplementedError
+
+    def memory_decommit(self, device: int, address: int, size_bytes: int) -> None:
+        """Take back what one memory_commit put there."""
+        raise NotImplementedError
+
     # ---- kernels ----
 
     def kernel_find(self, op: str) -> "KernelFunction | Kernel | None":

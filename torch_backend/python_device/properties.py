@@ -31,6 +31,7 @@ class DeviceProperties:
         stream_priorities: the lowest and the highest; lower numbers are served first.
         uuid: 16 bytes, or b"" for none.
         max_allocation_bytes: of one allocation; the core refuses more. 0 for as much as there is.
+        commit_granularity_bytes: memory is committed in multiples of it, with TB_CAP_VIRTUAL_MEMORY; a power of two.
     """
 
     name: str
@@ -47,6 +48,7 @@ class DeviceProperties:
     numa_node: int = -1
     uuid: bytes = b""
     max_allocation_bytes: int = 0
+    commit_granularity_bytes: int = 0
 
     def to_c(self) -> tb_device_properties:
         """As the core reads it. Raises ValueError for what it could not hold."""
@@ -71,6 +73,7 @@ class DeviceProperties:
             stream_priority_highest=highest,
             numa_node=self.numa_node,
             max_allocation_bytes=self.max_allocation_bytes,
+            commit_granularity_bytes=self.commit_granularity_bytes,
         )
         properties.uuid[:] = list(self.uuid.ljust(uuid_bytes, b"\0"))
         if self.dtypes is not None:

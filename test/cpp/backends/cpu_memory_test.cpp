@@ -64,7 +64,7 @@ TEST_P(XcpuMemoryTest, PropertiesAndSlotsFollowTheMode) {
   const bool async = GetParam().options.count("async"), protect = GetParam().options.count("protect");
   const bool ipc = GetParam().options.count("ipc");
   const uint64_t async_capabilities = TB_CAP_ASYNC | TB_CAP_EVENT_TIMING | TB_CAP_EVENT_RERECORD | TB_CAP_GRAPH;
-  EXPECT_EQ(properties.capabilities, TB_CAP_HOST_ACCESS | TB_CAP_PAGEABLE_ACCESS | TB_CAP_PEER |
+  EXPECT_EQ(properties.capabilities, TB_CAP_HOST_ACCESS | TB_CAP_PAGEABLE_ACCESS | TB_CAP_PEER | TB_CAP_VIRTUAL_MEMORY |
                                          (protect ? 0 : TB_CAP_HOST_COHERENT) | (ipc ? TB_CAP_IPC : 0) |
                                          (async ? async_capabilities : 0));
   EXPECT_EQ(core->ipc_export != nullptr, ipc);

@@ -10,7 +10,9 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <tuple>
 
+#include <c10/core/AllocatorConfig.h>
 #include <c10/util/Exception.h>
 
 #include "core/allocator_test_device.h"
@@ -88,10 +90,13 @@ struct Piece {
   uint64_t pattern;
 };
 
-class AllocatorModelTest : public ::testing::TestWithParam<const char*> {
+/// Delays, and whether segments are expandable.
+class AllocatorModelTest : public ::testing::TestWithParam<std::tuple<const char*, bool>> {
  protected:
   void SetUp() override {
-    const std::string delays = GetParam();
+    const std::string delays = std::get<0>(GetParam());
+    c10::CachingAllocator::setAllocatorSettings(std::get<1>(GetParam()) ? "expandable_segments:True"
+                                                                        : "expandable_segments:False");
     testing::set_options({{"xcpu.async", delays.empty() ? "0" : "1"},
                           {"xcpu.delay_us", delays},
                           {"xcpu.devices", "1"},
@@ -241,10 +246,13 @@ TEST_P(AllocatorModelTest, ThreadsAndStreams) {
               static_cast<long long>(counts.checks), static_cast<long long>(counts.ooms));
 }
 
-INSTANTIATE_TEST_SUITE_P(, AllocatorModelTest, ::testing::Values("", "0", "0-30"), [](const auto& info) {
-  const std::string delays = info.param;
-  return delays.empty() ? "Sync" : delays == "0" ? "Async" : "Delayed";
-});
+INSTANTIATE_TEST_SUITE_P(, AllocatorModelTest,
+                         ::testing::Combine(::testing::Values("", "0", "0-30"), ::testing::Bool()),
+                         [](const auto& info) {
+                           const std::string delays = std::get<0>(info.param);
+                           const std::string name = delays.empty() ? "Sync" : delays == "0" ? "Async" : "Delayed";
+                           return name + (std::get<1>(info.param) ? "Expandable" : "");
+                         });
 
 } // namespace
 } // namespace torch_backend::test

@@ -37,7 +37,9 @@ tb_status count(int32_t* out) {
 
 tb_status properties(int32_t, tb_device_properties* out) {
   const auto& options = TestDevice::get().options;
-  out->capabilities = options.extra_capabilities | (options.async ? TB_CAP_ASYNC : 0);
+  out->capabilities = options.extra_capabilities | (options.async ? TB_CAP_ASYNC : 0) |
+                      (options.commit_granularity_bytes ? TB_CAP_VIRTUAL_MEMORY : 0);
+  out->commit_granularity_bytes = options.commit_granularity_bytes;
   out->total_memory_bytes = options.memory_bytes;
   out->allocation_granularity_bytes = options.granularity_bytes;
   out->max_allocation_bytes = options.max_allocation_bytes;
@@ -74,6 +76,65 @@ tb_status memory_free(int32_t, uint32_t, void* ptr, uint64_t size, tb_stream* st
     ++device.frees_of_busy_streams;
   }
   device.live.erase(found);
+  return TB_STATUS_OK;
+}
+
+tb_status address_reserve(int32_t, uint64_t size, void** out) {
+  ENTER("address_reserve");
+  ++device.num_reserves;
+  const uint64_t granularity = device.options.commit_granularity_bytes;
+  EXPECT_EQ(size % granularity, 0u);
+  const uintptr_t address = (device.next_address + granularity - 1) / granularity * granularity;
+  device.next_address = address + size + 64;
+  device.reservations[address] = size;
+  *out = reinterpret_cast<void*>(address);
+  return TB_STATUS_OK;
+}
+
+tb_status address_release(int32_t, void* ptr, uint64_t size) {
+  ENTER("address_release");
+  const auto address = reinterpret_cast<uintptr_t>(ptr);
+  const auto found = device.reservations.find(address);
+  const auto commit = device.commits.lower_bound(address);
+  if (found == device.reservations.end() || found->second != size ||
+      (commit != device.commits.end() && commit->first < address + size)) {
+    ADD_FAILURE() << "address_release of what was not reserved, or is committed";
+    return TB_STATUS_INVALID_ARGUMENT;
+  }
+  device.reservations.erase(found);
+  return TB_STATUS_OK;
+}
+
+tb_status memory_commit(int32_t, void* ptr, uint64_t size) {
+  ENTER("memory_commit");
+  ++device.num_commits;
+  const auto address = reinterpret_cast<uintptr_t>(ptr);
+  auto reservation = device.reservations.upper_bound(address);
+  EXPECT_NE(reservation, device.reservations.begin());
+  --reservation;
+  EXPECT_LE(address + size, reservation->first + reservation->second);
+  EXPECT_EQ(address % device.options.commit_granularity_bytes, 0u);
+  EXPECT_EQ(size % device.options.commit_granularity_bytes, 0u);
+  const auto next = device.commits.lower_bound(address + size);
+  if (next != device.commits.begin()) {
+    EXPECT_LE(std::prev(next)->first + std::prev(next)->second, address) << "committed twice";
+  }
+  if (device.live_bytes() + size > device.options.memory_bytes) {
+    return fail(TB_STATUS_OUT_OF_MEMORY, "bank %d is full", 4);
+  }
+  device.commits[address] = size;
+  return TB_STATUS_OK;
+}
+
+tb_status memory_decommit(int32_t, void* ptr, uint64_t size) {
+  ENTER("memory_decommit");
+  ++device.num_decommits;
+  const auto found = device.commits.find(reinterpret_cast<uintptr_t>(ptr));
+  if (found == device.commits.end() || found->second != size) {
+    ADD_FAILURE() << "memory_decommit of what no memory_commit has put there";
+    return TB_STATUS_INVALID_ARGUMENT;
+  }
+  device.commits.erase(found);
   return TB_STATUS_OK;
 }
 
@@ -191,6 +252,12 @@ tb_core_table TestDevice::table() const {
     table.event_query = event_query;
     table.event_synchronize = event_synchronize;
   }
+  if (options.commit_granularity_bytes) {
+    table.address_reserve = address_reserve;
+    table.address_release = address_release;
+    table.memory_commit = memory_commit;
+    table.memory_decommit = memory_decommit;
+  }
   if (options.extra_capabilities & TB_CAP_IPC) {
     table.ipc_export = ipc_export;
     table.ipc_import = ipc_import;
@@ -210,7 +277,7 @@ tb_status TestDevice::enter(const char* slot) {
       lost = fail_with == TB_STATUS_DEVICE_LOST;
       // Ways of failing that the ABI does not offer every slot are made those it does.
       const std::string name = slot;
-      const bool may_be_full = name == "memory_allocate";
+      const bool may_be_full = name == "memory_allocate" || name == "address_reserve" || name == "memory_commit";
       return fail(fail_with == TB_STATUS_OUT_OF_MEMORY && !may_be_full ? TB_STATUS_INTERNAL : fail_with,
                   "told to fail");
     }
@@ -245,22 +312,44 @@ void TestDevice::enqueue_work(int64_t stream) {
 std::size_t TestDevice::live_bytes() {
   const std::lock_guard<std::recursive_mutex> lock(mutex);
   std::size_t total = 0;
-  for (const auto& [address, size] : live) {
-    total += size;
+  for (const auto* memory : {&live, &commits}) {
+    for (const auto& [address, size] : *memory) {
+      total += size;
+    }
   }
   return total;
 }
 
 std::size_t TestDevice::num_live_segments() {
   const std::lock_guard<std::recursive_mutex> lock(mutex);
-  return live.size();
+  return live.size() + reservations.size() + commits.size();
+}
+
+bool TestDevice::has_memory(uintptr_t address, std::size_t size) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex);
+  for (const auto* memory : {&live, &commits}) {
+    uintptr_t at = address;
+    for (auto next = memory->upper_bound(at); next != memory->begin(); next = memory->upper_bound(at)) {
+      const auto& [begin, bytes] = *std::prev(next);
+      if (at >= begin + bytes) {
+        break;
+      }
+      at = begin + bytes;
+      if (at >= address + size) {
+        return true;
+      }
+    }
+  }
+  return false;
 }
 
 AllocatorTest::~AllocatorTest() {
   allocator.reset();
   if (configured_) {
     // There is no way back to the defaults; these come close enough.
-    configure("max_split_size_mb:100000000,roundup_power2_divisions:1,garbage_collection_threshold:0.999999");
+    configure(
+        "max_split_size_mb:100000000,roundup_power2_divisions:1,garbage_collection_threshold:0.999999,"
+        "expandable_segments:False");
   }
 }
 

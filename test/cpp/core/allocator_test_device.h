@@ -27,6 +27,7 @@ struct DeviceOptions {
   uint64_t granularity_bytes = 0;
   uint64_t max_allocation_bytes = 0;
   bool has_memory_info = true;
+  uint64_t commit_granularity_bytes = 0; // TB_CAP_VIRTUAL_MEMORY unless 0
 };
 
 struct TestEvent {
@@ -49,7 +50,10 @@ struct TestDevice {
   void enqueue_work(int64_t stream);
 
   std::size_t live_bytes();
+  /// Plugin allocations, reservations and commits.
   std::size_t num_live_segments();
+  /// Whether one allocation, or commits that touch, have all of it.
+  bool has_memory(uintptr_t address, std::size_t size);
 
   /// Called at the start of every slot. Counts it, and fails the call number `fail_at` with `fail_with`.
   tb_status enter(const char* slot);
@@ -58,12 +62,17 @@ struct TestDevice {
   std::recursive_mutex mutex;
   std::map<uintptr_t, uint64_t> live;       // segments
   std::map<uintptr_t, uint64_t> sizes_ever; // no address is used twice
+  std::map<uintptr_t, uint64_t> reservations;
+  std::map<uintptr_t, uint64_t> commits;
   uintptr_t next_address = uintptr_t{1} << 40;
   std::map<tb_event*, std::unique_ptr<TestEvent>> events;
   std::map<int64_t, bool> busy; // streams with work that was not waited for
   int num_event_creates = 0;
   int num_allocates = 0;
   int num_frees = 0;
+  int num_reserves = 0;
+  int num_commits = 0;
+  int num_decommits = 0;
   int num_exports = 0;
   int frees_of_busy_streams = 0;
   int64_t num_calls = 0;

@@ -51,11 +51,13 @@ class Model {
   std::map<uintptr_t, Range> pending;
 };
 
-class AllocatorStressTest : public AllocatorTest, public ::testing::WithParamInterface<bool> {};
+/// Whether the device is asynchronous, and whether segments are expandable.
+class AllocatorStressTest : public AllocatorTest, public ::testing::WithParamInterface<std::tuple<bool, bool>> {};
 
 TEST_P(AllocatorStressTest, RandomUseAgreesWithAModel) {
-  const bool async = GetParam();
-  restart({.async = async, .memory_bytes = 512 * kMiB});
+  const auto [async, expandable] = GetParam();
+  configure(expandable ? "expandable_segments:True" : "expandable_segments:False");
+  restart({.async = async, .memory_bytes = 512 * kMiB, .commit_granularity_bytes = 2 * kMiB});
   Model model;
   std::mt19937 random(async ? 7 : 11);
   const auto roll = [&random](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
@@ -90,10 +92,10 @@ TEST_P(AllocatorStressTest, RandomUseAgreesWithAModel) {
         ASSERT_GE(block, size);
         learn();
         model.add(address, block, on);
-        const auto segment = std::prev(device->live.upper_bound(address));
-        ASSERT_LE(address + block, segment->first + segment->second) << "beyond the segment";
-        if (async) {
-          ASSERT_EQ(device->stream_of_segment[segment->first], on) << "memory of another stream";
+        ASSERT_TRUE(device->has_memory(address, block)) << "beyond the segment";
+        const auto segment = device->live.upper_bound(address);
+        if (async && !expandable) {
+          ASSERT_EQ(device->stream_of_segment[std::prev(segment)->first], on) << "memory of another stream";
         }
       } catch (const c10::OutOfMemoryError&) {
         ++ooms;
@@ -137,8 +139,11 @@ TEST_P(AllocatorStressTest, RandomUseAgreesWithAModel) {
   EXPECT_EQ(device->frees_of_busy_streams, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(, AllocatorStressTest, ::testing::Bool(),
-                         [](const auto& info) { return info.param ? "Async" : "Sync"; });
+INSTANTIATE_TEST_SUITE_P(, AllocatorStressTest, ::testing::Combine(::testing::Bool(), ::testing::Bool()),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param) ? "Async" : "Sync") +
+                                  (std::get<1>(info.param) ? "Expandable" : "");
+                         });
 
 TEST_F(AllocatorTest, ManyThreads) {
   restart({.memory_bytes = 256 * kMiB});
@@ -279,11 +284,14 @@ void use_everything(CachingAllocator& allocator) {
   forgiving([&] { allocator.empty_cache(); });
 }
 
-TEST_F(AllocatorTest, AnyFailingCallLeaksNothing) {
+class FailingSlotsTest : public AllocatorTest, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(FailingSlotsTest, AnyFailingCallLeaksNothing) {
+  configure(GetParam());
   for (const tb_status status : {TB_STATUS_INTERNAL, TB_STATUS_OUT_OF_MEMORY, TB_STATUS_DEVICE_LOST}) {
     int64_t call = 0;
     for (bool failed = true; failed; ++call) {
-      restart({.memory_bytes = 64 * kMiB});
+      restart({.memory_bytes = 64 * kMiB, .commit_granularity_bytes = 2 * kMiB});
       device->fail_at = call;
       device->fail_with = status;
       use_everything(*allocator);
@@ -303,6 +311,9 @@ TEST_F(AllocatorTest, AnyFailingCallLeaksNothing) {
     EXPECT_GT(call, 20) << "the scenario makes too few calls to mean much";
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(, FailingSlotsTest, ::testing::Values("expandable_segments:False", "expandable_segments:True"),
+                         [](const auto& info) { return info.index ? "Expandable" : "Fixed"; });
 
 } // namespace
 } // namespace torch_backend::test

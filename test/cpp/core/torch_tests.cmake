@@ -14,7 +14,7 @@ function(tb_add_torch_test target)
 endfunction()
 
 tb_add_torch_test(caching_allocator_test core/allocator_test_device.cpp core/caching_allocator_stress_test.cpp
-                  core/caching_allocator_test.cpp core/lent_memory_test.cpp)
+                  core/caching_allocator_test.cpp core/expandable_segments_test.cpp core/lent_memory_test.cpp)
 
 # On a device with memory and threads of its own.
 tb_add_torch_test(allocator_model_test core/allocator_model_test.cpp core/allocator_test_device.cpp

@@ -512,6 +512,18 @@ def test_memory_is_allocated_during_a_capture(library: DeviceLibrary, mode: Capt
             device.free(address, _SIZE)
 
 
+@needs.capability("VIRTUAL_MEMORY")
+@_modes
+def test_memory_is_committed_during_a_capture(library: DeviceLibrary, mode: CaptureMode) -> None:
+    """memory_commit and memory_decommit work while a stream records, and do not harm the capture."""
+    for device in library.devices:
+        size = device.properties.commit_granularity_bytes
+        with _capture(device, mode) as capture, device.reservation(size) as address:
+            device.commit(address, size)
+            device.decommit(address, size)
+            _expect_good(capture, "memory_commit during a capture")
+
+
 @_modes
 def test_any_thread_takes_part_in_a_capture(library: DeviceLibrary, mode: CaptureMode) -> None:
     """What another thread enqueues is recorded, and another one may end the capture."""

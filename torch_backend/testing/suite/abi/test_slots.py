@@ -8,6 +8,7 @@ _TOGETHER = (
     ("memory_map", "memory_unmap"),
     ("host_register", "host_unregister"),
     ("ipc_export", "ipc_import", "ipc_close"),
+    ("address_reserve", "address_release", "memory_commit", "memory_decommit"),
 )
 
 
@@ -24,8 +25,12 @@ def test_slots_that_belong_together_are_set_together(library: DeviceLibrary, slo
 
 @pytest.mark.parametrize(
     ("capability", "slot"),
-    [(Capability.EVENT_TIMING, "event_elapsed"), (Capability.IPC, "ipc_export")],
-    ids=["EVENT_TIMING", "IPC"],
+    [
+        (Capability.EVENT_TIMING, "event_elapsed"),
+        (Capability.IPC, "ipc_export"),
+        (Capability.VIRTUAL_MEMORY, "address_reserve"),
+    ],
+    ids=["EVENT_TIMING", "IPC", "VIRTUAL_MEMORY"],
 )
 def test_a_capability_has_its_slot(library: DeviceLibrary, capability: Capability, slot: str) -> None:
     """The slot that a capability promises is set."""
