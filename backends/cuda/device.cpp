@@ -11,6 +11,7 @@
 #include "nvrtc.h"
 #include "options.h"
 #include "stream.h"
+#include "virtual_memory.h"
 
 namespace xcuda {
 namespace {
@@ -54,6 +55,8 @@ result describe(device* d) {
   // What comes from a pool is not for other processes.
   p.capabilities |= settings().stream_alloc ? TB_CAP_STREAM_ALLOC : TB_CAP_IPC;
   if (attribute(*d, kCU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS)) p.capabilities |= TB_CAP_PAGEABLE_ACCESS;
+  p.commit_granularity_bytes = commit_granularity(*d);
+  if (p.commit_granularity_bytes) p.capabilities |= TB_CAP_VIRTUAL_MEMORY;
   p.allocation_granularity_bytes = kGranularityBytes;
   p.allocation_alignment_bytes = kAlignmentBytes;
   p.multiprocessor_count = attribute(*d, kCU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);

@@ -7,8 +7,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "cu.h"
@@ -28,6 +30,10 @@ struct device {
   tb_device_properties properties{};
   size_t max_pitch_bytes = 0;
   CUmemoryPool pool = nullptr; // of stream_alloc
+
+  std::mutex commit_mutex;                 // guards the next two
+  std::map<CUdeviceptr, uint64_t> commits; // of memory_commit
+  std::set<CUdevice> readers;              // other devices that may access them
 
   std::mutex mutex;   // guards all below
   uint64_t peers = 0; // a bit for each device whose memory this one's context can access

@@ -18,6 +18,7 @@
 #include "share.h"
 #include "stream.h"
 #include "trace.h"
+#include "virtual_memory.h"
 
 namespace xcuda {
 namespace {
@@ -53,6 +54,10 @@ tb_core_table make_table() {
   XCUDA_SET(event_synchronize);
   XCUDA_SET(event_elapsed);
   XCUDA_SET(peer_can_access);
+  XCUDA_SET(address_reserve);
+  XCUDA_SET(address_release);
+  XCUDA_SET(memory_commit);
+  XCUDA_SET(memory_decommit);
   if (settings().stream_alloc) return table;
   XCUDA_SET(ipc_export);
   XCUDA_SET(ipc_import);

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "virtual_memory.h"
+
 namespace xcuda {
 
 static_assert(sizeof(CUipcMemHandle) == TB_IPC_HANDLE_BYTES);
@@ -21,6 +23,7 @@ result enable_peer(device& d, device& peer) {
   if (error != kCUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) r = check(error, "cuCtxEnablePeerAccess"); // torch.cuda's
   const CUmemAccessDesc access{{kCU_MEM_LOCATION_TYPE_DEVICE, d.handle}, kCU_MEM_ACCESS_FLAGS_PROT_READWRITE};
   if (r.ok() && peer.pool) r = check(cu.MemPoolSetAccess(peer.pool, &access, 1), "cuMemPoolSetAccess");
+  if (r.ok()) r = open_commits(peer, d);
   if (r.ok()) d.peers |= bit;
   return r;
 }

@@ -28,7 +28,7 @@ char* arena::allocate(uint64_t size) {
     if (offset >= at && offset - at >= size) break;
     at = (offset + length + 2 * alignment_ - 1) / (2 * alignment_) * (2 * alignment_) + alignment_;
   }
-  if (size > size_ || at > size_ - size) return nullptr;
+  if (size > size_ - used_ || at > size_ - size) return nullptr;
   allocations_[at] = size;
   used_ += size;
   std::memset(alias_ + at, kFresh, std::min(size, kPatternBytes));

@@ -20,6 +20,16 @@ class arena {
   // False if no allocation begins there.
   bool free(char* address);
 
+  // Memory that lies elsewhere, of the same size; false if there is none left.
+  bool take(uint64_t size) {
+    if (size > size_ - used_) return false;
+    used_ += size;
+    return true;
+  }
+  void give(uint64_t size) {
+    used_ -= size;
+  }
+
   // The range's other address; null unless it lies in one allocation.
   char* resolve(const void* address, uint64_t size, uint64_t* out_offset = nullptr) const;
   bool has(const void* address) const {

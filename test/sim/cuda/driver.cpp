@@ -49,6 +49,8 @@ int value_of(int attribute) {
       return capability % 10;
     case kCU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS:
       return 0;
+    case kCU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+      return setting("VIRTUAL_MEMORY", 1);
     case kCU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
       return setting("POOLS", 1);
     default:

@@ -222,6 +222,16 @@ constexpr unsigned kSharedBytes = 48 << 10; // of a block
 SIM_SHARED char* resolve(CUdeviceptr address, size_t bytes, CUcontext context);
 bool is_device_memory(CUdeviceptr address);
 
+// What is mapped at an address that cuMemAddressReserve gave.
+struct mapped_memory {
+  bool is_reserved = false;  // whether it is such an address at all
+  CUcontext owner = nullptr; // whose memory is mapped there; null if none is
+  CUdeviceptr base = 0;      // of the mapping
+  uint64_t size = 0;
+  char* alias = nullptr; // of all bytes that were asked for, if `reader` may access them
+};
+mapped_memory find_mapped(CUdeviceptr address, size_t bytes, int reader);
+
 // Whoever waits for a stream or an event has the pool give back what nobody uses.
 void trim_pool(CUcontext context);
 

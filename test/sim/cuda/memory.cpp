@@ -45,6 +45,7 @@ range_list& ranges() {
 }
 
 CUcontext owner_of(CUdeviceptr address) {
+  if (const auto mapped = find_mapped(address, 1, -1); mapped.is_reserved) return mapped.owner;
   for (int i = 0; i < device_count(); ++i)
     if (CUcontext context = context_of(i); context->memory->has(reinterpret_cast<void*>(address))) return context;
   return nullptr;
@@ -68,6 +69,7 @@ bool is_page_locked(const void* address, size_t bytes) {
 } // namespace
 
 char* resolve(CUdeviceptr address, size_t bytes, CUcontext context) {
+  if (const auto mapped = find_mapped(address, bytes, context->device); mapped.is_reserved) return mapped.alias;
   if (CUcontext owner = owner_of(address)) {
     bool may_access = owner == context;
     if (!may_access) {
@@ -461,13 +463,16 @@ CU_API cuPointerGetAttributes(unsigned count, int* attributes, void** values, CU
   uint64_t size = 0, offset = 0;
   CUmemoryPool pool = nullptr;
   range found;
+  const auto mapped = find_mapped(address, 1, -1);
   if (CUcontext owner = owner_of(address)) {
     const std::lock_guard<std::mutex> lock(owner->mutex);
     const auto* piece = owner->pool.find(address);
     if (piece && piece->is_freed)
       return refuse(kCUDA_ERROR_INVALID_VALUE, "cuPointerGetAttributes of what cuMemFreeAsync has freed");
     if (piece) pool = &owner->pool;
-    if (owner->memory->resolve(reinterpret_cast<void*>(address), 1, &offset)) {
+    if (mapped.is_reserved)
+      base = mapped.base, size = mapped.size, type = kCU_MEMORYTYPE_DEVICE, device = owner->device;
+    else if (owner->memory->resolve(reinterpret_cast<void*>(address), 1, &offset)) {
       size = owner->memory->allocations().at(offset);
       base = address_of(owner->memory->base()) + offset;
       type = kCU_MEMORYTYPE_DEVICE, device = owner->device;
