@@ -98,6 +98,10 @@ def stream_priority(stream_id: int, device: int) -> int: ...
 def stop_autograd_threads() -> None:
     """Ends the threads that run backward passes on devices, waiting for them; there is no backward pass afterwards."""
 
+def any_recorded(*args: object, **kwargs: object) -> bool:
+    """Whether autograd records a call with these arguments: a tensor requires a gradient, and gradients are enabled, or has
+    a tangent (``torch.func.jvp``). Tensors may be in lists and tuples."""
+
 # ---- Random.cpp ----
 
 def default_generator(device: int) -> torch.Generator: ...

@@ -749,6 +749,18 @@ with torch.no_grad():
     assert attention(code) == ""
 
 
+def test_attention_has_tangents(attention: Callable[..., str]) -> None:
+    """Forward-mode gradients, which no tensor requires beforehand."""
+    code = """
+q, k, v, tangent = (drawn(2, 3, 5, 16) for _ in range(4))
+def tangents(q, k, v, tangent):
+    return torch.func.jvp(lambda q: F.scaled_dot_product_attention(q, k, v), (q,), (tangent,))[1]
+there = tangents(*(x.to("xcuda") for x in (q, k, v, tangent)))
+close(there, tangents(*(x.double() for x in (q, k, v, tangent))))
+"""
+    assert attention(code) == ""
+
+
 def test_attention_on_devices_streams_and_threads(attention: Callable[..., str]) -> None:
     code = """
 import threading

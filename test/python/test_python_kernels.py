@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import RunPython
+from torch.autograd import forward_ad
 
 import torch_backend
 from torch_backend import operators
@@ -174,6 +175,28 @@ def test_composites_keep_their_gradients(name: str, calls: Calls) -> None:
             torch.softmax(torch.randn(2, 2, device=name), 1)
         torch.softmax(x.detach(), 1)
     assert calls == ["softmax"] * 3
+
+
+def test_composites_keep_their_tangents(name: str, calls: Calls) -> None:
+    """Forward-mode gradients, which nothing requires beforehand."""
+
+    def kernel(self: torch.Tensor, dim: int, dtype: torch.dtype | None) -> torch.Tensor:
+        calls.append("softmax")
+        return softmax(self, dim)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x, 1)
+
+    x, tangent = torch.randn(2, 3, device=name), torch.randn(2, 3, device=name)
+    expected = torch.func.jvp(function, (x,), (tangent,))[1]
+    assert expected.abs().sum() > 0
+    with torch_backend.kernel("aten::softmax.int")(kernel), torch.no_grad():
+        assert torch.equal(torch.func.jvp(function, (x,), (tangent,))[1], expected)
+        with forward_ad.dual_level():
+            assert torch.equal(forward_ad.unpack_dual(function(forward_ad.make_dual(x, tangent))).tangent, expected)
+        assert calls == []
+        function(x)
+    assert calls == ["softmax"]
 
 
 @pytest.mark.parametrize("op", ["softmax.int", "tanh"])  # made of others; with a formula

@@ -104,10 +104,15 @@ def test_without_backward_gradients_are_pytorchs(x: torch.Tensor) -> None:
     def gradients() -> tuple[torch.Tensor, ...]:
         return torch.autograd.grad(gelu(x).sum() + torch.softmax(x, 1)[:, 0].sum(), x)
 
-    expected = gradients()
+    def tangents() -> torch.Tensor:
+        values = x.detach()
+        return torch.func.jvp(lambda x: torch.softmax(x, 1), (values,), (values + 1,))[1]
+
+    expected, expected_tangents = gradients(), tangents()
     with torch_backend.reroute("aten::gelu", to="tbroute::plain_gelu"):
         with torch_backend.reroute("aten::softmax.int", to="tbroute::plain_softmax"):
             assert torch.equal(gradients()[0], expected[0])
+            assert torch.equal(tangents(), expected_tangents)
             assert torch.softmax(x.detach(), 1).unique().tolist() == [3]
             assert (torch.softmax(x, 1) < 1).all()
 

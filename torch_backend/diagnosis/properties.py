@@ -47,7 +47,7 @@ def _size_faults(properties: tb_device_properties) -> Iterator[str]:
         size = getattr(properties, field)
         if size & (size - 1) or not least <= size <= _MAX_SIZE_BYTES:
             yield f"{field} is {size}; it must be a power of two and at least {least}, at most 2^30."
-    commit = getattr(properties, "commit_granularity_bytes", 0)  # headers of version 1.0 have none
+    commit = properties.commit_granularity_bytes
     is_virtual = properties.capabilities & Capability.VIRTUAL_MEMORY
     if not (0 < commit <= _MAX_SIZE_BYTES and commit & (commit - 1) == 0 if is_virtual else commit == 0):
         yield (

@@ -9,6 +9,7 @@ from torch._library.autograd import Info, make_autograd_impl
 from torch._library.utils import has_kwarg_only_tensors, is_functional_schema
 from torch._ops import OpOverload
 
+from torch_backend import _C
 from torch_backend.devices.deferred import when_active
 from torch_backend.operators import layers, schemas
 from torch_backend.operators.out_variants import out_variant
@@ -99,7 +100,7 @@ class Kernel(Removable):
                 return function(*args, **kwargs)
 
         def autograd_layer(keyset: layers.Keyset, *args: Any, **kwargs: Any) -> Any:
-            if torch.is_grad_enabled() and torch._C._any_requires_grad(*args, **kwargs):
+            if _C.any_recorded(*args, **kwargs):
                 return NotImplemented
             return layers.call_below_autograd(op, keyset, *layers.numbers_as_tensors(op, args, kwargs)[0], **kwargs)
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
+from torch_backend import _C
 from torch_backend.devices.deferred import when_active
 from torch_backend.operators import layers, schemas
 from torch_backend.operators.removable import Removable
@@ -91,7 +92,7 @@ class Reroute(Removable):
             return self._target(*args, **kwargs)
 
     def _serve_with_gradients(self, keyset: layers.Keyset, *args: Any, **kwargs: Any) -> Any:
-        wants_gradient = torch.is_grad_enabled() and torch._C._any_requires_grad(*args, **kwargs)
+        wants_gradient = _C.any_recorded(*args, **kwargs)
         if wants_gradient and not _has_backward(self._target):
             return NotImplemented  # PyTorch's composition has gradients, the custom operator has none
         return self._serve(keyset, *args, **kwargs)

@@ -26,6 +26,7 @@
 #include "csrc/ops/dispatch/Registrar.h"
 #include "csrc/ops/host/AtenKernel.h"
 #include "csrc/ops/native/Register.h"
+#include "csrc/ops/plugin/CompositeGradient.h"
 
 namespace torch_backend {
 namespace {
@@ -57,8 +58,7 @@ class Call {
   void see(const at::Tensor& tensor) {
     // Lengths of packed sequences are on the CPU.
     all_on_device_ = all_on_device_ && (tensor.scalar_type() == at::kLong || tensor.device().is_privateuseone());
-    has_gradient_ = has_gradient_ || (tensor.defined() && ((c10::GradMode::is_enabled() && tensor.requires_grad()) ||
-                                                           tensor._fw_grad(/*level=*/0).defined()));
+    has_gradient_ = has_gradient_ || is_recorded(tensor);
   }
   void see(at::TensorList tensors) {
     for (const auto& tensor : tensors) {

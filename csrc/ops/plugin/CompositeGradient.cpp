@@ -14,10 +14,9 @@ namespace {
 void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   bool records = false;
   for (const auto& argument : torch::jit::last(*stack, op.schema().arguments().size())) {
-    for_each_tensor(
-        argument, [&](const at::Tensor& tensor) { records = records || (tensor.defined() && tensor.requires_grad()); });
+    for_each_tensor(argument, [&](const at::Tensor& tensor) { records = records || is_recorded(tensor); });
   }
-  if (records && c10::GradMode::is_enabled()) {
+  if (records) {
     op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
   } else {
     op.redispatchBoxed(keys & c10::after_autograd_keyset, stack);
@@ -25,6 +24,11 @@ void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::S
 }
 
 } // namespace
+
+bool is_recorded(const at::Tensor& tensor) {
+  return tensor.defined() &&
+         ((c10::GradMode::is_enabled() && tensor.requires_grad()) || tensor._fw_grad(/*level=*/0).defined());
+}
 
 void register_composite_gradient(const c10::OperatorHandle& op) {
   constexpr auto kKey = c10::DispatchKey::AutogradPrivateUse1;
