@@ -99,8 +99,9 @@ def stop_autograd_threads() -> None:
     """Ends the threads that run backward passes on devices, waiting for them; there is no backward pass afterwards."""
 
 def any_recorded(*args: object, **kwargs: object) -> bool:
-    """Whether autograd records a call with these arguments: a tensor requires a gradient, and gradients are enabled, or has
-    a tangent (``torch.func.jvp``). Tensors may be in lists and tuples."""
+    """Whether autograd records a call with these arguments, of which lists and tuples may have tensors too.
+
+    It does if one requires a gradient, and gradients are enabled, or has a tangent (``torch.func.jvp``)."""
 
 # ---- Random.cpp ----
 

@@ -4,7 +4,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch._library.autograd import Info, make_autograd_impl
 from torch._library.utils import has_kwarg_only_tensors, is_functional_schema
 from torch._ops import OpOverload
