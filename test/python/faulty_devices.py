@@ -622,7 +622,7 @@ FAULTY_DEVICES = (
     FaultyDevice(
         "newer_hosts_are_refused",
         "abi/test_handshake.py::test_a_newer_host_opens_the_library",
-        "made for version 1.0 only",
+        "made for version 1.1 only",
     ),
     FaultyDevice("any_table_is_offered", "abi/test_handshake.py::test_an_unknown_table_is_not_offered", "is not NULL"),
     FaultyDevice(
@@ -644,7 +644,7 @@ FAULTY_DEVICES = (
     FaultyDevice(
         "plugin_is_too_long",
         "abi/test_handshake.py::test_struct_sizes_belong_to_the_minor_version",
-        "tb_plugin declares 72 bytes, but version 1.0 has 64",
+        "tb_plugin declares 72 bytes, but version 1.1 has 64",
         over="fake",
     ),
     FaultyDevice(

@@ -257,5 +257,5 @@ def test_the_level_on_a_device_that_declares_less(device_that_declares_less: Pat
     environment = ENVIRONMENT | {"TORCH_BACKEND_PATH": os.fspath(device_that_declares_less)}
     code = "import torch; print(*sorted(torch.xcpu.get_device_properties().capabilities))"
     declared = run_python(code, env=environment).stdout.split()
-    assert declared == ["ASYNC", "GRAPH", "HOST_ACCESS", "HOST_COHERENT", "PAGEABLE_ACCESS"]
+    assert declared == ["ASYNC", "GRAPH", "HOST_ACCESS", "HOST_COHERENT", "PAGEABLE_ACCESS", "VIRTUAL_MEMORY"]
     run_level(device_that_declares_less)
