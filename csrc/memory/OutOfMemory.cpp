@@ -34,9 +34,7 @@ std::string out_of_memory_text(const OutOfMemoryReport& report) {
   }
   if (unallocated > report.requested) {
     text << "If the unallocated memory is large, it may be fragmented: set PYTORCH_ALLOC_CONF=expandable_segments:True "
-            "if the device offers it, else "
-            "max_split_size_mb:<n>, or "
-            "call torch."
+            "if the device offers it, else max_split_size_mb:<n>, or call torch."
          << report.module << ".memory.empty_cache() where memory use is low. ";
   }
   text << "torch." << report.module << ".memory_summary() shows what holds it, torch." << report.module

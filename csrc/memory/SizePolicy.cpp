@@ -68,8 +68,7 @@ bool SizePolicy::uses_expandable_segments() const {
 }
 
 std::size_t SizePolicy::page_size(bool small) const {
-  const std::size_t size = small ? kSmallSegment : Config::large_segment_size();
-  return (size + commit_granularity_ - 1) / commit_granularity_ * commit_granularity_;
+  return round_up(small ? kSmallSegment : Config::large_segment_size(), commit_granularity_);
 }
 
 std::size_t SizePolicy::max_split_size() const {

@@ -597,27 +597,33 @@ compare(F.conv2d, drawn(1, 4, 5, 5, dtype=dtype), drawn(4, 1, 1, 1, dtype=dtype)
     assert convolutions(code) == ""
 
 
+IN_THREADS = """
+import threading
+def in_threads(function, *arguments):
+    wanted, done = function(*(x.double() for x in arguments)), []
+    def work(index):
+        device = f"xcuda:{index % 2}"
+        stream = torch.xcuda.Stream(device)
+        with torch.xcuda.stream(stream):
+            for _ in range(5):
+                y = function(*(x.to(device) for x in arguments))
+        stream.synchronize()
+        close(y, wanted)
+        done.append(index)
+    for _ in range(2):
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+        [t.start() for t in threads], [t.join() for t in threads]
+    return sorted(done)
+"""
+"""With two devices, a stream a thread: which threads have got what the CPU gives."""
+
+
 def test_convolutions_on_devices_streams_and_threads(convolutions: Callable[..., str]) -> None:
     code = """
-import threading
 x, w = drawn(2, 3, 8, 8), drawn(4, 3, 3, 3)
-wanted = F.conv2d(x.double(), w.double())
-def work(index):
-    device = f"xcuda:{index % 2}"
-    stream = torch.xcuda.Stream(device)
-    with torch.xcuda.stream(stream):
-        for _ in range(5):
-            y = F.conv2d(x.to(device), w.to(device))
-    stream.synchronize()
-    close(y, wanted)
-    done.append(index)
-done = []
-for _ in range(2):
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    [t.start() for t in threads], [t.join() for t in threads]
-print(sorted(done))
+print(in_threads(F.conv2d, x, w))
 """
-    assert convolutions(code) == "[0, 0, 1, 1, 2, 2, 3, 3]\n"
+    assert convolutions(IN_THREADS + code) == "[0, 0, 1, 1, 2, 2, 3, 3]\n"
 
 
 def test_convolutions_in_graphs(convolutions: Callable[..., str]) -> None:
@@ -764,25 +770,10 @@ with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):  # the 
 
 def test_attention_on_devices_streams_and_threads(attention: Callable[..., str]) -> None:
     code = """
-import threading
 q, k, v = (drawn(2, 3, 8, 16) for _ in range(3))
-wanted = F.scaled_dot_product_attention(q.double(), k.double(), v.double())
-def work(index):
-    device = f"xcuda:{index % 2}"
-    stream = torch.xcuda.Stream(device)
-    with torch.xcuda.stream(stream):
-        for _ in range(5):
-            y = F.scaled_dot_product_attention(q.to(device), k.to(device), v.to(device))
-    stream.synchronize()
-    close(y, wanted)
-    done.append(index)
-done = []
-for _ in range(2):
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    [t.start() for t in threads], [t.join() for t in threads]
-print(sorted(done))
+print(in_threads(F.scaled_dot_product_attention, q, k, v))
 """
-    assert attention(code) == "[0, 0, 1, 1, 2, 2, 3, 3]\n"
+    assert attention(IN_THREADS + code) == "[0, 0, 1, 1, 2, 2, 3, 3]\n"
 
 
 @pytest.mark.parametrize("is_warm", [False, True])

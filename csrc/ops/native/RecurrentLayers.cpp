@@ -21,7 +21,6 @@
 #include <ATen/ops/rnn_tanh_ops.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros_like.h>
-#include <c10/core/GradMode.h>
 
 #include "csrc/ops/dispatch/Registrar.h"
 #include "csrc/ops/host/AtenKernel.h"
