@@ -61,7 +61,8 @@ struct factor {
   }
 };
 
-// The thread's plan for a problem, which is all that one depends on; `make` makes a new one.
+// The thread's plan for a problem, which is all that one depends on; `make` makes a new one. What cannot be planned is not
+// tried again.
 template <typename Plan, typename Problem, typename Make>
 result find_plan(const Problem& wanted, std::shared_ptr<Plan>* out_plan, Make make) {
   constexpr size_t kMaxPlans = 1024; // shapes may change all the time
@@ -70,11 +71,12 @@ result find_plan(const Problem& wanted, std::shared_ptr<Plan>* out_plan, Make ma
   if (found == plans.end()) {
     if (plans.size() >= kMaxPlans) plans.clear();
     auto made = std::make_shared<Plan>();
-    if (result r = make(*made); !r.ok()) return r;
-    found = plans.emplace(wanted, std::move(made)).first;
+    result r = make(*made);
+    if (!r.ok() && r.status != TB_STATUS_UNSUPPORTED) return r;
+    found = plans.emplace(wanted, r.ok() ? std::move(made) : nullptr).first;
   }
   *out_plan = found->second;
-  return {};
+  return *out_plan ? result() : refuse();
 }
 
 // Of float16, bfloat16, float32 and float64.

@@ -21,7 +21,7 @@ const options& settings() {
 }
 
 const char* const* option_keys() {
-  static const char* const keys[] = {"library_path", "fmad", "stream_alloc", "cudnn_attention", nullptr};
+  static const char* const keys[] = {"library_path", "fmad", "stream_alloc", nullptr};
   return keys;
 }
 
@@ -30,7 +30,6 @@ result read_options() {
   if (const char* text = host().option("xcuda.library_path")) o.library_path = text;
   result r = read_switch("xcuda.fmad", &o.fmad);
   if (r.ok()) r = read_switch("xcuda.stream_alloc", &o.stream_alloc);
-  if (r.ok()) r = read_switch("xcuda.cudnn_attention", &o.cudnn_attention);
   if (r.ok()) settled = o;
   return r;
 }

@@ -8,10 +8,9 @@
 namespace xcuda {
 
 struct options {
-  std::string library_path;     // folders with libraries of CUDA, separated by colons
-  bool fmad = false;            // a * b + c in kernels is rounded once
-  bool cudnn_attention = false; // attention without gradients is cuDNN's
-  bool stream_alloc = false;    // device memory comes from the driver's pool, in the order of streams
+  std::string library_path;  // folders with libraries of CUDA, separated by colons
+  bool fmad = false;         // a * b + c in kernels is rounded once
+  bool stream_alloc = false; // device memory comes from the driver's pool, in the order of streams
 };
 
 // Settled by read_options; constant afterwards.

@@ -476,11 +476,11 @@ typedef struct tb_kernel_context {
  *     say that a kernel takes more than this: TB_KERNEL_MIXED_DTYPES and TB_KERNEL_NUMBERS.
  *   - Inputs of other operators are as the caller passed them: dtypes may differ, and nothing is broadcast. The running
  *     statistics of batch normalization are written, though the schema does not say so.
- *   - Outputs have their final shape and dtype; what they hold is undefined; those that an output_mask leaves out are
- *     TB_ARG_NONE. They overlap neither each other nor an
- *     input, except that a pointwise operator's output may be one of its inputs: same memory, shape and strides.
- * A call that is not like this is never made: an empty output is returned as it is, and all else goes to the next
- * source. The kernel does not see that a temporary is copied to where the result belongs.
+ *   - Outputs have their final shape and dtype; what they hold is undefined. One of several may be without
+ *     elements; those that an output_mask leaves out are TB_ARG_NONE. They overlap neither each other nor an input, except
+ *     that a pointwise operator's output may be one of its inputs: same memory, shape and strides.
+ * A call that is not like this is never made: outputs of which none has elements are returned as they are, and all else
+ * goes to the next source. The kernel does not see that a temporary is copied to where the result belongs.
  *
  * Lifetime. Everything that args and context point at, the structs and arrays included, is the core's, is read-only, and
  * is gone when the call returns: copy what enqueued work reads. The tensors' device memory, and workspaces, are safe to
@@ -503,6 +503,9 @@ typedef tb_status (*tb_kernel_function)(const tb_kernel_context* context, const 
 #define TB_KERNEL_NUMBERS 8u
 /* context->flags are what the program allows at the time of the call. */
 #define TB_KERNEL_MATH_FLAGS 16u
+/* dtype_mask is of the inputs; outputs have the dtypes that PyTorch gives them, such as int64 of places and float32 of what
+ * is kept for a gradient. Since 1.1. */
+#define TB_KERNEL_INPUT_DTYPES 32u
 
 /* float32 may be rounded to TF32 or less before it is multiplied: in products of matrices
  * (torch.set_float32_matmul_precision, torch.backends.cuda.matmul.fp32_precision) ... */

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy
+
 from torch_backend.python_device import (
     Capability,
     CopyKind,
@@ -165,6 +167,45 @@ def broken(context: KernelContext, *arguments: Any) -> None:
     raise KeyError("no such register")
 
 
+def attend(
+    context: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    bias: Any,
+    keeps: bool,
+    dropout: float,
+    causal: bool,
+    scale: Any,
+    output: Any,
+    log_sums: Any,
+    *philox: Any,
+) -> Any:
+    """Attention of float32 whose scores are masked by nothing."""
+    calls.append(("attend", keeps, log_sums.shape, log_sums.dtype))
+    if bias is not None or k.shape[1] != q.shape[1]:
+        return NotImplemented
+    scores = q.numpy() @ k.numpy().swapaxes(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    if causal:
+        scores[..., numpy.triu(numpy.ones(scores.shape[-2:], bool), 1)] = -numpy.inf
+    sums = numpy.log(numpy.exp(scores).sum(-1))
+    output.numpy()[...] = numpy.exp(scores - sums[..., None]) @ v.numpy()
+    if keeps:
+        log_sums.numpy()[..., : sums.shape[-1]] = sums
+
+
+def attend_backward(
+    context: Any, grad: Any, q: Any, k: Any, v: Any, bias: Any, output: Any, log_sums: Any, *others: Any
+) -> Any:
+    calls.append(("attend_backward", log_sums.shape))
+    return NotImplemented
+
+
+def largest(context: Any, x: Any, dim: Any, keeps: bool, places: Any) -> None:
+    calls.append(("largest", x.dtype, places.dtype))
+    places.numpy()[...] = x.numpy().argmax(dim, keepdims=keeps)
+
+
 class Computing(Plain):
     """A device with kernels, listed and found by name."""
 
@@ -187,6 +228,17 @@ class Computing(Plain):
         if op == "aten::tanh.out":
             raise RuntimeError("the table is torn")
         return None
+
+
+class Attending(Plain):
+    """A device with attention, and with a kernel whose output has another dtype."""
+
+    name = "attending"
+    kernels = {
+        "aten::_scaled_dot_product_efficient_attention": Kernel(attend, dtypes=["float32"], input_dtypes=True),
+        "aten::_scaled_dot_product_efficient_attention_backward": attend_backward,
+        "aten::argmax.out": Kernel(largest, dtypes=["float32"], input_dtypes=True),
+    }
 
 
 class Event:

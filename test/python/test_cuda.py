@@ -711,8 +711,8 @@ torch.manual_seed(0)
 ACCURACY = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 4e-2}
 def drawn(*shape, dtype=torch.float16):
     return torch.randn(shape).to(dtype)
-def close(got, wanted):
-    accuracy = ACCURACY[got.dtype]
+def close(got, wanted, is_gradient=False):  # which begins with the rounded result
+    accuracy = ACCURACY[got.dtype] * (5 if is_gradient else 1)
     torch.testing.assert_close(got.cpu().double(), wanted, rtol=accuracy, atol=accuracy)
 def as_it_lies(x):
     whole = torch.empty(0, dtype=x.dtype).set_(x.untyped_storage())
@@ -722,18 +722,22 @@ def compare(q, k, v, **options):
     there, here = mask if mask is None else mask.to("xcuda"), mask
     if mask is not None and mask.is_floating_point():
         here = mask.double()
-    y = F.scaled_dot_product_attention(*map(as_it_lies, (q, k, v)), attn_mask=there, **options)
-    close(y, F.scaled_dot_product_attention(*(x.double() for x in (q, k, v)), attn_mask=here, **options))
+    results = []
+    for leaves, added in ((list(map(as_it_lies, (q, k, v))), there), ([x.double() for x in (q, k, v)], here)):
+        y = F.scaled_dot_product_attention(*leaves, attn_mask=added, **options)
+        results.append([y])
+        if torch.is_grad_enabled() and "enable_gqa" not in options:
+            leaves = [x.requires_grad_() for x in leaves]
+            y = F.scaled_dot_product_attention(*leaves, attn_mask=added, **options)
+            results[-1] += [y.detach(), *torch.autograd.grad(y, leaves, y.detach())]
+    for i, (got, wanted) in enumerate(zip(*results)):
+        close(got, wanted, is_gradient=i > 1)
 """
-
-
-WANTED = {"TORCH_BACKEND_XCUDA_CUDNN_ATTENTION": "1"}
 
 
 @pytest.fixture
 def attention(run_with: Callable[..., Callable[..., str]]) -> Callable[..., str]:
-    run = run_with("libcudnn.so.9", ATTENTION)
-    return lambda code: run(code, **WANTED)
+    return run_with("libcudnn.so.9", ATTENTION)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -741,18 +745,60 @@ def test_attention_by_cudnn(attention: Callable[..., str], dtype: str) -> None:
     code = f"""
 def draw(*shape):
     return drawn(*shape, dtype=torch.{dtype})
-for scale in (None, 0.5):
-    compare(draw(2, 3, 5, 16), draw(2, 3, 7, 16), draw(2, 3, 7, 16), scale=scale)
+for options in ({{}}, {{"scale": 0.5}}, {{"is_causal": True}}):
+    compare(draw(2, 3, 5, 16), draw(2, 3, 7, 16), draw(2, 3, 7, 16), **options)
+compare(draw(1, 2, 40, 8), draw(1, 2, 40, 8), draw(1, 2, 40, 24), is_causal=True)
 compare(draw(1, 2, 1, 8), draw(1, 2, 1, 8), draw(1, 2, 1, 24))
 compare(*(draw(2, 5, 3, 16).transpose(1, 2) for _ in range(3)))
-compare(*draw(2, 5, 3, 3, 16).permute(3, 0, 2, 1, 4))
-compare(draw(2, 4, 5, 16), draw(2, 2, 7, 16), draw(2, 2, 7, 16), enable_gqa=True)
+compare(*draw(2, 5, 3, 3, 16).permute(3, 0, 2, 1, 4), is_causal=True)
 with torch.inference_mode():
+    compare(draw(2, 4, 5, 16), draw(2, 2, 7, 16), draw(2, 2, 7, 16), enable_gqa=True)
     compare(draw(2, 3, 5, 16), draw(2, 3, 7, 16), draw(2, 3, 7, 16))
 with torch.no_grad():
     compare(draw(2, 3, 5, 16).requires_grad_(), draw(2, 3, 7, 16), draw(2, 3, 7, 16))
 """
     assert attention(code) == ""
+
+
+def test_who_attends(run: Run) -> None:
+    """cuDNN as torch.nn.attention calls it, for what it has and unless a program says otherwise."""
+    code = """
+from torch.nn.attention import SDPBackend, sdpa_kernel
+def name(dtype=torch.float16, **options):
+    x = drawn(2, 3, 8, 16, dtype=dtype).to("xcuda").requires_grad_()
+    return F.scaled_dot_product_attention(x, x, x, **options).grad_fn.name()
+print("EfficientAttention" in name(), "EfficientAttention" in name(is_causal=True))
+print("EfficientAttention" in name(torch.float32), "EfficientAttention" in name(dropout_p=0.5))
+with sdpa_kernel(SDPBackend.MATH):
+    print("EfficientAttention" in name())
+with sdpa_kernel([SDPBackend.MATH, SDPBackend.EFFICIENT_ATTENTION], set_priority=True):
+    print("EfficientAttention" in name())
+with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):
+    print("EfficientAttention" in name())
+    try:
+        name(torch.float32)
+    except RuntimeError as error:
+        print(error)
+"""
+    told = run(ATTENTION + code)
+    assert told.startswith("True True\nFalse False\nFalse\nFalse\nTrue\nNo enabled backend of"), told
+    assert "Besides MATH there is EFFICIENT_ATTENTION" in told
+
+
+def test_compiled_attention(run: Run) -> None:
+    code = """
+q, k, v, grad = (drawn(2, 3, 8, 16) for _ in range(4))
+def attend(q, k, v):
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True) * 2
+results = []
+for function in (attend, torch.compile(attend, fullgraph=True)):
+    leaves = [x.to("xcuda").requires_grad_() for x in (q, k, v)]
+    y = function(*leaves)
+    results.append([y.detach(), *torch.autograd.grad(y, leaves, grad.to("xcuda"))])
+for got, wanted in zip(*results):
+    close(got, wanted.cpu().double())
+"""
+    assert run(ATTENTION + code) == ""
 
 
 def test_attention_has_tangents(run: Run) -> None:
@@ -765,15 +811,21 @@ there = tangents(*(x.to("xcuda") for x in (q, k, v, tangent)))
 with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):  # the CPU's other ones have no tangents
     close(there, tangents(*(x.double() for x in (q, k, v, tangent))))
 """
-    assert run(ATTENTION + code, **WANTED) == ""
+    assert run(ATTENTION + code) == ""
 
 
 def test_attention_on_devices_streams_and_threads(attention: Callable[..., str]) -> None:
     code = """
 q, k, v = (drawn(2, 3, 8, 16) for _ in range(3))
 print(in_threads(F.scaled_dot_product_attention, q, k, v))
+def gradients(*leaves):
+    [x.requires_grad_() for x in leaves]
+    y = F.scaled_dot_product_attention(*leaves, is_causal=True)
+    return torch.cat(torch.autograd.grad(y, leaves, torch.ones_like(y)))
+ACCURACY[torch.float16] *= 5
+print(in_threads(gradients, q, k, v))
 """
-    assert attention(IN_THREADS + code) == "[0, 0, 1, 1, 2, 2, 3, 3]\n"
+    assert attention(IN_THREADS + code) == "[0, 0, 1, 1, 2, 2, 3, 3]\n" * 2
 
 
 @pytest.mark.parametrize("is_warm", [False, True])
@@ -807,27 +859,34 @@ print(all(each.equal(results[0]) for each in results))
 def test_attention_that_cudnn_does_not_do_is_generated(run: Run) -> None:
     code = """
 q, k, v = drawn(2, 2, 5, 16), drawn(2, 2, 7, 16), drawn(2, 2, 7, 16)
-compare(q, k, v, is_causal=True)
 compare(q, k, v, attn_mask=torch.ones(5, 7, dtype=torch.bool).tril(2))
+compare(q, k, v, attn_mask=torch.tensor([[True], [False]] * 2 + [[True]]).expand(5, 7))
 compare(q, k, v, attn_mask=drawn(5, 7))
+compare(q, k, v, attn_mask=drawn(2, 1, 5, 7))
 compare(q[..., :12], k[..., :12], v)
 compare(q, k, v[..., 4:])
 compare(drawn(2, 2, 5, 20)[..., :16], k, v)
 compare(drawn(2, 2, 5, 32)[..., 2:18], k, v)
 compare(drawn(2, 2, 5, 32)[..., ::2], k, v)
 compare(q[0], k[0], v[0])
-compare(q, k[:1].expand(2, -1, -1, -1), v)
 compare(*(x.float() for x in (q, k, v)))
+compare(drawn(2, 4, 5, 16), drawn(2, 2, 7, 16), drawn(2, 2, 7, 16), enable_gqa=True)
+with torch.no_grad():
+    compare(q, k[:1].expand(2, -1, -1, -1), v)
 F.scaled_dot_product_attention(*(x.to("xcuda") for x in (q, k, v)), dropout_p=0.5)
 results = []
 for device, dtype in (("xcuda", torch.float16), ("cpu", torch.float64)):
     leaves = [x.to(device, dtype).requires_grad_() for x in (q, k, v)]
-    y = F.scaled_dot_product_attention(*leaves)
-    results.append([y.detach(), *torch.autograd.grad(y, leaves, torch.ones_like(y))])
+    mask = drawn(5, 7).fill_(0.25).to(device, dtype).requires_grad_()
+    results.append([])
+    for added in (None, mask):
+        y = F.scaled_dot_product_attention(*leaves, attn_mask=added)
+        wanted = leaves if added is None else [*leaves, added]
+        results[-1] += [y.detach(), *torch.autograd.grad(y.sum(), wanted)]  # whose gradient has no memory of its own
 for got, wanted in zip(*results):
     close(got, wanted)
 """
-    assert run(ATTENTION + code, **WANTED) == ""
+    assert run(ATTENTION + code) == ""
 
 
 def test_layers_of_attention_are_trained_and_run(run: Run) -> None:
@@ -854,27 +913,24 @@ for layer in (nn.TransformerEncoderLayer(32, 2, 48, dropout=0, batch_first=True)
     for got, wanted in zip(*results):
         close(got, wanted)
 """
-    assert run(ATTENTION + code, **WANTED) == ""
+    assert run(ATTENTION + code) == ""
 
 
-def test_attention_is_generated_unless_a_program_wants_cudnns(run: Run) -> None:
+@pytest.mark.parametrize(
+    ("version", "has_it", "causal"), [("8907", False, False), ("91600", False, False), ("92000", True, False)]
+)
+def test_an_older_cudnn(run: Run, version: str, has_it: bool, causal: bool) -> None:
+    """Without gradients, or masks, what it lacks is generated."""
     code = """
-compare(*(drawn(2, 3, 5, 16) for _ in range(3)))
-x = drawn(2, 3, 5, 16).to("xcuda")
-print("source:    plugin" in str(torch_backend.explain("scaled_dot_product_attention")))
-print(torch.func.jvp(lambda q: F.scaled_dot_product_attention(q, x, x), (x,), (x,))[1].any().item())
-"""
-    assert run(ATTENTION + code) == "False\nTrue\n"
-
-
-@pytest.mark.parametrize(("version", "has_it"), [("8907", False), ("91300", False), ("91301", True)])
-def test_with_an_older_cudnn_attention_is_generated(run: Run, version: str, has_it: bool) -> None:
-    code = """
-print("source:    plugin" in str(torch_backend.explain("scaled_dot_product_attention")))
+print("source:    plugin" in str(torch_backend.explain("_scaled_dot_product_efficient_attention")))
+with torch.profiler.profile() as profile:
+    compare(*(drawn(2, 3, 5, 16) for _ in range(3)), is_causal=True)
+    torch.xcuda.synchronize()
+print(any("cudnn_sdpa" in event.name for event in profile.events()))
 compare(*(drawn(2, 3, 5, 16) for _ in range(3)))
 print("source:    plugin" in str(torch_backend.explain("convolution_overrideable")))
 """
-    assert run(ATTENTION + code, CUDA_SIM_CUDNN_VERSION=version, **WANTED) == f"{has_it}\nTrue\n"
+    assert run(ATTENTION + code, CUDA_SIM_CUDNN_VERSION=version) == f"{has_it}\n{causal}\nTrue\n"
 
 
 @pytest.mark.parametrize(
@@ -894,11 +950,11 @@ try:
         layer.train()(x, x, x, need_weights=False)
 except RuntimeError as error:
     print(error)
-with torch.enable_grad():
+with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
     print(layer(x, x, x, need_weights=False)[0].shape)
 """
-    text = run(ATTENTION + code, refused="fails because CUDA_SIM_FAIL says so", CUDA_SIM_FAIL=fault, **WANTED)
-    assert all(part in text for part in ("aten::scaled_dot_product_attention", expected, "[4, 6, 32]"))
+    text = run(ATTENTION + code, refused="fails because CUDA_SIM_FAIL says so", CUDA_SIM_FAIL=fault)
+    assert all(part in text for part in ("aten::_scaled_dot_product_efficient_attention", expected, "[4, 6, 32]"))
 
 
 # ---- what it has done ----

@@ -376,6 +376,66 @@ def test_kernels(run: RunPython) -> None:
     assert "kernel_find('aten::tanh.out'): RuntimeError: the table is torn" in done.stderr
 
 
+def test_a_kernel_may_be_told_its_inputs_dtypes_alone(run: RunPython) -> None:
+    run("""
+        import torch, torch_backend
+        import python_devices
+        torch_backend.activate(python_devices.Attending)
+        calls = python_devices.calls
+        x = torch.tensor([[1.0, 3, 2], [6, 5, 4]], device="attending")
+        calls.clear()
+        assert x.argmax(1).tolist() == [1, 0] and calls == [("largest", "float32", "int64")], calls
+        calls.clear()
+        assert x.double().argmax(1).tolist() == [1, 0] and calls == [], calls
+    """)
+
+
+def test_attention(run: RunPython) -> None:
+    """That a device lists serves PyTorch's, and what it leaves is computed from other operators."""
+    run("""
+        import torch, torch_backend
+        import python_devices
+        from torch.nn.functional import scaled_dot_product_attention as attention
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+        torch_backend.activate(python_devices.Attending)
+        calls = python_devices.calls
+        torch.manual_seed(0)
+        here = [torch.randn(2, 3, 5, 8) for _ in range(3)]
+        there = [x.to("attending") for x in here]
+        mask = torch.randn(5, 5)
+        for options in ({}, {"is_causal": True}, {"scale": 0.3}, {"attn_mask": mask}):
+            on_device = {key: x.to("attending") if key == "attn_mask" else x for key, x in options.items()}
+            calls.clear()
+            with torch.no_grad():
+                result = attention(*there, **on_device).cpu()
+            torch.testing.assert_close(result, attention(*here, **options))
+            assert calls == [("attend", False, (2, 3, 0), "float32")], calls  # an output without elements
+            calls.clear()
+            wanted, got = [], []
+            for tensors, found, given in ((here, wanted, options), (there, got, on_device)):
+                leaves = [x.clone().requires_grad_() for x in tensors]
+                y = attention(*leaves, **given)
+                found += [y.detach().cpu(), *(g.cpu() for g in torch.autograd.grad(y, leaves, y.detach()))]
+            for one, other in zip(got, wanted):
+                torch.testing.assert_close(one, other)
+            assert calls == [("attend", True, (2, 3, 32), "float32"), ("attend_backward", (2, 3, 32))], calls
+        calls.clear()
+        for tensors in ([x.double() for x in there], [x[0] for x in there]):  # not its dtype, not its dimensions
+            attention(*tensors)
+        attention(*there, dropout_p=0.5)
+        with sdpa_kernel(SDPBackend.MATH):
+            attention(*there)
+        assert calls == [], calls
+        q, k = torch.randn(2, 4, 5, 8), torch.randn(2, 2, 5, 8)
+        shared = attention(*(x.to("attending") for x in (q, k, k)), enable_gqa=True)
+        torch.testing.assert_close(shared.cpu(), attention(q, k, k, enable_gqa=True))
+        tangent = torch.func.jvp(lambda q: attention(q, *there[1:]), (there[0],), (there[0],))[1]
+        with sdpa_kernel(SDPBackend.MATH):
+            wanted = torch.func.jvp(lambda q: attention(q, *here[1:]), (here[0],), (here[0],))[1]
+        torch.testing.assert_close(tangent.cpu(), wanted)
+    """)
+
+
 def test_kernels_of_several_dtypes_and_of_random_numbers(run: RunPython) -> None:
     run("""
         import torch, torch_backend

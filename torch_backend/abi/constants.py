@@ -114,6 +114,7 @@ class KernelFlag(IntFlag):
     MIXED_DTYPES = 4
     NUMBERS = 8
     MATH_FLAGS = 16
+    INPUT_DTYPES = 32
 
 
 class MathFlag(IntFlag):

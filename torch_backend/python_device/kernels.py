@@ -145,6 +145,7 @@ class Kernel:
             for; the function computes in KernelContext.compute_dtype.
         numbers: of a pointwise operator: a number that PyTorch passes as a tensor is a number of Python.
         dtypes: of all tensors, as torch names them; None for those of the device.
+        input_dtypes: dtypes are those of the inputs alone; outputs have what PyTorch gives them.
         math_flags: KernelContext.math_flags are what the program allows: TF32, shorter sums, determinism.
     """
 
@@ -155,6 +156,7 @@ class Kernel:
     mixed_dtypes: bool = False
     numbers: bool = False
     math_flags: bool = False
+    input_dtypes: bool = False
 
     def to_c(self, op: str, handles: LiveHandles, host: Host) -> tb_kernel:
         """The entry of the kernel table. It keeps all that it points at."""
@@ -164,6 +166,7 @@ class Kernel:
             | self.mixed_dtypes * KernelFlag.MIXED_DTYPES
             | self.numbers * KernelFlag.NUMBERS
             | self.math_flags * KernelFlag.MATH_FLAGS
+            | self.input_dtypes * KernelFlag.INPUT_DTYPES
         )
         entry = tb_kernel(
             struct_size=ctypes.sizeof(tb_kernel),

@@ -44,6 +44,9 @@ class Registrar {
     }
   }
 
+  /// Whether the overload has a kernel for the key: before ours is registered, somebody else's.
+  bool is_taken(const char* overload) const;
+
  private:
   template <class Kernel>
   static c10::KernelFunction kernel_function(Kernel&& kernel) {
@@ -53,7 +56,6 @@ class Registrar {
       return c10::KernelFunction::makeFromUnboxedRuntimeFunction(kernel);
     }
   }
-  bool is_taken(const char* overload) const;
   /// NULL unless the plugin's kernel has the place.
   NextSource* plugin_kernel_of(const char* overload) const;
 

@@ -62,13 +62,18 @@ tb_arg& KernelCall::next() {
   return argument;
 }
 
-tb_tensor* KernelCall::describe(const c10::TensorImpl& tensor, const void* data) {
+tb_tensor* KernelCall::describe(const c10::TensorImpl& tensor, const void* data, bool is_output) {
   auto* described = take<tb_tensor>(1);
   const auto type = c10::typeMetaToScalarType(tensor.dtype());
   const auto device = tensor.device();
   refuse_unless(device.is_privateuseone() && device.index() == device_);
-  has_empty_ = has_empty_ || tensor.numel() == 0;
-  types_ |= uint64_t{1} << static_cast<unsigned>(type);
+  const bool is_empty = tensor.numel() == 0;
+  if (is_output) {
+    (is_empty ? lacks_output_ : has_output_) = true;
+  } else {
+    has_empty_ = has_empty_ || is_empty;
+  }
+  (is_output ? output_types_ : types_) |= uint64_t{1} << static_cast<unsigned>(type);
   described->data = const_cast<void*>(data);
   described->device = {kExtDevice, device.index()};
   described->ndim = static_cast<int32_t>(tensor.dim());
@@ -264,9 +269,9 @@ tb_tensor* KernelCall::describe_written(const at::Tensor& tensor, bool is_output
     copies_.emplace_back(is_output ? new_contiguous(tensor.sizes(), tensor.scalar_type()) : tensor.contiguous(),
                          tensor);
     const auto& temporary = *copies_.back().first.unsafeGetTensorImpl();
-    return describe(temporary, temporary.unsafe_storage().unsafeGetStorageImpl()->mutable_data());
+    return describe(temporary, temporary.unsafe_storage().unsafeGetStorageImpl()->mutable_data(), is_output);
   }
-  return describe(impl, impl.unsafe_storage().unsafeGetStorageImpl()->mutable_data());
+  return describe(impl, impl.unsafe_storage().unsafeGetStorageImpl()->mutable_data(), is_output);
 }
 
 tb_tensor* KernelCall::prepare_input(const at::Tensor& tensor) {
@@ -291,6 +296,12 @@ tb_tensor* KernelCall::refuse() {
 std::byte* KernelCall::take_more(std::size_t bytes) {
   more_.push_back(std::make_unique<std::byte[]>(bytes));
   return more_.back().get();
+}
+
+bool KernelCall::fits(const PluginKernel& kernel) const {
+  const uint64_t types = types_ | (kernel.limits_inputs_only() ? 0 : output_types_);
+  const bool has_empty = has_empty_ || (lacks_output_ && (!has_output_ || kernel.source() == Source::kGenerated));
+  return (types & ~kernel.accepted_dtypes(device_)) == 0 && (!has_empty || kernel.takes_empty());
 }
 
 tb_status KernelCall::run(const PluginKernel& kernel, const tb_kernel_context& context) {
@@ -339,8 +350,7 @@ tb_status KernelCall::launch() {
   tb_status status = TB_STATUS_UNSUPPORTED;
   for (const auto* kernel = &kernel_; kernel && status == TB_STATUS_UNSUPPORTED; kernel = kernel->next()) {
     const bool is_ours = kernel->source() == Source::kGenerated;
-    if ((types_ & ~kernel->accepted_dtypes(device_)) == 0 && kernel->allocates_output() == kernel_.allocates_output() &&
-        !(is_ours && api.host_access()) && (!has_empty_ || kernel->takes_empty())) {
+    if (fits(*kernel) && kernel->allocates_output() == kernel_.allocates_output() && !(is_ours && api.host_access())) {
       context.flags = kernel->takes_math_flags() ? math_flags() : 0;
       status = run_with_memory(*kernel, context);
     }

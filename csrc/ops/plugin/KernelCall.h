@@ -193,7 +193,9 @@ class KernelCall final : tb_kernel_host {
   }
   std::byte* take_more(std::size_t bytes);
 
-  tb_tensor* describe(const c10::TensorImpl& tensor, const void* data);
+  tb_tensor* describe(const c10::TensorImpl& tensor, const void* data, bool is_output = false);
+  /// Whether `kernel` takes tensors of these dtypes, and that some are without elements.
+  bool fits(const PluginKernel& kernel) const;
   tb_tensor* describe_input(const at::Tensor& tensor);
   tb_tensor* describe_written(const at::Tensor& tensor, bool is_output);
   tb_tensor* prepare_input(const at::Tensor& tensor);
@@ -211,11 +213,12 @@ class KernelCall final : tb_kernel_host {
   static constexpr int32_t kExtDevice = 12; // DLPack's kDLExtDev
 
   const PluginKernel& kernel_;
-  uint64_t types_ = 0; // of the tensors, a bit per c10::ScalarType
+  uint64_t types_ = 0, output_types_ = 0; // of tensors, a bit per c10::ScalarType
   c10::DeviceIndex device_;
   tb_dtype compute_dtype_{};
   bool refused_ = false;
-  bool has_empty_ = false; // a tensor without elements
+  bool has_empty_ = false;                         // a tensor without elements that is no output
+  bool has_output_ = false, lacks_output_ = false; // with elements, and without
   int num_arguments_ = 0;
   std::size_t arena_used_ = 0;
   std::vector<std::unique_ptr<std::byte[]>> more_;

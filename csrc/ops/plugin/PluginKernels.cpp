@@ -25,7 +25,7 @@ namespace torch_backend {
 namespace {
 
 constexpr uint32_t kKnownFlags = TB_KERNEL_NEEDS_CONTIGUOUS | TB_KERNEL_ALLOCATES_OUTPUT | TB_KERNEL_MIXED_DTYPES |
-                                 TB_KERNEL_NUMBERS | TB_KERNEL_MATH_FLAGS;
+                                 TB_KERNEL_NUMBERS | TB_KERNEL_MATH_FLAGS | TB_KERNEL_INPUT_DTYPES;
 constexpr uint64_t kMaxKernels = 1 << 20;
 constexpr std::size_t kEndOfMask = offsetof(tb_kernel, dtype_mask) + sizeof(tb_kernel::dtype_mask);
 

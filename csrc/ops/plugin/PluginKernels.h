@@ -77,6 +77,9 @@ class PluginKernel {
   bool takes_math_flags() const {
     return (flags_ & TB_KERNEL_MATH_FLAGS) != 0;
   }
+  bool limits_inputs_only() const {
+    return (flags_ & TB_KERNEL_INPUT_DTYPES) != 0;
+  }
 
   bool updates_first() const {
     return (flags_ & kUpdatesFirst) != 0;

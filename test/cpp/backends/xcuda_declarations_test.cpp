@@ -100,7 +100,7 @@ static_assert(offsetof(xcuda::cublasLtMatmulHeuristicResult_t, state) ==
 
 #if __has_include(<cudnn.h>)
 XCUDA_CUDNN_CONSTANTS(EXPECT_VALUE)
-#if CUDNN_VERSION >= 91300
+#if CUDNN_VERSION >= 92100
 XCUDA_CUDNN_GRAPH_CONSTANTS(EXPECT_VALUE)
 #endif
 

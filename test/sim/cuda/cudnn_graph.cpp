@@ -1,45 +1,14 @@
-// The simulated libcudnn's graphs, of one operation: softmax(scale * q k^T) v, computed row by row in float. And the rules
-// of what describes them: descriptors, their attributes, engines, plans, and what they are run on.
+// The simulated libcudnn's graphs, of one attention: the rules of what describes them, which are descriptors, their
+// attributes, engines, plans, and what they are run on.
 #include <algorithm>
 #include <array>
-#include <cmath>
 
-#include "dnn.h"
+#include "cudnn_graph.h"
 
 namespace sim {
 namespace {
 
-constexpr int kFirstWithSdpa = 91301;
-constexpr int kVersion = 92000;
-
-struct attribute {
-  int type = 0;
-  int64_t count = 0;
-  std::vector<char> bytes;
-};
-
-struct backend_descriptor {
-  int type = 0;
-  bool is_final = false;
-  int engine = 0; // of an engine, or a configuration of one
-  std::map<int, attribute> set;
-
-  template <typename T>
-  std::vector<T> list(int name) const {
-    const auto found = set.find(name);
-    if (found == set.end()) return {};
-    std::vector<T> all(static_cast<size_t>(found->second.count));
-    std::memcpy(all.data(), found->second.bytes.data(), all.size() * sizeof(T));
-    return all;
-  }
-  template <typename T>
-  T one(int name) const {
-    T value{};
-    const auto found = set.find(name);
-    if (found != set.end()) std::memcpy(&value, found->second.bytes.data(), sizeof value);
-    return value;
-  }
-};
+constexpr int kVersion = 92800;
 
 using registered = registry<backend_descriptor>;
 
@@ -55,14 +24,23 @@ struct rule {
   int desc, name, type;
   int64_t least, most;
   bool is_needed;
-  int of = 0; // what a descriptor has to be
+  int of = 0;    // what a descriptor has to be
+  int since = 0; // the first cuDNN that has it
 };
 
-constexpr int kTensor = kCUDNN_BACKEND_TENSOR_DESCRIPTOR, kOperation = kCUDNN_BACKEND_OPERATION_SDPA_FWD_DESCRIPTOR,
+constexpr int kTensor = kCUDNN_BACKEND_TENSOR_DESCRIPTOR, kForward = kCUDNN_BACKEND_OPERATION_SDPA_FWD_DESCRIPTOR,
+              kBackward = kCUDNN_BACKEND_OPERATION_SDPA_BWD_DESCRIPTOR,
+              kMask = kCUDNN_BACKEND_OPERATION_DIAGONAL_BAND_MASK_DESCRIPTOR,
               kGraph = kCUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, kHeuristics = kCUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR,
               kConfig = kCUDNN_BACKEND_ENGINECFG_DESCRIPTOR, kEngine = kCUDNN_BACKEND_ENGINE_DESCRIPTOR,
               kPlan = kCUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, kPack = kCUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR;
 constexpr int kDescriptor = kCUDNN_TYPE_BACKEND_DESCRIPTOR;
+constexpr int kAnyOperation = -1;
+constexpr int kFirstWithSubgraphs = 92100;
+
+bool is_operation(int type) {
+  return type == kForward || type == kBackward || type == kMask;
+}
 
 constexpr rule kRules[] = {
     {kTensor, kCUDNN_ATTR_TENSOR_UNIQUE_ID, kCUDNN_TYPE_INT64, 1, 1, true},
@@ -71,13 +49,39 @@ constexpr rule kRules[] = {
     {kTensor, kCUDNN_ATTR_TENSOR_STRIDES, kCUDNN_TYPE_INT64, 1, 8, true},
     {kTensor, kCUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kCUDNN_TYPE_INT64, 1, 1, true},
     {kTensor, kCUDNN_ATTR_TENSOR_IS_BY_VALUE, kCUDNN_TYPE_BOOLEAN, 1, 1, false},
-    {kOperation, kCUDNN_ATTR_OPERATION_SDPA_FWD_QDESC, kDescriptor, 1, 1, true, kTensor},
-    {kOperation, kCUDNN_ATTR_OPERATION_SDPA_FWD_KDESC, kDescriptor, 1, 1, true, kTensor},
-    {kOperation, kCUDNN_ATTR_OPERATION_SDPA_FWD_VDESC, kDescriptor, 1, 1, true, kTensor},
-    {kOperation, kCUDNN_ATTR_OPERATION_SDPA_FWD_ODESC, kDescriptor, 1, 1, true, kTensor},
-    {kOperation, kCUDNN_ATTR_OPERATION_SDPA_FWD_SCALEDESC, kDescriptor, 1, 1, false, kTensor},
+    {kTensor, kCUDNN_ATTR_TENSOR_IS_VIRTUAL, kCUDNN_TYPE_BOOLEAN, 1, 1, false},
+    {kForward, kCUDNN_ATTR_OPERATION_SDPA_FWD_QDESC, kDescriptor, 1, 1, true, kTensor},
+    {kForward, kCUDNN_ATTR_OPERATION_SDPA_FWD_KDESC, kDescriptor, 1, 1, true, kTensor},
+    {kForward, kCUDNN_ATTR_OPERATION_SDPA_FWD_VDESC, kDescriptor, 1, 1, true, kTensor},
+    {kForward, kCUDNN_ATTR_OPERATION_SDPA_FWD_ODESC, kDescriptor, 1, 1, true, kTensor},
+    {kForward, kCUDNN_ATTR_OPERATION_SDPA_FWD_STATSDESC, kDescriptor, 1, 1, false, kTensor},
+    {kForward, kCUDNN_ATTR_OPERATION_SDPA_FWD_SCALEDESC, kDescriptor, 1, 1, false, kTensor},
+    {kForward, kCUDNN_ATTR_OPERATION_SDPA_FWD_SUBGRAPH, kDescriptor, 1, 1, false, kGraph, kFirstWithSubgraphs},
+    {kForward, kCUDNN_ATTR_OPERATION_SDPA_FWD_SUBGRAPH_INPUT_UID, kCUDNN_TYPE_INT64, 1, 1, false, 0,
+     kFirstWithSubgraphs},
+    {kForward, kCUDNN_ATTR_OPERATION_SDPA_FWD_SUBGRAPH_OUTPUT_UID, kCUDNN_TYPE_INT64, 1, 1, false, 0,
+     kFirstWithSubgraphs},
+    {kBackward, kCUDNN_ATTR_OPERATION_SDPA_BWD_QDESC, kDescriptor, 1, 1, true, kTensor},
+    {kBackward, kCUDNN_ATTR_OPERATION_SDPA_BWD_KDESC, kDescriptor, 1, 1, true, kTensor},
+    {kBackward, kCUDNN_ATTR_OPERATION_SDPA_BWD_VDESC, kDescriptor, 1, 1, true, kTensor},
+    {kBackward, kCUDNN_ATTR_OPERATION_SDPA_BWD_ODESC, kDescriptor, 1, 1, true, kTensor},
+    {kBackward, kCUDNN_ATTR_OPERATION_SDPA_BWD_STATSDESC, kDescriptor, 1, 1, true, kTensor},
+    {kBackward, kCUDNN_ATTR_OPERATION_SDPA_BWD_DODDESC, kDescriptor, 1, 1, true, kTensor},
+    {kBackward, kCUDNN_ATTR_OPERATION_SDPA_BWD_DQDESC, kDescriptor, 1, 1, true, kTensor},
+    {kBackward, kCUDNN_ATTR_OPERATION_SDPA_BWD_DKDESC, kDescriptor, 1, 1, true, kTensor},
+    {kBackward, kCUDNN_ATTR_OPERATION_SDPA_BWD_DVDESC, kDescriptor, 1, 1, true, kTensor},
+    {kBackward, kCUDNN_ATTR_OPERATION_SDPA_BWD_SCALEDESC, kDescriptor, 1, 1, false, kTensor},
+    {kBackward, kCUDNN_ATTR_OPERATION_SDPA_BWD_SUBGRAPH, kDescriptor, 1, 1, false, kGraph, kFirstWithSubgraphs},
+    {kBackward, kCUDNN_ATTR_OPERATION_SDPA_BWD_SUBGRAPH_INPUT_UID, kCUDNN_TYPE_INT64, 1, 1, false, 0,
+     kFirstWithSubgraphs},
+    {kBackward, kCUDNN_ATTR_OPERATION_SDPA_BWD_SUBGRAPH_OUTPUT_UID, kCUDNN_TYPE_INT64, 1, 1, false, 0,
+     kFirstWithSubgraphs},
+    {kMask, kCUDNN_ATTR_OPERATION_DIAGONAL_BAND_MASK_XDESC, kDescriptor, 1, 1, true, kTensor},
+    {kMask, kCUDNN_ATTR_OPERATION_DIAGONAL_BAND_MASK_BDESC, kDescriptor, 1, 1, true, kTensor},
+    {kMask, kCUDNN_ATTR_OPERATION_DIAGONAL_BAND_MASK_YDESC, kDescriptor, 1, 1, true, kTensor},
+    {kMask, kCUDNN_ATTR_OPERATION_DIAGONAL_BAND_MASK_COMPARISON_MODE, kCUDNN_TYPE_POINTWISE_MODE, 1, 1, true},
     {kGraph, kCUDNN_ATTR_OPERATIONGRAPH_HANDLE, kCUDNN_TYPE_HANDLE, 1, 1, true},
-    {kGraph, kCUDNN_ATTR_OPERATIONGRAPH_OPS, kDescriptor, 1, 1, true, kOperation},
+    {kGraph, kCUDNN_ATTR_OPERATIONGRAPH_OPS, kDescriptor, 1, 1, true, kAnyOperation},
     {kHeuristics, kCUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, kDescriptor, 1, 1, true, kGraph},
     {kHeuristics, kCUDNN_ATTR_ENGINEHEUR_MODE, kCUDNN_TYPE_HEUR_MODE, 1, 1, true},
     {kPlan, kCUDNN_ATTR_EXECUTION_PLAN_HANDLE, kCUDNN_TYPE_HANDLE, 1, 1, true},
@@ -91,6 +95,7 @@ size_t size_of(int type) {
   switch (type) {
     case kCUDNN_TYPE_DATA_TYPE:
     case kCUDNN_TYPE_HEUR_MODE:
+    case kCUDNN_TYPE_POINTWISE_MODE:
       return sizeof(int);
     case kCUDNN_TYPE_BOOLEAN:
       return sizeof(bool);
@@ -99,7 +104,8 @@ size_t size_of(int type) {
   }
 }
 
-// Alive, and whether it is finalized.
+} // namespace
+
 int find(const char* name, void* handle, bool is_final, backend_descriptor** out) {
   *out = static_cast<backend_descriptor*>(handle);
   if (!registered::all().has(*out)) return refuse(kBadParam, "%s: not a descriptor, or destroyed", name);
@@ -107,10 +113,11 @@ int find(const char* name, void* handle, bool is_final, backend_descriptor** out
   return refuse(kBadParam, "%s: descriptor %d is %s", name, (*out)->type, is_final ? "not finalized" : "finalized");
 }
 
-// A finalized descriptor of another one's.
 int find_part(const char* name, const backend_descriptor& whole, int attribute, backend_descriptor** out) {
   return find(name, whole.one<void*>(attribute), true, out);
 }
+
+namespace {
 
 int check_values(const char* name, const rule& r, const void* values) {
   if (r.type == kCUDNN_TYPE_HANDLE) {
@@ -123,65 +130,8 @@ int check_values(const char* name, const rule& r, const void* values) {
   std::memcpy(&handle, values, sizeof handle);
   backend_descriptor* part = nullptr;
   if (const int error = find(name, handle, true, &part)) return error;
-  return part->type == r.of ? 0 : refuse(kBadParam, "%s(%d): descriptor %d, not %d", name, r.name, part->type, r.of);
-}
-
-// ---- what is described ----
-
-struct operand {
-  int64_t name = 0;
-  int dtype = 0;
-  bool is_by_value = false;
-  int64_t alignment = 1;
-  std::vector<int64_t> shape, strides;
-  CUdeviceptr at = 0;
-
-  char* find(CUcontext context) const {
-    int64_t last = 0;
-    for (size_t i = 0; i < shape.size(); ++i) last += (shape[i] - 1) * strides[i];
-    return resolve(at, static_cast<uint64_t>(last + 1) * bytes_of(dtype), context);
-  }
-  uint64_t offset(int64_t n, int64_t head, int64_t place, int64_t i) const {
-    return static_cast<uint64_t>(n * strides[0] + head * strides[1] + place * strides[2] + i * strides[3]) *
-           bytes_of(dtype);
-  }
-};
-
-struct attention {
-  operand query, key, value, output, scale;
-  bool has_scale = false;
-  float factor = 1;
-  engine how = kPlain;
-  CUdeviceptr workspace = 0;
-
-  std::vector<operand*> all() {
-    std::vector<operand*> used{&query, &key, &value, &output};
-    if (has_scale) used.push_back(&scale);
-    return used;
-  }
-};
-
-int read(const char* name, const backend_descriptor& operation, int attribute, operand* out) {
-  backend_descriptor* t = nullptr;
-  if (const int error = find_part(name, operation, attribute, &t)) return error;
-  *out = {t->one<int64_t>(kCUDNN_ATTR_TENSOR_UNIQUE_ID),
-          t->one<int>(kCUDNN_ATTR_TENSOR_DATA_TYPE),
-          t->one<bool>(kCUDNN_ATTR_TENSOR_IS_BY_VALUE),
-          t->one<int64_t>(kCUDNN_ATTR_TENSOR_BYTE_ALIGNMENT),
-          t->list<int64_t>(kCUDNN_ATTR_TENSOR_DIMENSIONS),
-          t->list<int64_t>(kCUDNN_ATTR_TENSOR_STRIDES),
-          0};
-  return 0;
-}
-
-int read(const char* name, const backend_descriptor& operation, attention* out) {
-  int error = read(name, operation, kCUDNN_ATTR_OPERATION_SDPA_FWD_QDESC, &out->query);
-  if (!error) error = read(name, operation, kCUDNN_ATTR_OPERATION_SDPA_FWD_KDESC, &out->key);
-  if (!error) error = read(name, operation, kCUDNN_ATTR_OPERATION_SDPA_FWD_VDESC, &out->value);
-  if (!error) error = read(name, operation, kCUDNN_ATTR_OPERATION_SDPA_FWD_ODESC, &out->output);
-  out->has_scale = operation.set.count(kCUDNN_ATTR_OPERATION_SDPA_FWD_SCALEDESC) != 0;
-  if (!error && out->has_scale) error = read(name, operation, kCUDNN_ATTR_OPERATION_SDPA_FWD_SCALEDESC, &out->scale);
-  return error;
+  const bool fits = r.of == kAnyOperation ? is_operation(part->type) : part->type == r.of;
+  return fits ? 0 : refuse(kBadParam, "%s(%d): descriptor %d, not %d", name, r.name, part->type, r.of);
 }
 
 int check_tensor(const char* name, const backend_descriptor& t) {
@@ -195,36 +145,6 @@ int check_tensor(const char* name, const backend_descriptor& t) {
                   strides.size());
   if (!bytes_of(dtype) || alignment <= 0 || (alignment & (alignment - 1)))
     return refuse(kBadParam, "%s: type %d, aligned to %d bytes", name, dtype, static_cast<int>(alignment));
-  return 0;
-}
-
-int check_operation(const char* name, const backend_descriptor& operation) {
-  attention a;
-  if (const int error = read(name, operation, &a)) return error;
-  const auto &q = a.query.shape, &k = a.key.shape, &v = a.value.shape, &o = a.output.shape;
-  for (const operand* each : {&a.query, &a.key, &a.value, &a.output}) {
-    if (each->shape.size() != 4 || each->is_by_value)
-      return refuse(kBadParam, "%s: %zu dimensions, or by value", name, each->shape.size());
-    if ((each->dtype != kCUDNN_DATA_HALF && each->dtype != kCUDNN_DATA_BFLOAT16) || each->dtype != a.query.dtype)
-      return refuse(kNotSupported, "%s: type %d, or several", name, each->dtype);
-    if (each->shape[3] % 8 || each->strides[3] != 1 || each->alignment < 16)
-      return refuse(kNotSupported, "%s: heads of %d, %d apart, aligned to %d bytes", name,
-                    static_cast<int>(each->shape[3]), static_cast<int>(each->strides[3]),
-                    static_cast<int>(each->alignment));
-    for (size_t i = 0; i < 3; ++i)
-      if (each->strides[i] * static_cast<int64_t>(bytes_of(each->dtype)) % each->alignment)
-        return refuse(kNotSupported, "%s: rows are less aligned than their tensor", name);
-  }
-  if (k[0] != q[0] || v[0] != q[0] || o[0] != q[0] || q[1] % k[1] || q[1] % v[1] || o[1] != q[1] || k[2] != v[2] ||
-      o[2] != q[2] || k[3] != q[3] || o[3] != v[3])
-    return refuse(kBadParam, "%s: the tensors' shapes do not fit each other", name);
-  if (a.has_scale && (!a.scale.is_by_value || a.scale.dtype != kCUDNN_DATA_FLOAT || a.scale.shape.size() != 4))
-    return refuse(kNotSupported, "%s: a scale that is no float, or not by value", name);
-  const auto all = a.all();
-  for (size_t i = 0; i < all.size(); ++i)
-    for (size_t j = 0; j < i; ++j)
-      if (all[i]->name == all[j]->name)
-        return refuse(kBadParam, "%s: two tensors are called %d", name, static_cast<int>(all[i]->name));
   return 0;
 }
 
@@ -252,8 +172,11 @@ int check(const char* name, const backend_descriptor& desc) {
   switch (desc.type) {
     case kTensor:
       return check_tensor(name, desc);
-    case kOperation:
-      return check_operation(name, desc);
+    case kForward:
+    case kBackward:
+      return check_attention(name, desc);
+    case kMask:
+      return check_mask(name, desc);
     case kHeuristics: {
       const int mode = desc.one<int>(kCUDNN_ATTR_ENGINEHEUR_MODE);
       return mode == kCUDNN_HEUR_MODE_A ? 0 : refuse(kNotSupported, "%s: heuristics of mode %d", name, mode);
@@ -274,67 +197,23 @@ int check(const char* name, const backend_descriptor& desc) {
   }
 }
 
-// ---- what is computed ----
-
-int run(const attention& a, CUcontext context) {
-  char *query = a.query.find(context), *key = a.key.find(context), *value = a.value.find(context),
-       *output = a.output.find(context);
-  if (!query || !key || !value || !output)
-    return refuse(kCUDA_ERROR_ILLEGAL_ADDRESS, "a tensor of an attention is outside of an allocation");
-  if (a.how == kFast) {
-    char* const workspace = resolve(a.workspace, kWorkspaceOf[kFast], context);
-    if (!workspace) return refuse(kCUDA_ERROR_ILLEGAL_ADDRESS, "an attention's workspace is outside of an allocation");
-    std::memset(workspace, 0xEE, kWorkspaceOf[kFast]);
-  }
-  // Sums in any order: their last bit is another one each time.
-  static std::atomic<unsigned> runs{0};
-  const float last_bit = a.query.dtype == kCUDNN_DATA_HALF ? 0x1p-10F : 0x1p-7F;
-  const float any_order = a.how == kFast && ++runs % 2 ? 1 + last_bit : 1;
-  const auto &q = a.query.shape, &k = a.key.shape;
-  const int64_t of_key = q[1] / k[1], of_value = q[1] / a.value.shape[1];
-  std::vector<float> weights(static_cast<size_t>(k[2]));
-  const auto at = [](const operand& o, const char* data, int64_t n, int64_t head, int64_t place, int64_t i) {
-    return static_cast<float>(load(data + o.offset(n, head, place, i), o.dtype));
-  };
-  for (int64_t n = 0; n < q[0]; ++n)
-    for (int64_t head = 0; head < q[1]; ++head)
-      for (int64_t row = 0; row < q[2]; ++row) {
-        for (size_t j = 0; j < weights.size(); ++j) {
-          weights[j] = 0;
-          for (int64_t i = 0; i < q[3]; ++i)
-            weights[j] += at(a.query, query, n, head, row, i) * at(a.key, key, n, head / of_key, int64_t(j), i);
-          weights[j] *= a.factor;
-        }
-        const float most = *std::max_element(weights.begin(), weights.end());
-        float sum = 0;
-        for (float& each : weights) sum += each = std::exp(each - most);
-        for (int64_t i = 0; i < a.output.shape[3]; ++i) {
-          float total = 0;
-          for (size_t j = 0; j < weights.size(); ++j)
-            total += weights[j] * at(a.value, value, n, head / of_value, int64_t(j), i);
-          store(output + a.output.offset(n, head, row, i), a.output.dtype, total / sum * any_order);
-        }
-      }
-  return 0;
-}
-
 // Where the tensors are. What is by value is read now.
-int bind(const char* name, const backend_descriptor& pack, attention* a) {
+int bind(const char* name, const backend_descriptor& pack, attention* a, CUdeviceptr* workspace, engine how) {
   const auto names = pack.list<int64_t>(kCUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
   const auto data = pack.list<void*>(kCUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
-  for (operand* each : a->all()) {
+  for (operand* each : a->given()) {
     const auto found = static_cast<size_t>(std::find(names.begin(), names.end(), each->name) - names.begin());
     if (found == names.size() || !data[found])
       return refuse(kBadParam, "%s: no pointer for tensor %d", name, static_cast<int>(each->name));
     each->at = address_of(data[found]);
     if (each->is_by_value)
-      std::memcpy(&a->factor, data[found], sizeof a->factor);
+      std::memcpy(each == &a->scale ? &a->factor : &a->left_out, data[found], sizeof(float));
     else if (each->at % static_cast<uint64_t>(each->alignment))
       return refuse(kBadParam, "%s: tensor %d is less aligned than it says", name, static_cast<int>(each->name));
   }
-  const int64_t needed = kWorkspaceOf[a->how];
-  a->workspace = address_of(pack.one<void*>(kCUDNN_ATTR_VARIANT_PACK_WORKSPACE));
-  if (needed && (!a->workspace || a->workspace % kWorkspaceAlignment))
+  const int64_t needed = kWorkspaceOf[how];
+  *workspace = address_of(pack.one<void*>(kCUDNN_ATTR_VARIANT_PACK_WORKSPACE));
+  if (needed && (!*workspace || *workspace % kWorkspaceAlignment))
     return refuse(kBadParam, "%s: no workspace, or not aligned to 16", name);
   return 0;
 }
@@ -369,10 +248,14 @@ extern "C" __attribute__((visibility("default"))) size_t cudnnGetVersion() {
 DNN_API cudnnBackendCreateDescriptor(int type, cudnnBackendDescriptor_t* desc) {
   constexpr char kName[] = "cudnnBackendCreateDescriptor";
   if (const int fault = injected_fault(kName)) return refuse(fault, "%s fails because CUDA_SIM_FAIL says so", kName);
-  constexpr std::array<int, 8> kTypes{kTensor, kOperation, kGraph, kHeuristics, kConfig, kEngine, kPlan, kPack};
-  if (std::find(kTypes.begin(), kTypes.end(), type) == kTypes.end() ||
-      (type == kOperation && setting("CUDNN_VERSION", kVersion) < kFirstWithSdpa))
-    return refuse(kNotSupported, "%s(%d)", kName, type);
+  // With the first cuDNN that has it.
+  constexpr std::pair<int, int> kTypes[] = {{kTensor, 0}, {kForward, 91301}, {kBackward, 91700}, {kMask, 92000},
+                                            {kGraph, 0},  {kHeuristics, 0},  {kConfig, 0},       {kEngine, 0},
+                                            {kPlan, 0},   {kPack, 0}};
+  const auto has = [type](const auto& each) {
+    return each.first == type && setting("CUDNN_VERSION", kVersion) >= each.second;
+  };
+  if (std::none_of(std::begin(kTypes), std::end(kTypes), has)) return refuse(kNotSupported, "%s(%d)", kName, type);
   auto* made = make<backend_descriptor>();
   made->type = type;
   *desc = made;
@@ -391,7 +274,7 @@ DNN_API cudnnBackendSetAttribute(cudnnBackendDescriptor_t handle, int attribute,
   backend_descriptor* desc = nullptr;
   if (const int error = find(kName, handle, false, &desc)) return error;
   for (const rule& r : kRules) {
-    if (r.desc != desc->type || r.name != attribute) continue;
+    if (r.desc != desc->type || r.name != attribute || setting("CUDNN_VERSION", kVersion) < r.since) continue;
     if (r.type != type || count < r.least || count > r.most || !values) break;
     if (const int error = check_values(kName, r, values)) return error;
     const auto* from = static_cast<const char*>(values);
@@ -460,10 +343,19 @@ DNN_API cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan_
   if (!registry<cudnnContext>::all().has(of_plan) || of_plan->context != handle->context)
     return refuse(kBadParam, "%s: the plan is of another device than the handle", kName);
   attention a;
-  a.how = static_cast<engine>(config->engine);
-  if ((error = read(kName, *operation, &a)) || (error = bind(kName, *pack, &a))) return error;
+  CUdeviceptr workspace = 0;
+  const auto how = static_cast<engine>(config->engine);
+  a.is_in_any_order = how == kFast;
+  if ((error = read(kName, *operation, &a)) || (error = bind(kName, *pack, &a, &workspace, how))) return error;
   CUstream stream = nullptr;
   if (find_stream(kName, handle->stream, handle->context, &stream)) return kExecutionFailed;
-  const auto body = [a, stream] { return run(a, stream->context); };
+  const auto body = [a, how, workspace, stream] {
+    if (kWorkspaceOf[how]) {
+      char* const memory = resolve(workspace, kWorkspaceOf[how], stream->context);
+      if (!memory) return refuse(kCUDA_ERROR_ILLEGAL_ADDRESS, "an attention's workspace is outside of an allocation");
+      std::memset(memory, 0xEE, kWorkspaceOf[how]);
+    }
+    return run(a, stream->context);
+  };
   return enqueue(kName, stream, {body, false, {traced_work::kKernel, "cudnn_sdpa"}}) ? kExecutionFailed : 0;
 }

@@ -35,15 +35,26 @@ def test_causal_attention_looks_back_only(device: str) -> None:
     assert not torch.equal(after[:, :, 4:], before[:, :, 4:])
 
 
+@pytest.mark.parametrize("kind", ["plain", "causal", "masked"])
 @pytest.mark.parametrize("dtype", [pytest.param(d, marks=needs.dtype(d)) for d in ("float16", "bfloat16")])
-def test_attention_in_half_precision(device: str, dtype: str) -> None:
-    """Attention in a short dtype gives, within that dtype's precision, what float32 gives on the CPU."""
+def test_attention_in_half_precision(device: str, dtype: str, kind: str) -> None:
+    """Attention in a short dtype, and its gradients, are what float32 gives, within the dtype's precision."""
     generator = torch.Generator().manual_seed(0)
-    inputs = [torch.randn(2, 2, 16, 32, generator=generator) for _ in range(3)]
-    expected = F.scaled_dot_product_attention(*inputs)
     short = getattr(torch, dtype)
-    actual = F.scaled_dot_product_attention(*(x.to(device, short) for x in inputs))
-    assert actual.dtype is short
-    # Inputs, weights and outputs are each rounded once.
-    bound = 8 * torch.finfo(short).eps
-    torch.testing.assert_close(actual.float().cpu(), expected, rtol=bound, atol=bound)
+    inputs = [torch.randn(2, 2, 16, 32, generator=generator).to(short) for _ in range(3)]
+    grad, mask = (torch.randn(shape, generator=generator).to(short) for shape in ((2, 2, 16, 32), (16, 16)))
+    results = []
+    for where, computed in (("cpu", torch.float32), (device, short)):
+        leaves = [x.to(where, computed).requires_grad_() for x in inputs]
+        added = mask.to(where, computed) if kind == "masked" else None
+        result = F.scaled_dot_product_attention(*leaves, attn_mask=added, is_causal=kind == "causal")
+        assert result.dtype is computed
+        gradients = torch.autograd.grad(result, leaves, grad.to(where, computed))
+        results.append([x.detach().float().cpu() for x in (result, *gradients)])
+    # Weights, outputs and gradients are each rounded once, and sums of 16 to 32 of them again.
+    for name, right, left in zip(("result", "query", "key", "value"), *results, strict=True):
+        bound = 8 * torch.finfo(short).eps * float(right.abs().max())
+        torch.testing.assert_close(left, right, rtol=0, atol=bound, msg=lambda text, name=name: f"{name}: {text}")
+    with torch.no_grad():
+        unrecorded = F.scaled_dot_product_attention(*leaves, attn_mask=added, is_causal=kind == "causal")
+    torch.testing.assert_close(unrecorded.float().cpu(), results[1][0], rtol=0, atol=bound)
