@@ -38,6 +38,7 @@ class _Load:
 def _load(device: torch.device, asynchronous: bool) -> _Load:
     # Without queues, work is done when it returns, and nothing can wait for it in vain.
     size = _LOAD_BYTES if asynchronous else 1
+    getattr(torch, device.type).empty_cache()  # what stays should not keep a segment that an earlier test left
     target = torch.empty(size, dtype=torch.uint8, device=device)
     source = torch.zeros(size, dtype=torch.uint8, pin_memory=True)
     if not asynchronous:

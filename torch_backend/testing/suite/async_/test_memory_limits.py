@@ -90,7 +90,9 @@ def test_cached_memory_is_given_back_before_a_request_fails(device: str, limited
         x = _block(device, size)
         x.fill_(1)
         del x
-    assert limited.memory_stats()["num_alloc_retries"] > retries
+    # Blocks of segments that grow lie in the same pages.
+    is_expandable = any(segment["is_expandable"] for segment in limited.memory._snapshot()["segments"])
+    assert is_expandable or limited.memory_stats()["num_alloc_retries"] > retries
 
 
 def test_a_full_device_in_the_middle_of_work(device: str, limited: ModuleType) -> None:

@@ -74,15 +74,15 @@ def test_emptying_the_cache(device: str, backend: ModuleType) -> None:
     """empty_cache gives the device back what is not in use, and only that."""
     before = backend.memory_reserved()
     x = _block(device, 30 * MIB)
-    held = backend.memory_reserved()
-    assert held >= before + 30 * MIB
-    backend.empty_cache()
-    assert backend.memory_reserved() == held, "memory in use was given back"
+    assert backend.memory_reserved() > before
+    backend.empty_cache()  # of expandable segments the pages beyond the block go
+    held, freed = backend.memory_reserved(), backend.memory_stats()["num_device_free"]
+    assert held >= max(before, backend.memory_allocated()), "memory in use was given back"
     del x
     assert backend.memory_reserved() == held, "freed memory was not cached"
     backend.empty_cache()
     assert backend.memory_reserved() == before, "cached memory was not given back"
-    assert backend.memory_stats()["num_device_free"] == 1
+    assert backend.memory_stats()["num_device_free"] == freed + 1
 
 
 def test_counts_add_up(device: str, backend: ModuleType) -> None:
