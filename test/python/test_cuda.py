@@ -821,7 +821,7 @@ print(in_threads(F.scaled_dot_product_attention, q, k, v))
 def gradients(*leaves):
     [x.requires_grad_() for x in leaves]
     y = F.scaled_dot_product_attention(*leaves, is_causal=True)
-    return torch.cat(torch.autograd.grad(y, leaves, torch.ones_like(y)))
+    return torch.autograd.grad(y, leaves, y.detach())[1]
 ACCURACY[torch.float16] *= 5
 print(in_threads(gradients, q, k, v))
 """

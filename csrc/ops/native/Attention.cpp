@@ -3,37 +3,27 @@
 
 #include <ATen/Context.h>
 #include <ATen/ExpandUtils.h>
-#include <ATen/OpMathType.h>
 #include <ATen/SDPBackend.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/DispatchStub.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/native/transformers/sdp_utils_cpp.h>
-#include <ATen/ops/_safe_softmax.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward_ops.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_ops.h>
-#include <ATen/ops/_softmax_backward_data.h>
-#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
-#include <ATen/ops/logsumexp.h>
-#include <ATen/ops/matmul.h>
-#include <ATen/ops/ones.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <iterator>
-#include <limits>
 #include <numeric>
-#include <string>
 #include <vector>
 
 #include "csrc/ops/dispatch/Registrar.h"
 #include "csrc/ops/host/AtenKernel.h"
+#include "csrc/ops/native/EfficientAttention.h"
 #include "csrc/ops/native/Register.h"
-#include "csrc/ops/plugin/PluginKernels.h"
 
 namespace torch_backend {
 namespace {
@@ -59,56 +49,6 @@ bool fused_kernel_takes(const sdp::sdp_params& params) {
          sdp::check_tensor_dtype(params, dtypes, /*debug=*/false);
 }
 
-// Note [Attention of the device library]
-// A library has attention if it lists aten::_scaled_dot_product_efficient_attention and its backward: of PyTorch's fused
-// operators the pair that takes and returns tensors alone, with a derivative, a batching rule and meta kernels. Theirs is
-// the shape of what is kept for the backward pass: natural logarithms of each row's sum, in float32, in rows that are padded
-// to a multiple of 32. A call that the kernel refuses is computed from other operators, below. Without a dropout: PyTorch
-// gives these operators no generator.
-class EfficientKernels {
- public:
-  // Whether somebody has such kernels. Once, before ours are registered.
-  void find(const Registrar& m) {
-    is_offered_ = m.is_taken(kForward) && m.is_taken(kBackward);
-    kernel_ = is_offered_ ? find_plugin_kernel(std::string("aten::") + kForward) : nullptr;
-  }
-
-  bool is_offered() const {
-    return is_offered_;
-  }
-
-  // PyTorch's meta kernel of the backward pass takes as many heads of keys as of queries.
-  bool take(const sdp::sdp_params& params) const {
-    constexpr bool (*constraints[])(const sdp::sdp_params&, bool) = {
-        sdp::check_nested_tensor,
-        sdp::check_for_dropout,
-        sdp::check_tensor_shapes,
-        sdp::check_attn_mask_shape,
-        sdp::check_nonzero_sequence_lengths_dense,
-    };
-    const bool is_trained = c10::GradMode::is_enabled() && sdp::input_requires_grad(params);
-    const auto has_its_heads = is_trained ? sdp::check_batch_size_and_num_heads_dense</*supports_gqa=*/false>
-                                          : sdp::check_batch_size_and_num_heads_dense</*supports_gqa=*/true>;
-    return is_offered_ && at::globalContext().userEnabledMemEfficientSDP() &&
-           std::all_of(std::begin(constraints), std::end(constraints),
-                       [&](auto constraint) { return constraint(params, /*debug=*/false); }) &&
-           has_its_heads(params, /*debug=*/false) &&
-           (!kernel_ || kernel_->accepts(params.query.scalar_type(), params.query.device().index()));
-  }
-
-  static constexpr const char* kForward = "_scaled_dot_product_efficient_attention";
-  static constexpr const char* kBackward = "_scaled_dot_product_efficient_attention_backward";
-
- private:
-  bool is_offered_ = false;
-  const PluginKernel* kernel_ = nullptr; // none if it is an extension's
-};
-
-EfficientKernels& efficient_kernels() {
-  static EfficientKernels kernels;
-  return kernels;
-}
-
 // Whether the user lets ATen's kernel run: as "overrideable", which is what PyTorch calls those of other devices, or as
 // "flash", which it is on the CPU. torch.nn.attention.sdpa_kernel switches both.
 bool aten_kernel_is_enabled() {
@@ -130,7 +70,7 @@ int64_t fused_sdp_choice(const at::Tensor& query, const at::Tensor& key, const a
       at::globalContext().userEnabledMathSDP() && at::globalContext().sDPPriorityOrder()[0] == at::SDPBackend::math;
   // No fused operator has a forward derivative.
   if (!prefers_math && !has_tangent(query) && !has_tangent(key) && !has_tangent(value) && !has_tangent(mask)) {
-    if (efficient_kernels().take(params)) {
+    if (efficient_attention_takes(params)) {
       return static_cast<int64_t>(at::SDPBackend::efficient_attention);
     }
     // ATen's kernel has no gradient for the mask.
@@ -142,14 +82,12 @@ int64_t fused_sdp_choice(const at::Tensor& query, const at::Tensor& key, const a
   TORCH_CHECK(at::globalContext().userEnabledMathSDP(),
               "No enabled backend of scaled_dot_product_attention can run this on ", query.device(),
               ". Besides MATH there is ",
-              efficient_kernels().is_offered() ? "EFFICIENT_ATTENTION"
-              : runs_on_aliased_memory()       ? "OVERRIDEABLE"
-                                               : "none",
+              offers_efficient_attention() ? "EFFICIENT_ATTENTION"
+              : runs_on_aliased_memory()   ? "OVERRIDEABLE"
+                                           : "none",
               "; enable MATH with torch.nn.attention.sdpa_kernel.");
   return static_cast<int64_t>(at::SDPBackend::math);
 }
-
-// ---- over ATen's kernel ----
 
 // The strides that PyTorch promises for a result that belongs to `like`: what is compiled or exported relies on them. The
 // CPU's kernel has its own; for most models they are the same.
@@ -217,87 +155,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
           with_promised_strides(grad_value, value), at::Tensor()};
 }
 
-// ---- made of other operators: Note [Attention of the device library] ----
-
-// In which PyTorch computes attention step by step.
-at::Tensor widened(const at::Tensor& tensor) {
-  return tensor.to(at::toOpMathType(tensor.scalar_type()));
-}
-
-// The heads that each of the queries' shares with others, as many as they are.
-at::Tensor with_heads_of(const at::Tensor& query, const at::Tensor& shared) {
-  const auto heads = query.size(1), of_shared = shared.size(1);
-  return heads == of_shared ? shared : shared.repeat_interleave(heads / of_shared, /*dim=*/1);
-}
-
-at::Tensor scores_of(const at::Tensor& query, const at::Tensor& key, const at::Tensor& bias, bool is_causal,
-                     double scale) {
-  at::Tensor scores = at::matmul(widened(query).mul(scale), widened(with_heads_of(query, key)).transpose(-2, -1));
-  if (bias.defined()) {
-    scores.add_(bias);
-  }
-  if (is_causal) {
-    const at::Tensor later = at::ones({scores.size(-2), scores.size(-1)}, scores.options().dtype(at::kBool)).triu_(1);
-    scores.masked_fill_(later, -std::numeric_limits<double>::infinity());
-  }
-  return scores;
-}
-
-double scale_or_default(std::optional<double> scale, const at::Tensor& query) {
-  return scale.value_or(1 / std::sqrt(static_cast<double>(query.size(-1))));
-}
-
-// In the dtype of `like`, each place's heads beside each other, as PyTorch's meta kernels promise.
-at::Tensor by_places(const at::Tensor& result, const at::Tensor& like) {
-  return result.to(like.scalar_type()).transpose(1, 2).contiguous().transpose(1, 2);
-}
-
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> efficient_attention(
-    const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const std::optional<at::Tensor>& attn_bias,
-    bool compute_log_sumexp, double dropout_p, bool is_causal, std::optional<double> scale) {
-  TORCH_CHECK_NOT_IMPLEMENTED(dropout_p == 0, EfficientKernels::kForward, " has no dropout on ", query.device(),
-                              "; scaled_dot_product_attention has.");
-  const at::Tensor scores =
-      scores_of(query, key, attn_bias.value_or(at::Tensor()), is_causal, scale_or_default(scale, query));
-  const at::Tensor output = at::matmul(at::_safe_softmax(scores, -1), widened(with_heads_of(query, value)));
-  constexpr int64_t kMultiple = 32;
-  const int64_t rows = query.size(2), padded = (rows + kMultiple - 1) / kMultiple * kMultiple;
-  const at::Tensor log_sumexp = compute_log_sumexp
-                                    ? at::constant_pad_nd(at::logsumexp(scores, -1).to(at::kFloat), {0, padded - rows})
-                                    : at::empty({query.size(0), query.size(1), 0}, query.options().dtype(at::kFloat));
-  const at::Tensor philox = at::empty({}, query.options().dtype(at::kLong));
-  return {by_places(output, query), log_sumexp, philox, philox.clone()};
-}
-
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> efficient_attention_backward(
-    const at::Tensor& grad_out, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-    const at::Tensor& attn_bias, const at::Tensor& /*out*/, const at::Tensor& /*logsumexp*/,
-    const at::Tensor& /*philox_seed*/, const at::Tensor& /*philox_offset*/, double /*dropout_p*/,
-    std::array<bool, 4> grad_input_mask, bool is_causal, std::optional<double> scale) {
-  const double factor = scale_or_default(scale, query);
-  const at::Tensor weights = at::_safe_softmax(scores_of(query, key, attn_bias, is_causal, factor), -1);
-  const at::Tensor grad = widened(grad_out);
-  const at::Tensor grad_weights = at::matmul(grad, widened(value).transpose(-2, -1));
-  const at::Tensor grad_scores = at::_softmax_backward_data(grad_weights, weights, -1, weights.scalar_type());
-  at::Tensor grad_bias;
-  if (attn_bias.defined() && grad_input_mask[3]) {
-    constexpr int64_t kMultiple = 16; // of PyTorch's meta kernel
-    const int64_t places = attn_bias.size(-1), padded = (places + kMultiple - 1) / kMultiple * kMultiple;
-    grad_bias = at::constant_pad_nd(at::sum_to(grad_scores, attn_bias.sizes()).to(attn_bias.scalar_type()),
-                                    {0, padded - places})
-                    .narrow(-1, 0, places);
-  }
-  return {by_places(at::matmul(grad_scores, widened(key)).mul_(factor), query),
-          by_places(at::matmul(grad_scores.transpose(-2, -1), widened(query)).mul_(factor), key),
-          by_places(at::matmul(weights.transpose(-2, -1), grad), value), grad_bias};
-}
-
 } // namespace
 
 void register_attention(Registrar& m) {
-  efficient_kernels().find(m);
-  m.impl(EfficientKernels::kForward, TORCH_FN(efficient_attention));
-  m.impl(EfficientKernels::kBackward, TORCH_FN(efficient_attention_backward));
+  register_efficient_attention(m);
   m.impl("_fused_sdp_choice", TORCH_FN(fused_sdp_choice), Source::kAten);
   m.impl("_scaled_dot_product_fused_attention_overrideable", TORCH_FN(attention), Source::kAten);
   m.impl("_scaled_dot_product_fused_attention_overrideable_backward", TORCH_FN(attention_backward), Source::kAten);
