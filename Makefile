@@ -38,7 +38,8 @@ export PIP_ROOT_USER_ACTION := ignore
 
 PY := $(VENV)/bin/python
 export PATH := $(abspath $(VENV))/bin:$(PATH)
-PIP := $(PY) -m pip --quiet install --constraint $(VENV)/constraints.txt
+# Python compiles what is imported, when it is. To compile all of torch would take longer than to install it.
+PIP := $(PY) -m pip --quiet install --no-compile --constraint $(VENV)/constraints.txt
 STAMPS := $(VENV)/.stamps
 CXX_FILES = $(shell find include csrc backends torch_backend/csrc test benchmarks examples -name golden -prune -o \
 	\( -name '*.h' -o -name '*.c' -o -name '*.cpp' \) -print)
