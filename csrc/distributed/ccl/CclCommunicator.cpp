@@ -17,7 +17,7 @@ using c10d::ReduceOp;
 
 constexpr tb_dtype kByte = {TB_DTYPE_UINT, 8, 1};
 
-uint64_t numel(const at::Tensor& tensor) {
+uint64_t numel_of(const at::Tensor& tensor) {
   return static_cast<uint64_t>(tensor.numel());
 }
 
@@ -123,14 +123,14 @@ bool CclCommunicator::move(const at::Tensor& tensor, Call call) {
 
 void CclCommunicator::send(const at::Tensor& tensor, int peer, int /*tag*/) {
   const bool sent = move(tensor, [&](tb_dtype dtype, uint64_t factor) {
-    return call("send", table()->send, data(tensor), numel(tensor) * factor, dtype, peer, comm_, stream_.handle());
+    return call("send", table()->send, data(tensor), numel_of(tensor) * factor, dtype, peer, comm_, stream_.handle());
   });
   TORCH_CHECK_NOT_IMPLEMENTED(sent, device_api().name(), " sends neither ", tensor.scalar_type(), " nor bytes.");
 }
 
 int CclCommunicator::recv(const at::Tensor& tensor, int peer, int /*tag*/) {
   const bool received = move(tensor, [&](tb_dtype dtype, uint64_t factor) {
-    return call("recv", table()->recv, data(tensor), numel(tensor) * factor, dtype, peer, comm_, stream_.handle());
+    return call("recv", table()->recv, data(tensor), numel_of(tensor) * factor, dtype, peer, comm_, stream_.handle());
   });
   TORCH_CHECK_NOT_IMPLEMENTED(received, device_api().name(), " receives neither ", tensor.scalar_type(), " nor bytes.");
   return peer;
@@ -138,14 +138,14 @@ int CclCommunicator::recv(const at::Tensor& tensor, int peer, int /*tag*/) {
 
 bool CclCommunicator::broadcast(const at::Tensor& tensor, int root) {
   return move(tensor, [&](tb_dtype dtype, uint64_t factor) {
-    return call("broadcast", table()->broadcast, data(tensor), data(tensor), numel(tensor) * factor, dtype, root, comm_,
-                stream_.handle());
+    return call("broadcast", table()->broadcast, data(tensor), data(tensor), numel_of(tensor) * factor, dtype, root,
+                comm_, stream_.handle());
   });
 }
 
 bool CclCommunicator::all_gather(const at::Tensor& in, const at::Tensor& out) {
   return move(in, [&](tb_dtype dtype, uint64_t factor) {
-    return call("all_gather", table()->all_gather, data(in), data(out), numel(in) * factor, dtype, comm_,
+    return call("all_gather", table()->all_gather, data(in), data(out), numel_of(in) * factor, dtype, comm_,
                 stream_.handle());
   });
 }
@@ -159,21 +159,21 @@ bool CclCommunicator::reduce_with(const at::Tensor& tensor, ReduceOp::RedOpType 
 
 bool CclCommunicator::all_reduce(const at::Tensor& tensor, ReduceOp::RedOpType op) {
   return reduce_with(tensor, op, [&](tb_dtype dtype, int32_t reduction) {
-    return call("all_reduce", table()->all_reduce, data(tensor), data(tensor), numel(tensor), dtype, reduction, comm_,
-                stream_.handle());
+    return call("all_reduce", table()->all_reduce, data(tensor), data(tensor), numel_of(tensor), dtype, reduction,
+                comm_, stream_.handle());
   });
 }
 
 bool CclCommunicator::reduce(const at::Tensor& tensor, ReduceOp::RedOpType op, int root) {
   return reduce_with(tensor, op, [&](tb_dtype dtype, int32_t reduction) {
-    return call("reduce", table()->reduce, data(tensor), data(tensor), numel(tensor), dtype, reduction, root, comm_,
+    return call("reduce", table()->reduce, data(tensor), data(tensor), numel_of(tensor), dtype, reduction, root, comm_,
                 stream_.handle());
   });
 }
 
 bool CclCommunicator::reduce_scatter(const at::Tensor& in, const at::Tensor& out, ReduceOp::RedOpType op) {
   return reduce_with(in, op, [&](tb_dtype dtype, int32_t reduction) {
-    return call("reduce_scatter", table()->reduce_scatter, data(in), data(out), numel(out), dtype, reduction, comm_,
+    return call("reduce_scatter", table()->reduce_scatter, data(in), data(out), numel_of(out), dtype, reduction, comm_,
                 stream_.handle());
   });
 }

@@ -15,8 +15,8 @@
 namespace torch_backend::generated {
 namespace {
 
-constexpr int64_t kNone = 0; // at::Reduction
-constexpr int64_t kMean = 1;
+constexpr int64_t kNoReduction = 0; // at::Reduction
+constexpr int64_t kMeanReduction = 1;
 
 struct Loss {
   bool has_weight;
@@ -122,10 +122,10 @@ tb_status loss(const void* data, const tb_kernel_context& context, const tb_arg*
     }
   }
   const int64_t how = args[at].v.i;
-  const double numbers[2] = {how == kMean ? 1.0 : 0.0, which.has_number ? args[at + 1].v.f : 0};
+  const double numbers[2] = {how == kMeanReduction ? 1.0 : 0.0, which.has_number ? args[at + 1].v.f : 0};
   const std::size_t num_numbers = which.has_number ? 1 : 0;
   const c10::ArrayRef<View> inputs(operands, which.has_weight ? 3 : 2);
-  if (how == kNone) {
+  if (how == kNoReduction) {
     return compute_elements(context, which.each, out, inputs, {numbers + 1, num_numbers}, compute)
                ? TB_STATUS_OK
                : TB_STATUS_UNSUPPORTED;
@@ -149,7 +149,7 @@ tb_status loss_backward(const void* data, const tb_kernel_context& context, cons
       !spread_over(out, &operands[0]) || !spread_over(out, &operands[3])) {
     return TB_STATUS_UNSUPPORTED;
   }
-  const double share = args[at].v.i == kMean ? 1.0 / static_cast<double>(out.numel()) : 1.0;
+  const double share = args[at].v.i == kMeanReduction ? 1.0 / static_cast<double>(out.numel()) : 1.0;
   const double numbers[2] = {share, which.has_number ? args[at + 1].v.f : 0};
   return compute_elements(context, which.backward, out, {operands, which.has_weight ? std::size_t{4} : std::size_t{3}},
                           {numbers, which.has_number ? std::size_t{2} : std::size_t{1}}, compute_type(out.type()))
@@ -266,10 +266,10 @@ tb_status nll(const void*, const tb_kernel_context& context, const tb_arg* args,
   auto& target = classes.operands[2];
   if (target.dim() > classes.operands[3].dim() && target.numel() == 1) { // [1] for [C]
     target = View(target.data, target.type(), {});
-    output = how == kNone ? View(output.data, output.type(), {}) : output;
+    output = how == kNoReduction ? View(output.data, output.type(), {}) : output;
   }
   tb_status status = TB_STATUS_OK;
-  if (how == kNone && classes.operands[3].dim() > 0) {
+  if (how == kNoReduction && classes.operands[3].dim() > 0) {
     classes.operands[0] = output;
     status = run_classes(context, classes, /*backward=*/false, compute);
     return status != TB_STATUS_OK
@@ -294,7 +294,7 @@ tb_status nll(const void*, const tb_kernel_context& context, const tb_arg* args,
     return view.numel() == 1 ? with_reduced(View(view.data, view.type(), {}), num_dims, dims) : view;
   };
   const View results[] = {reduced(output), reduced(total_weight)};
-  return reduce(context, reduction("nll"), results, each, dims, compute, how == kMean ? 1.0 : 0.0);
+  return reduce(context, reduction("nll"), results, each, dims, compute, how == kMeanReduction ? 1.0 : 0.0);
 }
 
 /// (grad_output, self, target, weight, reduction, ignore_index, total_weight, grad_input)
@@ -313,7 +313,7 @@ tb_status nll_backward(const void*, const tb_kernel_context& context, const tb_a
   if (target.dim() > classes.operands[0].dim() && target.numel() == 1) {
     target = View(target.data, target.type(), {});
   }
-  if (args[4].v.i == kMean) {
+  if (args[4].v.i == kMeanReduction) {
     classes.total_weight = total_weight;
   }
   if (!spread_over(target, &grad) || grad.sizes != target.sizes || classes.operands[0].sizes != target.sizes) {

@@ -46,7 +46,7 @@ constexpr Softmax kLogSoftmaxBackward{{1, "S(0) += x0;", "", 0, "", "", "out = x
                                       {"log_softmax_backward", nullptr, "T grad, T y, T total, TB_PRIVATE T* out",
                                        "*out = grad - exp(y) * total;", nullptr, nullptr, "", "", 1, "ttt"}};
 
-uint64_t dim_of(const tb_arg& argument, int64_t num_dims) {
+uint64_t wrapped_dim(const tb_arg& argument, int64_t num_dims) {
   return num_dims == 0 ? 0 : uint64_t{1} << (argument.v.i < 0 ? argument.v.i + num_dims : argument.v.i);
 }
 
@@ -92,7 +92,7 @@ tb_status forward(const void* data, const tb_kernel_context& context, const tb_a
   if (!view_of(args[0], &self) || !view_of(args[3], &out)) {
     return TB_STATUS_UNSUPPORTED;
   }
-  return call(*static_cast<const Softmax*>(data), context, out, self, dim_of(args[1], self.dim()));
+  return call(*static_cast<const Softmax*>(data), context, out, self, wrapped_dim(args[1], self.dim()));
 }
 
 /// (grad_output, output, dim, input_dtype, grad_input)
@@ -101,7 +101,7 @@ tb_status backward(const void* data, const tb_kernel_context& context, const tb_
   if (!view_of(args[0], &inputs[0]) || !view_of(args[1], &inputs[1]) || !view_of(args[4], &out)) {
     return TB_STATUS_UNSUPPORTED;
   }
-  return call(*static_cast<const Softmax*>(data), context, out, inputs, dim_of(args[2], inputs[0].dim()));
+  return call(*static_cast<const Softmax*>(data), context, out, inputs, wrapped_dim(args[2], inputs[0].dim()));
 }
 
 } // namespace

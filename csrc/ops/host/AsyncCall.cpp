@@ -39,11 +39,11 @@ bool on_device(const at::Tensor& tensor) {
   return tensor.defined() && tensor.device().type() == c10::DeviceType::PrivateUse1;
 }
 
-using Arguments = c10::ArrayRef<c10::IValue>;
+using IValues = c10::ArrayRef<c10::IValue>;
 
 /// Whether a written argument shares its storage with another one: the kernels' own check for overlap needs both as they
 /// are. Pointwise operators may write one of their inputs, and often do: a foreach operator may become mul.out(x, 2, out=x).
-bool writes_shared_memory(const OperatorTraits& traits, Arguments arguments) {
+bool writes_shared_memory(const OperatorTraits& traits, IValues arguments) {
   if (!traits.writes_arguments) {
     return false;
   }
@@ -73,7 +73,7 @@ bool writes_shared_memory(const OperatorTraits& traits, Arguments arguments) {
 
 /// The device of the call; nothing if the arguments are not all plain tensors of one device (and CPU scalars). A generator
 /// is one of the device, and only welcome if `random`.
-std::optional<c10::Device> device_of(const OperatorTraits& traits, Arguments arguments, bool random) {
+std::optional<c10::Device> device_of(const OperatorTraits& traits, IValues arguments, bool random) {
   c10::Device device{c10::DeviceType::PrivateUse1, -1};
   bool plain = true;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
@@ -178,7 +178,7 @@ struct Kernel {
 };
 
 /// The device's generators that the call draws from, by the argument's index.
-std::vector<std::pair<std::size_t, at::Generator>> generators_of(const c10::OperatorHandle& op, Arguments given,
+std::vector<std::pair<std::size_t, at::Generator>> generators_of(const c10::OperatorHandle& op, IValues given,
                                                                  c10::DeviceIndex device) {
   std::vector<std::pair<std::size_t, at::Generator>> found;
   const auto& arguments = op.schema().arguments();
@@ -213,7 +213,7 @@ bool try_async_call(const c10::OperatorHandle& op, const OperatorTraits& traits,
   if (traits.foresight == Foresight::kNone || !device_runs_async_kernels() || (traits.random && !may_be_captured)) {
     return false;
   }
-  const Arguments arguments = torch::jit::last(*stack, traits.written.size());
+  const IValues arguments = torch::jit::last(*stack, traits.written.size());
   const auto device = device_of(traits, arguments, /*random=*/may_be_captured);
   if (!device) {
     return false;

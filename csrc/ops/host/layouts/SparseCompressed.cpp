@@ -7,7 +7,7 @@
 namespace torch_backend {
 namespace {
 
-at::SparseCsrTensorImpl* impl_of(const at::Tensor& tensor) {
+at::SparseCsrTensorImpl* compressed_impl_of(const at::Tensor& tensor) {
   return static_cast<at::SparseCsrTensorImpl*>(tensor.unsafeGetTensorImpl());
 }
 
@@ -18,7 +18,7 @@ class SparseCompressed final : public Layout {
   }
 
   std::vector<at::Tensor> parts(const at::Tensor& tensor) const override {
-    const auto* impl = impl_of(tensor);
+    const auto* impl = compressed_impl_of(tensor);
     return {impl->compressed_indices(), impl->plain_indices(), impl->values()};
   }
 
@@ -31,7 +31,7 @@ class SparseCompressed final : public Layout {
 
   void update(const at::Tensor& tensor, const at::Tensor& model, const std::vector<at::Tensor>& parts) const override {
     const std::vector<int64_t> sizes = model.sizes().vec();
-    impl_of(tensor)->set_member_tensors(parts[0], parts[1], parts[2], at::IntArrayRef(sizes));
+    compressed_impl_of(tensor)->set_member_tensors(parts[0], parts[1], parts[2], at::IntArrayRef(sizes));
   }
 };
 

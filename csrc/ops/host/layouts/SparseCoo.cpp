@@ -7,7 +7,7 @@
 namespace torch_backend {
 namespace {
 
-at::SparseTensorImpl* impl_of(const at::Tensor& tensor) {
+at::SparseTensorImpl* coo_impl_of(const at::Tensor& tensor) {
   return static_cast<at::SparseTensorImpl*>(tensor.unsafeGetTensorImpl());
 }
 
@@ -18,7 +18,7 @@ class SparseCoo final : public Layout {
   }
 
   std::vector<at::Tensor> parts(const at::Tensor& tensor) const override {
-    return {impl_of(tensor)->indices(), impl_of(tensor)->values()};
+    return {coo_impl_of(tensor)->indices(), coo_impl_of(tensor)->values()};
   }
 
   at::Tensor assemble(const at::Tensor& model, const std::vector<at::Tensor>& parts) const override {
@@ -29,8 +29,8 @@ class SparseCoo final : public Layout {
   }
 
   void update(const at::Tensor& tensor, const at::Tensor& model, const std::vector<at::Tensor>& parts) const override {
-    const auto* from = impl_of(model);
-    auto* to = impl_of(tensor);
+    const auto* from = coo_impl_of(model);
+    auto* to = coo_impl_of(tensor);
     const std::vector<int64_t> sizes = model.sizes().vec();
     to->raw_resize_(from->sparse_dim(), from->dense_dim(), sizes);
     to->set_indices_and_values_unsafe(parts[0], parts[1]);
