@@ -136,7 +136,7 @@ def _form(
     aliased = aliased and all(map(_can_be_aliased, function.func.arguments.flat_all))
     context: list[Binding | Expr] = [*(_aliased(p) if aliased else p for p in parameters), *_precomputed(group)]
     for index, output in enumerate(outputs):
-        name = f"aliases.output(op.outputs_[{index}])" if aliased else f"op.maybe_get_output({index})"
+        name = f"aliases.output(op.result({index}))" if aliased else f"op.maybe_get_output({index})"
         context.append(Expr(name, NamedCType(output.nctype.name, MutRefCType(BaseCType(tensorT)))))
     impl = _expressions(context, structured.impl_arguments(group)) if aliased or iterates else ""
     output_names = {argument.name for argument in function.func.arguments.out}
@@ -197,7 +197,7 @@ def _precomputed(group: NativeFunctionsGroup) -> list[Binding | Expr]:
 def _results(function: NativeFunction, kind: SchemaKind, num_outputs: int) -> tuple[str, str]:
     """The written tensors' names, and the returned expression."""
     if kind is SchemaKind.functional:
-        moved = [f"std::move(op.outputs_[{index}])" for index in range(num_outputs)]
+        moved = [f"std::move(op.result({index}))" for index in range(num_outputs)]
         return "", moved[0] if num_outputs == 1 else f"std::make_tuple({', '.join(moved)})"
     names = ["self"] if kind is SchemaKind.inplace else [argument.name for argument in function.func.arguments.out]
     return ", ".join(names), names[0] if len(names) == 1 else f"std::forward_as_tuple({', '.join(names)})"

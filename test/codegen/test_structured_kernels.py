@@ -82,7 +82,7 @@ def test_hot_functional_forms_run_on_aliases(kernels):
     functional, out = kernels["mm"].forms
     assert functional.aliased
     assert not out.aliased
-    assert functional.impl == "aliases.tensor(self), aliases.tensor(mat2), aliases.output(op.outputs_[0])"
+    assert functional.impl == "aliases.tensor(self), aliases.tensor(mat2), aliases.output(op.result(0))"
     assert not kernels["bmm"].forms[0].aliased
     assert not kernels["mse_loss"].forms[0].aliased  # an iterator over the device's tensors
     assert kernels["isin_Tensor_Scalar"].forms[0].aliased

@@ -51,8 +51,6 @@ void check_dtype_and_device(const at::Tensor& out, const c10::TensorOptions& opt
               out.device(), " instead");
 }
 
-} // namespace
-
 void check_in_place(const at::Tensor& self, at::IntArrayRef sizes, const c10::TensorOptions& options) {
   TORCH_CHECK(options.dtype() == self.dtype(), "Bad in-place call: input tensor dtype ", self.dtype(),
               " and output tensor dtype ", options.dtype(), " should match");
@@ -77,12 +75,23 @@ void resize_out(const at::Tensor& out, at::IntArrayRef sizes, at::IntArrayRef st
   }
 }
 
-std::optional<at::Tensor> create_proxy(const at::Tensor& out, at::IntArrayRef sizes, at::IntArrayRef strides,
-                                       const c10::TensorOptions& options) {
-  if (out.strides() == strides) {
-    return std::nullopt;
+} // namespace
+
+void StructuredOutput::set(at::IntArrayRef sizes, at::IntArrayRef strides, const c10::TensorOptions& options,
+                           bool in_place) {
+  if (given == nullptr) {
+    own = create_output(sizes, strides, options);
+  } else if (in_place) {
+    check_in_place(*given, sizes, options);
+  } else {
+    resize_out(*given, sizes, strides, options);
   }
-  return create_output(sizes, strides, options);
+}
+
+void StructuredOutput::set_proxy(at::IntArrayRef sizes, at::IntArrayRef strides, const c10::TensorOptions& options) {
+  if (given != nullptr && given->strides() != strides) {
+    own = create_output(sizes, strides, options);
+  }
 }
 
 } // namespace detail

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <array>
-#include <functional>
 #include <optional>
 
 #include <ATen/TensorIterator.h>
@@ -49,12 +48,19 @@ class StructuredDevice {
 };
 
 at::Tensor create_output(at::IntArrayRef sizes, at::IntArrayRef strides, const c10::TensorOptions& options);
-void check_in_place(const at::Tensor& self, at::IntArrayRef sizes, const c10::TensorOptions& options);
-void resize_out(const at::Tensor& out, at::IntArrayRef sizes, at::IntArrayRef strides,
-                const c10::TensorOptions& options);
-/// A tensor of the strides that the kernel needs, if `out` has others.
-std::optional<at::Tensor> create_proxy(const at::Tensor& out, at::IntArrayRef sizes, at::IntArrayRef strides,
-                                       const c10::TensorOptions& options);
+
+/// One output of a call. What does not depend on the operator's class is compiled here, once and not for each.
+struct StructuredOutput {
+  const at::Tensor& get() const {
+    return given == nullptr || own.defined() ? own : *given;
+  }
+  void set(at::IntArrayRef sizes, at::IntArrayRef strides, const c10::TensorOptions& options, bool in_place);
+  /// A tensor of the strides that the kernel needs, if the caller's has others.
+  void set_proxy(at::IntArrayRef sizes, at::IntArrayRef strides, const c10::TensorOptions& options);
+
+  at::Tensor* given = nullptr; // the caller's; none: a new one is made
+  at::Tensor own;              // the new one, or the caller's proxy
+};
 
 /// After output `index` was set: a pointwise `Class` is an iterator, which keeps its outputs itself.
 template <class Class>
@@ -105,46 +111,20 @@ class CommonDevice {
   bool must_be_aliasable_ = false;
 };
 
-/// `Class`, one of ATen's structured classes, with new outputs on the device.
+/// `Class`, one of ATen's structured classes, with outputs on the device.
 template <class Class, std::size_t kOutputs>
-struct FunctionalKernel final : Class {
-  static constexpr std::size_t kNumOutputs = kOutputs;
-
-  explicit FunctionalKernel(const char* op) : device_(op) {}
-
-  void set_output_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
-                          at::TensorOptions options TB_OUTPUT_NAMES) override {
-    set_output_raw_strided(index, sizes, strides, options TB_PASS_OUTPUT_NAMES);
-  }
-  void set_output_raw_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
-                              at::TensorOptions options TB_OUTPUT_NAMES) override {
-    device_.use(options.device());
-    outputs_[static_cast<std::size_t>(index)] = detail::create_output(sizes, strides, options);
-    detail::tell_iterator<Class>(*this, index, sizes, strides, options TB_PASS_OUTPUT_NAMES);
-  }
-  const at::Tensor& maybe_get_output(int64_t index) override {
-    return outputs_[static_cast<std::size_t>(index)];
-  }
-
-  std::array<at::Tensor, kOutputs> outputs_;
-
- private:
-  detail::StructuredDevice device_;
-};
-
-/// `Class` over the caller's outputs; `kInPlace`: the only one is the operator's self. finish() comes after the kernel.
-template <class Class, std::size_t kOutputs, bool kInPlace>
-struct WritingKernel final : Class {
-  static constexpr std::size_t kNumOutputs = kOutputs;
-
+struct StructuredKernel final : Class {
+  /// With new outputs.
+  explicit StructuredKernel(const char* op) : device_(op) {}
+  /// Over the caller's, which for an in-place operator is its self. finish() comes after the kernel.
   template <class... Outputs>
-  explicit WritingKernel(const char* op, Outputs&... outputs) : outputs_{std::ref(outputs)...}, device_(op) {}
+  StructuredKernel(const char* op, bool in_place, Outputs&... outputs)
+      : outputs_{detail::StructuredOutput{&outputs}...}, device_(op), in_place_(in_place) {}
 
   void set_output_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
                           at::TensorOptions options TB_OUTPUT_NAMES) override {
     set(index, sizes, strides, options);
-    const auto i = static_cast<std::size_t>(index);
-    proxies_[i] = detail::create_proxy(outputs_[i].get(), sizes, strides, options);
+    outputs_[static_cast<std::size_t>(index)].set_proxy(sizes, strides, options);
     detail::tell_iterator<Class>(*this, index, sizes, strides, options TB_PASS_OUTPUT_NAMES);
   }
   void set_output_raw_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
@@ -153,32 +133,28 @@ struct WritingKernel final : Class {
     detail::tell_iterator<Class>(*this, index, sizes, strides, options TB_PASS_OUTPUT_NAMES);
   }
   const at::Tensor& maybe_get_output(int64_t index) override {
-    const auto i = static_cast<std::size_t>(index);
-    return proxies_[i].has_value() ? *proxies_[i] : outputs_[i].get();
+    return outputs_[static_cast<std::size_t>(index)].get();
+  }
+  at::Tensor& result(std::size_t index) {
+    return outputs_[index].own;
   }
   void finish() {
-    for (std::size_t i = 0; i < kOutputs; ++i) {
-      if (C10_UNLIKELY(proxies_[i].has_value())) {
-        outputs_[i].get().copy_(*proxies_[i]);
+    for (const auto& output : outputs_) {
+      if (C10_UNLIKELY(output.own.defined())) {
+        output.given->copy_(output.own);
       }
     }
   }
 
-  std::array<std::reference_wrapper<at::Tensor>, kOutputs> outputs_;
-
  private:
   void set(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options) {
     device_.use(options.device());
-    const auto& out = outputs_[static_cast<std::size_t>(index)].get();
-    if constexpr (kInPlace) {
-      detail::check_in_place(out, sizes, options);
-    } else {
-      detail::resize_out(out, sizes, strides, options);
-    }
+    outputs_[static_cast<std::size_t>(index)].set(sizes, strides, options, in_place_);
   }
 
-  std::array<std::optional<at::Tensor>, kOutputs> proxies_;
+  std::array<detail::StructuredOutput, kOutputs> outputs_;
   detail::StructuredDevice device_;
+  bool in_place_ = false;
 };
 
 } // namespace torch_backend

@@ -92,10 +92,13 @@ inline bool offers(const PluginKernel* kernel) {
 }
 
 /// Offer a call to the plugin's kernel after `op.meta`: false if it does not take it, and then nothing was written.
-/// `args` are the operator's inputs. `kPointwise`: its inputs are broadcast and converted.
-template <bool kPointwise, class Kernel, class... Args>
-bool call_plugin(const PluginKernel& kernel, Kernel& op, const Args&... args) {
-  std::conditional_t<kPointwise, detail::PointwiseCall, detail::GivenInputsCall> call(kernel, op, Kernel::kNumOutputs);
+/// `args` are the operator's inputs. `kPointwise`: its inputs are broadcast and converted. Compiled once for all operators
+/// of the same inputs.
+template <bool kPointwise, class... Args>
+C10_NOINLINE bool call_plugin(const PluginKernel& kernel,
+                              std::conditional_t<kPointwise, at::TensorIteratorBase, at::impl::MetaBase>& op,
+                              std::size_t num_outputs, const Args&... args) {
+  std::conditional_t<kPointwise, detail::PointwiseCall, detail::GivenInputsCall> call(kernel, op, num_outputs);
   (call.add(args), ...);
   return call.launch();
 }
@@ -109,7 +112,7 @@ class PlainCalls {
  public:
   /// Call the kernel without the meta function; false if the call is not known to be plain, or not taken.
   template <class... Args>
-  bool call(const PluginKernel& kernel, const char* op, const at::Tensor& out, const Args&... args) const {
+  C10_NOINLINE bool call(const PluginKernel& kernel, const char* op, const at::Tensor& out, const Args&... args) const {
     if (!knows(out.scalar_type()) || !is_plain(out, args...)) {
       return false;
     }
@@ -124,7 +127,7 @@ class PlainCalls {
 
   /// After a call through the meta function.
   template <class... Args>
-  void learn(const at::TensorIteratorBase& op, const at::Tensor& out, const Args&... args) {
+  C10_NOINLINE void learn(const at::TensorIteratorBase& op, const at::Tensor& out, const Args&... args) {
     if (!knows(out.scalar_type()) && common_dtype(op) == out.scalar_type() && is_plain(out, args...)) {
       known_.fetch_or(bit(out.scalar_type()), std::memory_order_relaxed);
     }

@@ -17,42 +17,38 @@ namespace {
 const PluginKernel* plugin_add_Tensor = nullptr;
 
 at::Tensor add_Tensor(const at::Tensor & self, const at::Tensor & other, const at::Scalar & alpha) {
-  if (C10_UNLIKELY(offers(plugin_add_Tensor))) {
-    FunctionalKernel<at::native::structured_ufunc_add_CPU, 1> op("add.Tensor");
+  const bool offered = C10_UNLIKELY(offers(plugin_add_Tensor));
+  const bool here = C10_LIKELY(runs_inline());
+  if (offered || here) {
+    StructuredKernel<at::native::structured_ufunc_add_CPU, 1> op("add.Tensor");
     op.meta(self, other, alpha);
-    if (call_plugin<true>(*plugin_add_Tensor, op, self, other, alpha)) {
-      return std::move(op.outputs_[0]);
+    if (offered && call_plugin<true>(*plugin_add_Tensor, op, 1, self, other, alpha)) {
+      return std::move(op.result(0));
     }
-  }
-  if (C10_LIKELY(runs_inline())) {
-    FunctionalKernel<at::native::structured_ufunc_add_CPU, 1> op("add.Tensor");
-    op.meta(self, other, alpha);
-    if (C10_LIKELY(run_on_host(op))) {
+    if (here && C10_LIKELY(run_on_host(op))) {
       op.impl(self, other, alpha, op.maybe_get_output(0));
-      return std::move(op.outputs_[0]);
+      return std::move(op.result(0));
     }
   }
   return AtenKernel<at::_ops::add_Tensor, 0>::call_boxed(self, other, alpha);
 }
 
 at::Tensor & add__Tensor(at::Tensor & self, const at::Tensor & other, const at::Scalar & alpha) {
-  if (C10_UNLIKELY(offers(plugin_add_Tensor))) {
-    static PlainCalls plain;
-    if (plain.call(*plugin_add_Tensor, "add_.Tensor", self, self, other, alpha)) {
-      return self;
-    }
-    WritingKernel<at::native::structured_ufunc_add_CPU, 1, true> op("add_.Tensor", self);
+  const bool offered = C10_UNLIKELY(offers(plugin_add_Tensor));
+  static PlainCalls plain;
+  if (offered && plain.call(*plugin_add_Tensor, "add_.Tensor", self, self, other, alpha)) {
+    return self;
+  }
+  const bool here = C10_LIKELY(runs_inline());
+  if (offered || here) {
+    StructuredKernel<at::native::structured_ufunc_add_CPU, 1> op("add_.Tensor", /*in_place=*/true, self);
     op.meta(self, other, alpha);
-    if (call_plugin<true>(*plugin_add_Tensor, op, self, other, alpha)) {
+    if (offered && call_plugin<true>(*plugin_add_Tensor, op, 1, self, other, alpha)) {
       plain.learn(op, self, self, other, alpha);
       op.finish();
       return self;
     }
-  }
-  if (C10_LIKELY(runs_inline())) {
-    WritingKernel<at::native::structured_ufunc_add_CPU, 1, true> op("add_.Tensor", self);
-    op.meta(self, other, alpha);
-    if (C10_LIKELY(run_on_host(op))) {
+    if (here && C10_LIKELY(run_on_host(op))) {
       op.impl(self, other, alpha, op.maybe_get_output(0));
       op.finish();
       return self;
@@ -62,23 +58,21 @@ at::Tensor & add__Tensor(at::Tensor & self, const at::Tensor & other, const at::
 }
 
 at::Tensor & add_out(const at::Tensor & self, const at::Tensor & other, const at::Scalar & alpha, at::Tensor & out) {
-  if (C10_UNLIKELY(offers(plugin_add_Tensor))) {
-    static PlainCalls plain;
-    if (plain.call(*plugin_add_Tensor, "add.out", out, self, other, alpha)) {
-      return out;
-    }
-    WritingKernel<at::native::structured_ufunc_add_CPU, 1, false> op("add.out", out);
+  const bool offered = C10_UNLIKELY(offers(plugin_add_Tensor));
+  static PlainCalls plain;
+  if (offered && plain.call(*plugin_add_Tensor, "add.out", out, self, other, alpha)) {
+    return out;
+  }
+  const bool here = C10_LIKELY(runs_inline());
+  if (offered || here) {
+    StructuredKernel<at::native::structured_ufunc_add_CPU, 1> op("add.out", /*in_place=*/false, out);
     op.meta(self, other, alpha);
-    if (call_plugin<true>(*plugin_add_Tensor, op, self, other, alpha)) {
+    if (offered && call_plugin<true>(*plugin_add_Tensor, op, 1, self, other, alpha)) {
       plain.learn(op, out, self, other, alpha);
       op.finish();
       return out;
     }
-  }
-  if (C10_LIKELY(runs_inline())) {
-    WritingKernel<at::native::structured_ufunc_add_CPU, 1, false> op("add.out", out);
-    op.meta(self, other, alpha);
-    if (C10_LIKELY(run_on_host(op))) {
+    if (here && C10_LIKELY(run_on_host(op))) {
       op.impl(self, other, alpha, op.maybe_get_output(0));
       op.finish();
       return out;
@@ -90,28 +84,29 @@ at::Tensor & add_out(const at::Tensor & self, const at::Tensor & other, const at
 const PluginKernel* plugin_max_dim = nullptr;
 
 ::std::tuple<at::Tensor,at::Tensor> max_dim(const at::Tensor & self, int64_t dim, bool keepdim) {
-  if (C10_UNLIKELY(offers(plugin_max_dim)) && CommonDevice::of(self, dim, keepdim)) {
-    FunctionalKernel<at::native::structured_max_out, 2> op("max.dim");
-    op.meta(self, dim, keepdim);
-    if (call_plugin<false>(*plugin_max_dim, op, self, dim, keepdim)) {
-      return std::make_tuple(std::move(op.outputs_[0]), std::move(op.outputs_[1]));
-    }
-  }
-  if (C10_LIKELY(runs_inline() && CommonDevice::can_alias(self, dim, keepdim))) {
-    FunctionalKernel<at::native::structured_max_out, 2> op("max.dim");
+  const bool offered = C10_UNLIKELY(offers(plugin_max_dim)) && CommonDevice::of(self, dim, keepdim);
+  const bool here = C10_LIKELY(runs_inline()) && CommonDevice::can_alias(self, dim, keepdim);
+  if (offered || here) {
+    StructuredKernel<at::native::structured_max_out, 2> op("max.dim");
     const auto precompute = op.meta(self, dim, keepdim);
-    CpuAliases aliases;
-    op.impl(aliases.tensor(self), precompute.dim, keepdim, aliases.output(op.outputs_[0]), aliases.output(op.outputs_[1]));
-    return std::make_tuple(std::move(op.outputs_[0]), std::move(op.outputs_[1]));
+    if (offered && call_plugin<false>(*plugin_max_dim, op, 2, self, dim, keepdim)) {
+      return std::make_tuple(std::move(op.result(0)), std::move(op.result(1)));
+    }
+    if (here) {
+      CpuAliases aliases;
+      op.impl(aliases.tensor(self), precompute.dim, keepdim, aliases.output(op.result(0)), aliases.output(op.result(1)));
+      return std::make_tuple(std::move(op.result(0)), std::move(op.result(1)));
+    }
   }
   return AtenKernel<at::_ops::max_dim, 0>::call(self, dim, keepdim);
 }
 
 ::std::tuple<at::Tensor &,at::Tensor &> max_dim_max(const at::Tensor & self, int64_t dim, bool keepdim, at::Tensor & max, at::Tensor & max_values) {
-  if (C10_UNLIKELY(offers(plugin_max_dim)) && CommonDevice::of(self, dim, keepdim, max, max_values)) {
-    WritingKernel<at::native::structured_max_out, 2, false> op("max.dim_max", max, max_values);
+  const bool offered = C10_UNLIKELY(offers(plugin_max_dim)) && CommonDevice::of(self, dim, keepdim, max, max_values);
+  if (offered) {
+    StructuredKernel<at::native::structured_max_out, 2> op("max.dim_max", /*in_place=*/false, max, max_values);
     op.meta(self, dim, keepdim);
-    if (call_plugin<false>(*plugin_max_dim, op, self, dim, keepdim)) {
+    if (call_plugin<false>(*plugin_max_dim, op, 2, self, dim, keepdim)) {
       op.finish();
       return std::forward_as_tuple(max, max_values);
     }
