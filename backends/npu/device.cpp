@@ -33,18 +33,6 @@ priorities stream_priorities() {
   return p.lowest < p.highest ? priorities{} : p;
 }
 
-result count_devices(int32_t* out_count) {
-  uint32_t count = 0;
-  result r = check(acl.aclrtGetDeviceCount(&count), "aclrtGetDeviceCount");
-  if (!r.ok() || count == 0)
-    return failure(TB_STATUS_UNSUPPORTED,
-                   "CANN finds no device. Install the Ascend driver and firmware; npu-smi info lists the devices, and "
-                   "ASCEND_RT_VISIBLE_DEVICES may hide them%s%s%s",
-                   r.ok() ? "" : " (", r.text.c_str(), r.ok() ? "" : ")");
-  *out_count = std::min(static_cast<int32_t>(count), kMaxDevices);
-  return {};
-}
-
 bool can_access(int32_t device, int32_t peer) {
   int32_t can = 0;
   return acl.aclrtDeviceCanAccessPeer && acl.aclrtDeviceEnablePeerAccess &&
@@ -53,7 +41,7 @@ bool can_access(int32_t device, int32_t peer) {
 
 bool can_access_all(int32_t device) {
   int32_t count = 0;
-  if (!count_devices(&count).ok() || count < 2) return false;
+  if (!device_count(&count).ok() || count < 2) return false;
   for (int32_t peer = 0; peer < count; ++peer)
     if (peer != device && !(can_access(device, peer) && can_access(peer, device))) return false;
   return true;
@@ -84,7 +72,15 @@ void describe(int32_t device, tb_device_properties* p) {
 } // namespace
 
 result device_count(int32_t* out_count) {
-  return count_devices(out_count);
+  uint32_t count = 0;
+  result r = check(acl.aclrtGetDeviceCount(&count), "aclrtGetDeviceCount");
+  if (!r.ok() || count == 0)
+    return failure(TB_STATUS_UNSUPPORTED,
+                   "CANN finds no device. Install the Ascend driver and firmware; npu-smi info lists the devices, and "
+                   "ASCEND_RT_VISIBLE_DEVICES may hide them%s%s%s",
+                   r.ok() ? "" : " (", r.text.c_str(), r.ok() ? "" : ")");
+  *out_count = std::min(static_cast<int32_t>(count), kMaxDevices);
+  return {};
 }
 
 result initialize() {
