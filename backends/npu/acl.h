@@ -12,6 +12,7 @@ namespace npu {
 // Handles of AscendCL.
 using acl_stream = void*;
 using acl_event = void*;
+using acl_memory = void*;
 
 // aclError
 constexpr int kAclSuccess = 0;
@@ -23,8 +24,13 @@ constexpr int kAclDeviceToHost = 2;
 constexpr int kAclDeviceToDevice = 3; // of the same device, or of two that may access each other
 
 constexpr int kAclHugeFirst = 0;     // aclrtMemMallocPolicy: pages of 2 MiB where there are any
-constexpr int kAclHbm = 1;           // aclrtMemAttr
+constexpr int kAclHbm = 1;           // aclrtMemAttr: pages of any size ...
+constexpr int kAclHbmHuge = 4;       // ... and of 2 MiB
 constexpr int kAclAiCoreCount = 101; // aclrtDevAttr
+
+constexpr int kAclLocationDevice = 1;         // aclrtMemLocationType
+constexpr int kAclGranularityRecommended = 1; // aclrtMemGranularityOptions
+constexpr uint64_t kAclReserveHuge = 1;       // addresses for pages of 2 MiB
 
 constexpr uint32_t kAclEventSync = 1;     // streams may wait for the event
 constexpr uint32_t kAclEventTimeline = 8; // the event has a time
@@ -34,6 +40,21 @@ constexpr uint32_t kAclStreamFastSync = 2;
 // Queries of events and of streams answer with numbers of opposite meaning.
 constexpr int kAclEventComplete = 1;
 constexpr int kAclStreamComplete = 0;
+
+// aclrtMemLocation
+struct acl_location {
+  uint32_t id;
+  int type;
+};
+
+// aclrtPhysicalMemProp. Handles of other types and other allocation types than 0 are not defined.
+struct acl_memory_properties {
+  int handle_type;
+  int allocation_type;
+  int attribute;
+  acl_location location;
+  uint64_t reserved;
+};
 
 // X(name, parameters): the plugin does not load without them.
 #define NPU_ACL_NEEDED(X)                                                                                     \
@@ -61,14 +82,21 @@ constexpr int kAclStreamComplete = 0;
   X(aclrtEventElapsedTime, (float* ms, acl_event start, acl_event end))
 
 // Null where CANN is too old to have them.
-#define NPU_ACL_OPTIONAL(X)                                                 \
-  X(aclrtGetDeviceInfo, (uint32_t device, int attribute, int64_t* value))   \
-  X(aclrtGetVersion, (int32_t* major, int32_t* minor, int32_t* patch))      \
-  X(aclrtDeviceGetStreamPriorityRange, (int32_t* lowest, int32_t* highest)) \
-  X(aclrtDeviceCanAccessPeer, (int32_t* can, int32_t device, int32_t peer)) \
-  X(aclrtDeviceEnablePeerAccess, (int32_t peer, uint32_t flags))            \
-  X(aclrtSubscribeReport, (uint64_t thread, acl_stream stream))             \
-  X(aclrtProcessReport, (int32_t timeout_ms))                               \
+#define NPU_ACL_OPTIONAL(X)                                                                                           \
+  X(aclrtGetDeviceInfo, (uint32_t device, int attribute, int64_t* value))                                             \
+  X(aclrtGetVersion, (int32_t* major, int32_t* minor, int32_t* patch))                                                \
+  X(aclrtDeviceGetStreamPriorityRange, (int32_t* lowest, int32_t* highest))                                           \
+  X(aclrtDeviceCanAccessPeer, (int32_t* can, int32_t device, int32_t peer))                                           \
+  X(aclrtDeviceEnablePeerAccess, (int32_t peer, uint32_t flags))                                                      \
+  X(aclrtMemGetAllocationGranularity, (const acl_memory_properties* properties, int option, size_t* bytes))           \
+  X(aclrtReserveMemAddress, (void** ptr, size_t size, size_t alignment, void* at, uint64_t flags))                    \
+  X(aclrtReleaseMemAddress, (void* ptr))                                                                              \
+  X(aclrtMallocPhysical, (acl_memory * memory, size_t size, const acl_memory_properties* properties, uint64_t flags)) \
+  X(aclrtFreePhysical, (acl_memory memory))                                                                           \
+  X(aclrtMapMem, (void* ptr, size_t size, size_t offset, acl_memory memory, uint64_t flags))                          \
+  X(aclrtUnmapMem, (void* ptr))                                                                                       \
+  X(aclrtSubscribeReport, (uint64_t thread, acl_stream stream))                                                       \
+  X(aclrtProcessReport, (int32_t timeout_ms))                                                                         \
   X(aclrtLaunchCallback, (void (*function)(void*), void* argument, int block, acl_stream stream))
 
 struct acl_functions {

@@ -1,12 +1,14 @@
 #include "copy.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "acl.h"
 #include "allocation.h"
 #include "device.h"
 #include "opapi.h"
 #include "stream.h"
+#include "virtual_memory.h"
 
 namespace npu {
 namespace {
@@ -38,10 +40,22 @@ result copy_within_device(int32_t device, void* dst, const void* src, uint64_t s
   return copy_bytes(device, dst, src, size, stream);
 }
 
+result copy_through_host(int32_t dst_device, void* dst, const void* src, uint64_t size, acl_stream stream) {
+  const std::unique_ptr<char[]> host(new char[size]);
+  if (result r = copy_and_wait(host.get(), src, size, kAclDeviceToHost, stream); !r.ok()) return r;
+  const bound binding(dst_device);
+  if (!binding.outcome().ok()) return binding.outcome();
+  return check(acl.aclrtMemcpy(dst, size, host.get(), size, kAclHostToDevice), "aclrtMemcpy");
+}
+
 result copy_to_peer(int32_t dst_device, void* dst, int32_t src_device, const void* src, uint64_t size,
                     acl_stream stream) {
   if (result r = enable_peers(src_device, dst_device); !r.ok()) return r;
-  return (is_aligned(dst) && is_aligned(src) ? copy_async : copy_and_wait)(dst, src, size, kAclDeviceToDevice, stream);
+  const bool aligned = is_aligned(dst) && is_aligned(src);
+  // aclrtMemcpy does not take mapped memory of two devices
+  if (!aligned && (is_committed(dst) || is_committed(src)))
+    return copy_through_host(dst_device, dst, src, size, stream);
+  return (aligned ? copy_async : copy_and_wait)(dst, src, size, kAclDeviceToDevice, stream);
 }
 
 } // namespace

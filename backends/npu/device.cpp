@@ -9,6 +9,7 @@
 
 #include "acl.h"
 #include "common/forked_child.h"
+#include "virtual_memory.h"
 
 namespace npu {
 namespace {
@@ -60,6 +61,8 @@ void describe(int32_t device, tb_device_properties* p) {
     p->multiprocessor_count = static_cast<int32_t>(cores);
   p->capabilities = TB_CAP_ASYNC | TB_CAP_EVENT_TIMING | TB_CAP_EVENT_RERECORD;
   if (can_access_all(device)) p->capabilities |= TB_CAP_PEER;
+  p->commit_granularity_bytes = commit_granularity(device);
+  if (p->commit_granularity_bytes) p->capabilities |= TB_CAP_VIRTUAL_MEMORY;
   p->allocation_alignment_bytes = kAlignmentBytes;
   p->allocation_granularity_bytes = kGranularityBytes;
   p->warp_size = 1;

@@ -13,6 +13,7 @@
 #include "ranges.h"
 #include "result.h"
 #include "stream.h"
+#include "virtual_memory.h"
 
 namespace npu {
 namespace {
@@ -45,6 +46,10 @@ tb_core_table make_table() {
   NPU_SET(event_synchronize);
   NPU_SET(event_elapsed);
   NPU_SET(peer_can_access);
+  NPU_SET(address_reserve);
+  NPU_SET(address_release);
+  NPU_SET(memory_commit);
+  NPU_SET(memory_decommit);
   return table;
 }
 

@@ -2,10 +2,11 @@
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, RunPython
+from conftest import ROOT, RunPython, clean_environment
 from distributed_ranks import expect_good, run_ranks
 from simulated import Run, Simulated, libraries
 from variants import LISTS, read
@@ -14,6 +15,16 @@ from torch_backend.testing.levels import SUITE
 
 DELAY = "0-300"
 NPU = Simulated("npu", "TORCH_BACKEND_NPU_PATH", "ASCEND_SIM_LOG")
+EXPANDABLE = {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
+MAPPING = (
+    "aclrtMemGetAllocationGranularity",
+    "aclrtReserveMemAddress",
+    "aclrtReleaseMemAddress",
+    "aclrtMallocPhysical",
+    "aclrtFreePhysical",
+    "aclrtMapMem",
+    "aclrtUnmapMem",
+)
 
 
 @pytest.fixture(scope="session")
@@ -166,6 +177,156 @@ print(torch.npu.nvtx.range_pop(), torch.npu.nvtx.range_pop())
         "end 2",
         "end 1",
     ]
+
+
+# ---- memory that is mapped ----
+
+
+def test_segments_grow(run: Run) -> None:
+    """Tensors lie beside each other in one segment, which empty_cache takes apart, and goes back to the device."""
+    code = """
+MIB = 2**20
+free, total = torch.npu.mem_get_info(1)
+a, b, c = (torch.full((15 * MIB,), i, dtype=torch.uint8, device="npu:1") for i in range(3))
+assert b.data_ptr() == a.data_ptr() + 15 * MIB and c.data_ptr() == b.data_ptr() + 15 * MIB
+assert torch.npu.mem_get_info(1) == (free - 60 * MIB, total), torch.npu.mem_get_info(1)
+[segment] = torch.npu.memory._snapshot()["segments"]
+assert segment["is_expandable"] and segment["total_size"] == 60 * MIB
+assert all((x.cpu() == i).all() for i, x in enumerate((a, b, c)))
+del a, b
+torch.npu.synchronize(1)
+torch.npu.empty_cache()
+assert torch.npu.mem_get_info(1)[0] == free - 40 * MIB, torch.npu.mem_get_info(1)
+assert (c.cpu() == 2).all()
+del c
+torch.npu.empty_cache()
+assert torch.npu.mem_get_info(1) == (free, total)
+"""
+    assert run(code, ASCEND_SIM_DELAY_US=DELAY, **EXPANDABLE) == ""
+
+
+def test_segments_that_grow_waste_less(run: Run) -> None:
+    code = """
+MIB = 2**20
+def tensor(mib):
+    return torch.empty(mib * MIB, dtype=torch.uint8, device="npu")
+kept = []
+try:
+    for step in range(1, 9):
+        activations = tensor(20 * step)
+        del activations
+        kept.append(tensor(10 * step))
+except torch.OutOfMemoryError:
+    pass
+print(len(kept))
+"""
+    assert run(code, ASCEND_SIM_MEMORY_MIB="512", **EXPANDABLE) == "8\n"
+    assert run(code, refused="bytes are free", ASCEND_SIM_MEMORY_MIB="512") == "6\n"
+
+
+def test_mapped_memory_between_devices(run: Run) -> None:
+    """Of any alignment, and with memory that is not mapped."""
+    code = """
+x = torch.arange(100_000, dtype=torch.uint8)
+ordinary = x.to("npu:1")
+assert not torch.npu.memory._snapshot()["segments"][0]["is_expandable"]
+torch._C._accelerator_setAllocatorSettings("expandable_segments:True")
+mapped = torch.empty(3 << 20, dtype=torch.uint8, device="npu")[-len(x):].copy_(x)
+assert mapped.to("npu:1").cpu().equal(x)
+for start in (0, 1, 64):
+    ordinary.zero_()[3:1000].copy_(mapped[start:start + 997])
+    assert ordinary.cpu()[3:1000].equal(x[start:start + 997]) and ordinary.cpu()[1000:].eq(0).all()
+    mapped[5:1002].copy_(ordinary[3:1000])
+    assert mapped.cpu()[5:1002].equal(x[start:start + 997])
+    mapped.copy_(x)
+print(torch.npu.current_device())
+"""
+    assert run(code, ASCEND_SIM_DELAY_US=DELAY) == "0\n"
+
+
+def test_threads_share_segments_that_grow(run: Run) -> None:
+    """On streams of both devices, with memory that goes back all the time."""
+    code = """
+import threading
+before = [torch.npu.mem_get_info(device)[0] for device in range(2)]
+def work(number):
+    torch.npu.set_device(number % 2)
+    with torch.npu.stream(torch.npu.Stream()):
+        for step in range(1, 13):
+            x = torch.full((step << 18,), number, dtype=torch.float32, device="npu")
+            y = (x + step).to(f"npu:{1 - number % 2}") if step % 5 == 0 else x + step
+            results.append(y.sum().item() == (number + step) * (step << 18))
+            if step % 3 == 0:
+                torch.npu.empty_cache()
+results = []
+threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+[t.start() for t in threads], [t.join() for t in threads]
+torch.npu.synchronize(0), torch.npu.synchronize(1)
+torch.npu.empty_cache()
+print(len(results), all(results), [torch.npu.mem_get_info(device)[0] for device in range(2)] == before)
+"""
+    assert run(code, ASCEND_SIM_DELAY_US=DELAY, **EXPANDABLE) == "48 True True\n"
+
+
+@pytest.mark.parametrize("missing", MAPPING)
+def test_an_older_cann_maps_no_memory(run_python: RunPython, simulation: Path, tmp_path: Path, missing: str) -> None:
+    path = tmp_path / "older"
+    shutil.copytree(simulation, path, ignore=shutil.ignore_patterns("CMake*"))
+    library = path / "libascendcl.so"
+    name = missing.encode() + b"\0"
+    assert name in library.read_bytes()
+    library.write_bytes(library.read_bytes().replace(name, b"_" * len(missing) + b"\0"))
+    expect_fixed_segments(run_python, path)
+
+
+def test_an_older_driver_maps_no_memory(run_python: RunPython, simulation: Path) -> None:
+    expect_fixed_segments(run_python, simulation, ASCEND_SIM_VIRTUAL_MEMORY="0")
+
+
+def expect_fixed_segments(run_python: RunPython, path: Path, **variables: str) -> None:
+    code = """
+    import torch, torch_backend
+    torch_backend.activate("npu")
+    print((torch.ones(2, device="npu") + 1).tolist())
+    print({segment["is_expandable"] for segment in torch.npu.memory._snapshot()["segments"]})
+    """
+    process = run_python(code, env={NPU.path: path, **EXPANDABLE, **variables})
+    assert process.stdout == "[2.0, 2.0]\n{False}\n"
+    assert "expandable_segments, which this device does not offer" in process.stderr
+
+
+@pytest.mark.parametrize("code", [207000, 207001, 507899], ids=["unsupported", "out_of_memory", "failed"])
+@pytest.mark.parametrize("function", MAPPING[1:])
+def test_a_failing_function_loses_no_memory(run: Run, function: str, code: int) -> None:
+    """Two of its first calls fail. What is asked for next is there, and all goes back."""
+    program = f"""
+MIB = 2**20
+before = torch.npu.mem_get_info()
+tensors = []
+for _ in range(4):
+    try:
+        tensors.append(torch.full((50 * MIB,), 7, dtype=torch.uint8, device="npu"))
+    except RuntimeError as error:
+        assert {code} == 507899 and "{function}" in str(error), error
+assert len(tensors) >= 2 and all((x.cpu() == 7).all() for x in tensors)
+assert torch.npu.memory_allocated() == 50 * MIB * len(tensors)
+del tensors
+for _ in range(3):
+    torch.npu.empty_cache()
+assert torch.npu.memory_reserved() == 0
+assert torch.npu.mem_get_info() == before, (torch.npu.mem_get_info(), before)
+"""
+    run(program, refused="ASCEND_SIM_FAIL", ASCEND_SIM_FAIL=f"{function}:1={code},{function}:3={code}", **EXPANDABLE)
+
+
+@pytest.mark.parametrize("tests", ["async_/test_allocator.py", "async_/test_threads.py", "tensor/test_moves.py"])
+def test_the_kit_on_segments_that_grow(simulation: Path, tmp_path: Path, tests: str) -> None:
+    log = tmp_path / "refusals"
+    variables = {NPU.path: str(simulation), NPU.log: str(log), "ASCEND_SIM_DELAY_US": DELAY, **EXPANDABLE}
+    command = [sys.executable, "-m", "torch_backend", "check", "npu", "--quick", "--jobs", "1", "--only", tests]
+    process = subprocess.run(command, env=clean_environment() | variables, capture_output=True, text=True)
+    assert "These tests pass." in process.stdout, process.stdout + process.stderr
+    assert not log.exists(), log.read_text()
 
 
 # ---- collectives ----

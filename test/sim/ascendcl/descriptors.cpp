@@ -303,12 +303,13 @@ namespace sim {
 namespace {
 
 // Everything that the command touches, as the storage has it.
-bool find_view(const aclTensor& t, view* out_view) {
+bool find_view(const aclTensor& t, const device* of, view* out_view) {
   int64_t last = t.offset;
   for (size_t i = 0; i < t.sizes.size(); ++i) last += (t.sizes[i] - 1) * t.strides[i];
   const int64_t bytes = item_bytes(t.dtype);
-  char* base = find_memory(t.data, static_cast<uint64_t>((last + 1) * bytes));
-  if (!base) return false;
+  device* owner = nullptr;
+  char* base = find_memory(t.data, static_cast<uint64_t>((last + 1) * bytes), &owner);
+  if (!base || owner != of) return false;
   *out_view = {t.sizes, t.strides, t.dtype, base + t.offset * bytes};
   return true;
 }
@@ -361,13 +362,15 @@ int run(const char* name, void* workspace, uint64_t workspace_bytes, aclOpExecut
   const uint64_t needed = executor->workspace_bytes;
   const std::string text = name;
   enqueue(s, [=, work = std::move(executor->run)] {
-    char* own = needed ? find_memory(workspace, needed) : nullptr;
-    if (needed && !own) return refuse(kKernelFailed, "%s: the workspace is not memory of the device", text.c_str());
+    device* owner = nullptr;
+    char* own = needed ? find_memory(workspace, needed, &owner) : nullptr;
+    if (needed && owner != s->owner)
+      return refuse(kKernelFailed, "%s: the workspace is not memory of the device", text.c_str());
     if (own) std::memset(own, 0x5A, needed);
     std::vector<view> views(tensors.size());
     for (size_t i = 0; i < tensors.size(); ++i)
-      if (present[i] && !find_view(tensors[i], &views[i]))
-        return refuse(kKernelFailed, "%s: tensor %zu is not in one allocation", text.c_str(), i);
+      if (present[i] && !find_view(tensors[i], s->owner, &views[i]))
+        return refuse(kKernelFailed, "%s: tensor %zu is not in one allocation of the device", text.c_str(), i);
     work(views);
     if (own && std::any_of(own, own + needed, [](char c) { return c != 0x5A; }))
       return refuse(kKernelFailed, "%s: somebody else wrote the workspace", text.c_str());

@@ -41,12 +41,14 @@ int check_copy(const char* name, const void* dst, size_t dst_max, const void* sr
 }
 
 // Pre: check_copy. Runs when the stream comes to it.
-int copy(const char* name, void* dst, const void* src, size_t size, int kind) {
+int copy(const char* name, void* dst, const void* src, size_t size, int kind, bool async) {
   device *dst_owner = nullptr, *src_owner = nullptr;
   char* to = kind == 2 ? static_cast<char*>(dst) : find_memory(dst, size, &dst_owner);
   const char* from = kind == 1 ? static_cast<const char*>(src) : find_memory(src, size, &src_owner);
   if (!to || !from) return refuse(kKernelFailed, "%s: %zu bytes outside of an allocation", name, size);
   if (kind == 3 && dst_owner != src_owner) {
+    if (!async && (is_reserved(dst) || is_reserved(src)))
+      return refuse(kInvalid, "%s of mapped memory between devices: aclrtMemcpyAsync alone copies it", name);
     const std::scoped_lock lock(dst_owner->mutex, src_owner->mutex);
     if (!dst_owner->peers[src_owner->index] || !src_owner->peers[dst_owner->index])
       return refuse(kKernelFailed, "%s between devices that may not access each other", name);
@@ -59,7 +61,7 @@ int copy(const char* name, void* dst, const void* src, size_t size, int kind) {
 
 char* find_memory(const void* ptr, uint64_t size, device** out_owner) {
   device* d = device_of_address(ptr);
-  if (!d) return nullptr;
+  if (!d) return find_mapped(ptr, size, out_owner);
   const std::lock_guard<std::mutex> lock(d->mutex);
   char* const found = d->memory.resolve(ptr, size);
   if (found && out_owner) *out_owner = d;
@@ -67,7 +69,7 @@ char* find_memory(const void* ptr, uint64_t size, device** out_owner) {
 }
 
 bool is_device_address(const void* ptr) {
-  return device_of_address(ptr) != nullptr;
+  return device_of_address(ptr) != nullptr || is_reserved(ptr);
 }
 
 bool is_page_locked(const void* ptr, uint64_t size) {
@@ -131,7 +133,7 @@ SIM_API int aclrtGetMemInfo(int attribute, size_t* free_bytes, size_t* total_byt
 SIM_API int aclrtMemcpy(void* dst, size_t dst_max, const void* src, size_t size, int kind) {
   if (const int error = enter("aclrtMemcpy")) return error;
   if (const int error = check_copy("aclrtMemcpy", dst, dst_max, src, size, kind, false)) return error;
-  return copy("aclrtMemcpy", dst, src, size, kind);
+  return copy("aclrtMemcpy", dst, src, size, kind, false);
 }
 
 SIM_API int aclrtMemcpyAsync(void* dst, size_t dst_max, const void* src, size_t size, int kind, void* handle) {
@@ -139,7 +141,7 @@ SIM_API int aclrtMemcpyAsync(void* dst, size_t dst_max, const void* src, size_t 
   if (const int error = check_copy("aclrtMemcpyAsync", dst, dst_max, src, size, kind, true)) return error;
   stream* s = nullptr;
   if (const int error = find_stream("aclrtMemcpyAsync", handle, &s)) return error;
-  enqueue(s, [=] { return copy("aclrtMemcpyAsync", dst, src, size, kind); });
+  enqueue(s, [=] { return copy("aclrtMemcpyAsync", dst, src, size, kind, true); });
   return kOk;
 }
 
@@ -150,8 +152,10 @@ SIM_API int aclrtMemsetAsync(void* ptr, size_t max, int32_t value, size_t size, 
   stream* s = nullptr;
   if (const int error = find_stream("aclrtMemsetAsync", handle, &s)) return error;
   enqueue(s, [=] {
-    char* at = find_memory(ptr, size);
-    if (!at) return refuse(kKernelFailed, "aclrtMemsetAsync: %zu bytes outside of an allocation", size);
+    device* owner = nullptr;
+    char* at = find_memory(ptr, size, &owner);
+    if (owner != s->owner)
+      return refuse(kKernelFailed, "aclrtMemsetAsync: %zu bytes outside of an allocation of the device", size);
     std::memset(at, value, size);
     return kOk;
   });

@@ -65,10 +65,14 @@ SIM_SHARED device* device_at(int index);
 SIM_SHARED device* current_device();
 // Whether the library is initialized, the thread has a device, and that is alive; and no fault is wanted of `name`.
 SIM_SHARED int enter(const char* name);
-// Null unless the range lies in one live allocation of some device; that device in *out_owner.
+// Null unless the range lies in one live allocation of some device, or in memory that is mapped there; that device in
+// *out_owner.
 SIM_SHARED char* find_memory(const void* ptr, uint64_t size, device** out_owner = nullptr);
-// Whether the address is in some device's range, allocated or not.
+// Whether the address is in some device's range, allocated or not, or is reserved.
 bool is_device_address(const void* ptr);
+// The same for memory that is mapped, and for addresses that are reserved.
+char* find_mapped(const void* ptr, uint64_t size, device** out_owner);
+bool is_reserved(const void* ptr);
 bool is_page_locked(const void* ptr, uint64_t size);
 
 // ---- streams and events ----
