@@ -38,7 +38,8 @@ export PIP_ROOT_USER_ACTION := ignore
 
 PY := $(VENV)/bin/python
 export PATH := $(abspath $(VENV))/bin:$(PATH)
-# Python compiles what is imported, when it is. To compile all of torch would take longer than to install it.
+# Python compiles what is imported, when it is. To compile all of torch would take longer than to install it; tests start
+# Python thousands of times, where it may have been told not to keep what it has compiled.
 PIP := $(PY) -m pip --quiet install --no-compile --constraint $(VENV)/constraints.txt
 STAMPS := $(VENV)/.stamps
 CXX_FILES = $(shell find include csrc backends torch_backend/csrc test benchmarks examples -name golden -prune -o \
@@ -78,6 +79,7 @@ $(STAMPS)/for-%: pyproject.toml .ci/requirements.py $(TORCH)
 	@echo "Installing what is needed for: $*"
 	@$(PY) .ci/requirements.py $* > $(VENV)/requirements-$*.txt
 	@$(PIP) --requirement $(VENV)/requirements-$*.txt
+	$(if $(filter test ecosystem,$*),@$(PY) -m compileall -qq -j $(JOBS) $(VENV)/lib || true)
 	@touch $@
 
 # The build's tools: CMake only where the system has none that is new enough.
