@@ -18,16 +18,12 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
-#include <string>
 
 #include "csrc/ops/dispatch/Registrar.h"
 #include "csrc/ops/plugin/PluginKernels.h"
 
 namespace torch_backend {
 namespace {
-
-constexpr const char* kForward = "_scaled_dot_product_efficient_attention";
-constexpr const char* kBackward = "_scaled_dot_product_efficient_attention_backward";
 
 // Set before the first call.
 bool is_offered = false;
@@ -69,8 +65,8 @@ at::Tensor by_places(const at::Tensor& result, const at::Tensor& like) {
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> efficient_attention(
     const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const std::optional<at::Tensor>& attn_bias,
     bool compute_log_sumexp, double dropout_p, bool is_causal, std::optional<double> scale) {
-  TORCH_CHECK_NOT_IMPLEMENTED(dropout_p == 0, kForward, " has no dropout on ", query.device(),
-                              "; scaled_dot_product_attention has.");
+  TORCH_CHECK_NOT_IMPLEMENTED(dropout_p == 0, "_scaled_dot_product_efficient_attention has no dropout on ",
+                              query.device(), "; scaled_dot_product_attention has.");
   const at::Tensor scores =
       scores_of(query, key, attn_bias.value_or(at::Tensor()), is_causal, scale_or_default(scale, query));
   const at::Tensor output = at::matmul(at::_safe_softmax(scores, -1), widened(with_heads_of(query, value)));
@@ -109,10 +105,11 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> efficient_attention_b
 } // namespace
 
 void register_efficient_attention(Registrar& m) {
-  is_offered = m.is_taken(kForward) && m.is_taken(kBackward);
-  offered_kernel = is_offered ? find_plugin_kernel(std::string("aten::") + kForward) : nullptr;
-  m.impl(kForward, TORCH_FN(efficient_attention));
-  m.impl(kBackward, TORCH_FN(efficient_attention_backward));
+  is_offered = m.is_taken("_scaled_dot_product_efficient_attention") &&
+               m.is_taken("_scaled_dot_product_efficient_attention_backward");
+  offered_kernel = is_offered ? find_plugin_kernel("aten::_scaled_dot_product_efficient_attention") : nullptr;
+  m.impl("_scaled_dot_product_efficient_attention", TORCH_FN(efficient_attention));
+  m.impl("_scaled_dot_product_efficient_attention_backward", TORCH_FN(efficient_attention_backward));
 }
 
 bool offers_efficient_attention() {
