@@ -331,7 +331,8 @@ def test_the_kit_on_segments_that_grow(simulation: Path, tmp_path: Path, tests: 
     command = [sys.executable, "-m", "torch_backend", "check", "npu", "--quick", "--jobs", "1", "--only", tests]
     process = subprocess.run(command, env=clean_environment() | variables, capture_output=True, text=True)
     assert "These tests pass." in process.stdout, process.stdout + process.stderr
-    assert not log.exists(), log.read_text()
+    refusals = log.read_text().splitlines() if log.exists() else []
+    assert all("bytes are free" in refusal for refusal in refusals), refusals  # some tests ask for more than there is
 
 
 # ---- collectives ----
