@@ -23,7 +23,7 @@ class Step:
     def lines(self) -> Iterable[str]:
         """The section of the page: what concerns us with its places, then the rest."""
         counted = sorted(Counter((finding.kind, finding.change) for finding in self.findings).items())
-        counts = ", ".join(f"{number} {kind} {change}" for (kind, change), number in counted) or "the same"
+        counts = ", ".join(f"{kind} {change}: {number}" for (kind, change), number in counted) or "the same"
         yield from ("", f"## {self.old} to {self.new}", "", f"{counts.capitalize()}.")
         ours = [finding for finding in self.findings if finding.uses]
         for heading, guarded in (("Concerns torch_backend", False), ("Guarded", True)):

@@ -12,7 +12,7 @@ from sphinx.util.docutils import SphinxDirective
 from torch_backend.files import installed
 
 _SECTION = re.compile(r"// ---- (.+) ----")
-_CODE = re.compile(r"""(?<![\w`"])(?:\w+(?:::\w+)+(?:\(\))?|[A-Za-z]\w*_\w*(?:\(\)|\*)?|\w+\(\))""")
+_CODE = re.compile(r"""(?<![\w`"])(?:\w+(?:::\w+)+(?:\(\))?(?:\.\w+\(\w*\))*|[A-Za-z]\w*_\w*(?:\(\)|\*)?|\w+\(\))""")
 
 
 class CppApiHeader(SphinxDirective):

@@ -13,8 +13,8 @@ from torch_backend.abi import header
 from torch_backend.abi.header import Item
 from torch_backend.files import installed
 
-# What is code in a comment: names with underscores, with * for any ending; calls of host; TB_ names.
-_CODE = re.compile(r"""(?<![\w`"])(?:\w+->\w+|&?\*?[A-Za-z]\w*_\w*(?:\*|\b)(?:->\w+|\.\w+)?)""")
+# What is code in a comment: what is in backticks; names with underscores, with * for any ending; calls of host.
+_CODE = re.compile(r"""`[^`]+`|(?<![\w`"])(?:\w+->\w+|torch(?:\.\w+)+|&?\*?[A-Za-z]\w*_\w*(?:\*|\b)(?:->\w+|\.\w+)?)""")
 _TWO_COLUMNS = re.compile(r"^ {2}([A-Z_]+) {2,}(\S.*)$")
 
 
@@ -47,10 +47,10 @@ def _item(item: Item, indent: str = "") -> Iterator[str]:
     if item.kind == "comment":
         yield from _indented(_prose(item.comment), indent)
     elif item.kind == "subtitle":
-        yield from (f"{indent}.. rubric:: {_inline(item.comment[0].upper() + item.comment[1:])}", "")
+        yield from (f"{indent}.. rubric:: {inline(item.comment[0].upper() + item.comment[1:])}", "")
     elif item.kind == "macro":
         value = f"``{item.code}``" if item.code else ""
-        meaning = _inline(" ".join(item.comment.split()))
+        meaning = inline(" ".join(item.comment.split()))
         yield from (f"{indent}.. c:macro:: {item.name}", "")
         yield from (indent + "   " + (": ".join(filter(None, (value, meaning)))), "")
     elif item.kind == "struct":
@@ -122,30 +122,30 @@ def _prose(comment: str) -> Iterator[str]:
             yield ""
             in_list = False
         elif column := _TWO_COLUMNS.match(line):
-            yield from ("", f"- ``{column[1]}``: {_inline(column[2])}")
+            yield from ("", f"- ``{column[1]}``: {inline(column[2])}")
             in_list = True
         elif text.startswith("- "):
-            yield from ("", f"- {_inline(text[2:])}")
+            yield from ("", f"- {inline(text[2:])}")
             in_list = True
         elif heads and not in_list and (number == 0 or not lines[number - 1].strip() or indents[number - 1] > 0):
             title = text.rstrip(":")
-            yield from ("", f"**{title}**", "") if len(title) < 80 and "," not in title else (_inline(text), "")
+            yield from ("", f"**{title}**", "") if len(title) < 80 and "," not in title else (inline(text), "")
         elif in_list and indents[number] > 0:
-            yield f"  {_inline(text)}"
+            yield f"  {inline(text)}"
         else:
             if in_list:
                 yield ""
                 in_list = False
-            yield _inline(text)
+            yield inline(text)
     yield ""
 
 
-def _inline(text: str) -> str:
+def inline(text: str) -> str:
     """Names as code, everything else as it is."""
     parts = []
     end = 0
     for match in _CODE.finditer(text):
-        parts += [_escape(text[end : match.start()]), f"``{match[0]}``\\ "]
+        parts += [_escape(text[end : match.start()]), f"``{match[0].strip('`')}``\\ "]
         end = match.end()
     parts.append(_escape(text[end:]))
     return "".join(parts)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from header_page import inline
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
@@ -56,16 +57,12 @@ def _page() -> Iterator[str]:
     yield from _head("What device.h says", "Why no test can break")
     for promise in listed:
         if promise.reason:
-            yield from _row(_sentence(promise), _plain(promise.reason))
+            yield from _row(_sentence(promise), inline(promise.reason))
     yield ""
 
 
 def _sentence(promise: promises.Promise) -> str:
-    return f"``{promise.place}``: {_plain(promise.sentence)}"
-
-
-def _plain(text: str) -> str:
-    return "".join(f"\\{character}" if character in "*`|_\\" else character for character in text)
+    return f"``{promise.place}``: {inline(promise.sentence)}"
 
 
 def _head(*titles: str) -> Iterator[str]:

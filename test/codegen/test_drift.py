@@ -238,7 +238,7 @@ def test_command(versions, capsys):
     assert found["uses"] == [{"path": "csrc/Ours.cpp", "line": 8, "guarded": False}]
     assert command.main(versions) == 0
     text = capsys.readouterr().out
-    assert "## 9.1.0 to 9.2.0\n\n1 virtual function added.\n" in text
+    assert "## 9.1.0 to 9.2.0\n\nVirtual function added: 1.\n" in text
     assert "| `Hooks::more()` | virtual function added: has to be implemented | csrc/Ours.cpp:8 |" in text
     assert command.main([versions[0], *versions[:1], *versions[2:]]) == 0
     assert capsys.readouterr().out.endswith("## 9.1.0 to 9.1.0\n\nThe same.\n")
