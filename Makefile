@@ -199,7 +199,8 @@ ECOSYSTEM_TESTS := $(patsubst %,test/python/test_%.py,cuda_scripts ecosystem sca
 # Not the fused encoder layer and the checks of weights, which CANN's operators do not have.
 NPU_GENERATED_TESTS := $(patsubst %,test/generated/test_%.py,training generation) \
 	-k 'not test_dropout_trains and not refuses'
-CUDA_GENERATED_TESTS := $(patsubst %,test/generated/test_%.py,copies ranges training generation)
+# All but what is compiled: the lists of that are of other devices.
+CUDA_GENERATED_TESTS := test/generated --ignore=test/generated/test_compiled_opinfo.py
 OCL_TESTS := $(patsubst %,test/python/test_%.py,device fallback_api memory opencl operators random)
 
 # Without the first line, a device that cannot be activated would only skip the tests that need one.
@@ -210,7 +211,8 @@ test-python: $(STAMPS)/built $(STAMPS)/for-test
 	echo "Python tests on $(DEVICE)"; TORCH_BACKEND=$(DEVICE) $(PYTEST) $(addprefix --ignore=,$(ECOSYSTEM_TESTS)) || failed=1; \
 	exit $$failed
 
-# Kernels that the device compiles: on xcpu at once, then late and on threads of their own, with what was compiled before.
+# Kernels that the device compiles: on xcpu, whose items run one after the other, and side by side as on a GPU.
+GPU := TORCH_BACKEND=xcuda TORCH_BACKEND_XCUDA_LIBRARY_PATH=$(abspath build/simulations/cuda)
 OCL_GENERATED_TESTS := $(patsubst %,test/generated/test_%.py,copies ranges training) \
 	$(addprefix test/generated/test_compile.py::test_,same_as_eager functions_are_exact_everywhere \
 	indices_out_of_range_raise half_types_round_as_asked)
@@ -227,13 +229,13 @@ test-compiled-opinfo: $(STAMPS)/built $(STAMPS)/for-test
 	@OPINFO=all $(WAY) $(PYTEST) test/generated/test_compiled_opinfo.py
 
 test-generated: $(STAMPS)/built $(STAMPS)/for-test
+	@$(PY) test/sim/simulation.py cuda > /dev/null
 	@failed=0; export TORCH_BACKEND=xcpu TORCH_BACKEND_XCPU_MODULES=1; \
 	echo "Generated kernels on xcpu"; $(PYTEST) test/generated || failed=1; \
 	echo "Operators compiled for the host"; TORCH_BACKEND_XCPU_MODULES=0 \
 	$(PYTEST) test/generated/test_compiled_opinfo.py || failed=1; \
-	echo "Generated kernels on asynchronous xcpu"; TORCH_BACKEND_XCPU_ASYNC=1 TORCH_BACKEND_XCPU_DELAY_US=0-100 \
-	$(PYTEST) test/generated --ignore test/generated/test_cache.py \
-	--ignore test/generated/test_opinfo.py --ignore test/generated/test_compiled_opinfo.py || failed=1; \
+	echo "Generated kernels on a simulated GPU, late"; \
+	$(GPU) CUDA_SIM_DELAY_US=0-100 $(PYTEST) $(CUDA_GENERATED_TESTS) || failed=1; \
 	if TORCH_BACKEND=ocl $(PY) -m torch_backend info > /dev/null 2>&1; then \
 	echo "Generated kernels on ocl"; TORCH_BACKEND=ocl $(PYTEST) $(OCL_GENERATED_TESTS) || failed=1; \
 	else echo "Generated kernels on ocl: not run, there is no OpenCL driver"; fi; \
@@ -320,7 +322,7 @@ test-cuda: $(STAMPS)/built-tests $(STAMPS)/for-test
 	@$(PY) test/sim/simulation.py cuda
 	@failed=0; echo "xcuda, on a simulated CUDA driver: no GPU takes part"; \
 	$(PYTEST) test/python/test_cuda.py || failed=1; \
-	echo "Models without a fallback"; TORCH_BACKEND=xcuda $(PYTEST) $(CUDA_GENERATED_TESTS) || failed=1; \
+	echo "Generated kernels"; $(GPU) $(PYTEST) $(CUDA_GENERATED_TESTS) || failed=1; \
 	echo "Faults of the plugin"; $(PY) test/sim/variants.py cuda || failed=1; \
 	echo "Conformance of xcuda"; CUDA_SIM_DELAY_US=0-300 $(KIT) xcuda --quick || failed=1; \
 	exit $$failed

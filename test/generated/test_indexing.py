@@ -7,6 +7,8 @@ import pytest
 import torch
 from conftest import DEVICE, to_device
 
+import torch_backend
+
 DTYPES = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16)
 DTYPES += (torch.float32, torch.float64)
 MATRIX = torch.arange(-30.0, 30.0).reshape(5, 12)
@@ -121,6 +123,7 @@ def test_no_dimensions_and_no_elements(check):
     check(torch.index_add, MATRIX, 0, ROWS[:0], MATRIX[:0], exact=True)
     check(torch.scatter, MATRIX, 0, ROWS[:0].reshape(0, 1), MATRIX, exact=True)
     check(torch.take, number, first, exact=True)
+    check(torch.masked_scatter, MATRIX, MATRIX > 100, MATRIX[0, 12:], exact=True)  # from where the row ends
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -225,3 +228,23 @@ def test_replays_report_too():
     graph.replay()
     with pytest.raises(IndexError, match="index 50 is out of range"):
         torch.accelerator.synchronize()
+
+
+def test_deterministic_mode():
+    """Sums are the device's where items come one after the other, and the CPU's where their order is not known."""
+    comes_in_order = torch_backend._C.device_properties().warp_size == 1
+    torch.use_deterministic_algorithms(True)
+    try:
+        with torch_backend.fallback.policy(None, "allow"):
+            torch_backend.fallback.reset()
+            sums = MATRIX.to(DEVICE).index_add(0, ROWS.to(DEVICE), MATRIX[:4].to(DEVICE))
+            largest = MATRIX.to(DEVICE).index_reduce(0, ROWS.to(DEVICE), MATRIX[:4].to(DEVICE), "amax")
+            whole = MATRIX.long().to(DEVICE).index_add(0, ROWS.to(DEVICE), MATRIX[:4].long().to(DEVICE))
+        fell_back = {entry.op for entry in torch_backend.fallback.report()}
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert fell_back == (set() if comes_in_order else {"aten::index_add"})
+    expected = MATRIX.index_add(0, ROWS, MATRIX[:4])
+    assert torch.equal(sums.cpu(), expected)
+    assert torch.equal(whole.cpu(), expected.long())
+    assert torch.equal(largest.cpu(), MATRIX.index_reduce(0, ROWS, MATRIX[:4], "amax"))

@@ -61,7 +61,8 @@ void Compaction::select(char* out, const char* elements, int element_bytes) {
 
 void Compaction::scatter(char* elements, const char* source, int element_bytes, int64_t source_count) {
   const int64_t numbers[4] = {source_count};
-  run("scatter", elements, source, element_bytes, numbers);
+  // No elements may be no memory, or the end of some.
+  run("scatter", elements, source_count > 0 ? source : nullptr, element_bytes, numbers);
   fallible_launch(context_.device, context_.stream);
 }
 

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include <ATen/ATen.h>
+#include <ATen/ExpandUtils.h>
+#include <ATen/OpMathType.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/ops/_native_multi_head_attention_native.h>
 #include <ATen/ops/_transformer_encoder_layer_fwd_native.h>
@@ -129,6 +131,25 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm_backward(
                                         eps, output_mask);
 }
 
+/// Along the first or the last dimension, which the norms keep.
+std::tuple<at::Tensor, at::Tensor> weight_norm(const at::Tensor& v, const at::Tensor& g, int64_t dim) {
+  const auto wide = v.to(at::toOpMathType(v.scalar_type()));
+  const auto norms = at::norm_except_dim(wide, 2, dim);
+  // PyTorch keeps them in float32 for bfloat16 alone.
+  return {(wide * (g / norms)).to(v.scalar_type()),
+          g.scalar_type() == at::kBFloat16 ? norms : norms.to(g.scalar_type())};
+}
+
+std::tuple<at::Tensor, at::Tensor> weight_norm_backward(const at::Tensor& grad_w, const at::Tensor& saved_v,
+                                                        const at::Tensor& saved_g, const at::Tensor& saved_norms,
+                                                        int64_t /*dim*/) {
+  const auto wide = at::toOpMathType(saved_v.scalar_type());
+  const auto grad = grad_w.to(wide), v = saved_v.to(wide), norms = saved_norms.to(wide);
+  const auto along = at::sum_to(grad * v, norms.sizes()) / norms; // the part of the gradient along v
+  const auto grad_v = (grad - v * (along / norms)) * (saved_g / norms);
+  return {grad_v.to(saved_v.scalar_type()), along.to(saved_g.scalar_type())};
+}
+
 // ---- activations ----
 
 std::tuple<at::Tensor, at::Tensor> halves(const at::Tensor& self, int64_t dim) {
@@ -217,12 +238,15 @@ void register_compositions(Registrar& m) {
   TB_COMPOSITION(m, "max_unpool2d", max_unpool2d, max_unpool);
   TB_COMPOSITION(m, "max_unpool3d", max_unpool3d, max_unpool_volume);
   TB_COMPOSITION(m, "batch_norm_backward", batch_norm_backward, batch_norm_backward);
+  TB_COMPOSITION(m, "_weight_norm_interface", _weight_norm_interface, weight_norm);
+  TB_COMPOSITION(m, "_weight_norm_interface_backward", _weight_norm_interface_backward, weight_norm_backward);
   TB_COMPOSITION(m, "glu", glu, glu);
   TB_COMPOSITION(m, "glu.out", glu_out, Into<glu>::call);
   TB_COMPOSITION(m, "glu_backward", glu_backward, glu_backward);
   TB_COMPOSITION(m, "rrelu_with_noise", rrelu_with_noise, rrelu);
   TB_COMPOSITION(m, "rrelu_with_noise_", rrelu_with_noise_, rrelu_);
   TB_COMPOSITION(m, "nonzero_static", nonzero_static, nonzero_static);
+  register_bags(m);
   register_counting(m);
   register_distances(m);
   register_grid(m);

@@ -46,6 +46,7 @@ struct Into<kFormula, at::Tensor (*)(Args...)> {
 void register_compositions(Registrar& m);
 
 // What they are about, in files of their own.
+void register_bags(Registrar& m);
 void register_counting(Registrar& m);
 void register_distances(Registrar& m);
 void register_grid(Registrar& m);

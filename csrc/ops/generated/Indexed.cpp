@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include <ATen/Context.h>
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
 
@@ -76,6 +77,7 @@ void define_atomic(SourceText& text, ValueType type, int bytes) {
     text.line("typedef union { u64 word; T value; } tb_atomic_union;");
     return;
   }
+  // Of the element's own bits, without its neighbours'.
   const auto each = [&](const char* value, const char* bits) {
     text.define("VALUE_OF_BITS(x)", value);
     text.define("BITS_OF_VALUE(x)", bits);
@@ -84,21 +86,22 @@ void define_atomic(SourceText& text, ValueType type, int bytes) {
     case ValueType::f32:
       return each("tb_f32_of_bits(x)", "tb_bits_f32(x)");
     case ValueType::f16:
-      return each("tb_f32_of_half((u16)((x) >> inside))", "tb_half_of_f32(x)");
+      return each("tb_f32_of_half((u16)(x))", "tb_half_of_f32(x)");
     case ValueType::bf16:
-      return each("tb_f32_of_bits(((x) >> inside) << 16)", "tb_round_bf16(x)");
+      return each("tb_f32_of_bits((x) << 16)", "tb_round_bf16(x)");
     case ValueType::b8:
-      return each("(((x) >> inside) != 0)", "((x) != 0)");
+      return each("((x) != 0)", "((x) != 0)");
     default:
       return each(bytes == 4              ? "(i32)(x)"
-                  : bytes == 2            ? "(i16)((x) >> inside)"
-                  : type == ValueType::u8 ? "(u8)((x) >> inside)"
-                                          : "(i8)((x) >> inside)",
+                  : bytes == 2            ? "(i16)(x)"
+                  : type == ValueType::u8 ? "(u8)(x)"
+                                          : "(i8)(x)",
                   "(i32)(x)");
   }
 }
 
-/// False, with nothing done: more dimensions or other dtypes than the kernel takes.
+/// False, with nothing done: more dimensions or other dtypes than the kernel takes, or sums whose order is not known in
+/// PyTorch's deterministic mode.
 bool run(const tb_kernel_context& context, const Access& access) {
   static const char kKind = 0;
   const auto type = access.there.type();
@@ -108,6 +111,11 @@ bool run(const tb_kernel_context& context, const Access& access) {
   const int operands = 2 + access.num_indices;
   if (type == ValueType::none || here_type == ValueType::none || (!combines && here_type != type)) {
     return false;
+  }
+  const bool stretches = runs_in_stretches(context.device);
+  if ((access.mode == Mode::kAdd || access.mode == Mode::kMultiply) && is_floating(compute) && !stretches &&
+      at::globalContext().deterministicAlgorithms()) {
+    return false; // items that run side by side round in another order each time
   }
   std::array<tb_tensor, Geometry::kMaxOperands> tensors;
   std::array<const tb_tensor*, Geometry::kMaxOperands> pointers;
@@ -129,7 +137,6 @@ bool run(const tb_kernel_context& context, const Access& access) {
     fits = fits && access.extents[at] * std::abs(access.steps[at]) < Geometry::kLimit32 / 4;
   }
   const int rank = geometry.rank_class();
-  const bool stretches = runs_in_stretches(context.device);
   KernelKey key{&kKind};
   key.words[0] = static_cast<uint64_t>(combines ? type : ValueType::none) << 4 |
                  static_cast<uint64_t>(combines ? here_type : ValueType::none);
