@@ -142,6 +142,27 @@ def test_index_put_accumulates(device: str) -> None:
     assert_values(values, many.bincount().tolist(), "5000 values added to 7 places")
 
 
+ADDITIONS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "index_add": lambda x, i, values: x.index_add(0, i, values),
+    "scatter_add": lambda x, i, values: x.scatter_add(0, i, values),
+    "index_put": lambda x, i, values: x.index_put((i,), values, accumulate=True),
+}
+
+
+@each("operator", ADDITIONS)
+@pytest.mark.parametrize(
+    "dtype", [pytest.param(d, marks=needs.dtype(d)) for d in ("float16", "bfloat16", "int16", "int8", "uint8")]
+)
+def test_narrow_elements_are_added_to(
+    device: str, dtype: str, operator: Callable[[Tensor, Tensor, Tensor], Tensor]
+) -> None:
+    """All that is added to an element counts, and leaves those alone that lie in the same word of memory."""
+    x, values = (torch.arange(length).remainder(5).to(getattr(torch, dtype)) for length in (11, 64))
+    places = torch.arange(64) * 3 % 11
+    added = operator(x.to(device), places.to(device), values.to(device))
+    assert_same(added, operator(x, places, values), device, f"elements of {dtype} that were added to")
+
+
 OPERATORS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "take": lambda x, i: x.take(i),
     "put_": lambda x, i: x.put_(i, torch.tensor([10.0, 20.0, 30.0], device=x.device)),
