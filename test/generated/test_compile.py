@@ -269,3 +269,12 @@ def test_cpp_wrapper_is_refused() -> None:
 def test_pytorch_takes_the_device_for_one_of_triton() -> None:
     """Dtypes of values are found only for backends that PyTorch knows: modules/kernel.py relies on this one's."""
     assert get_current_backend(DEVICE) == "triton"
+
+
+def test_graphs_of_another_device_are_not_taken_from_the_cache(monkeypatch):
+    """The cache of compiled graphs is one for all devices that a program's name has had."""
+    key = scheduling.CallOperators().uuid()
+    assert scheduling.CallOperators().uuid() == key
+    in_stretches = scheduling._C.runs_in_stretches(0)
+    monkeypatch.setattr(scheduling._C, "runs_in_stretches", lambda device: not in_stretches)
+    assert scheduling.CallOperators().uuid() != key

@@ -16,6 +16,7 @@ from torch._inductor.utils import get_fused_kernel_name, get_kernel_metadata
 from torch._inductor.virtualized import V
 from torch.utils._ordered_set import OrderedSet
 
+import torch_backend
 from torch_backend import _C
 from torch_backend.compile.modules.kernel import ModuleKernel
 from torch_backend.compile.modules.operations import Operations
@@ -139,8 +140,13 @@ class CallOperators(CustomGraphModulePass):
                 node.meta["should_fallback"] = True
 
     def uuid(self) -> Any:
-        """For the cache of compiled graphs: what is compiled depends on these files."""
-        return get_hash_for_files(tuple(map(str, sorted(Path(__file__).parent.glob("*.py")))))
+        """For the cache of compiled graphs: what is compiled depends on these files, and on what the devices are."""
+        devices = [
+            (_C.runs_in_stretches(d), _C.computes_double(d), properties.warp_size, properties.multi_processor_count)
+            for d, properties in enumerate(map(_C.device_properties, range(_C.device_count())))
+        ]
+        files = tuple(map(str, sorted(Path(__file__).parent.glob("*.py"))))
+        return get_hash_for_files(files, extra=f"{torch_backend.__version__} {_C.most_pointers()} {devices}")
 
 
 class NoCppWrapper:
