@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import textwrap
@@ -15,6 +16,9 @@ from template_process import Template
 
 import torch_backend
 from torch_backend.files import installed
+
+# A shell's background jobs ignore it, and so would all that tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).parents[2]
 PLUGIN_SOURCES = ROOT / "test" / "plugins"

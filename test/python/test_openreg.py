@@ -335,7 +335,6 @@ def test_ctrl_c_ends_waiting_and_not_the_device(run_python: RunPython) -> None:
         HELD
         + """
     import os, signal
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     y = x + 1
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     try:

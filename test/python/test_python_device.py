@@ -575,7 +575,6 @@ def test_ctrl_c_arrives(run: RunPython) -> None:
                     signal.raise_signal(signal.SIGINT)
                 super().memory_copy(*arguments)
 
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
         torch_backend.activate(Interrupted)
         x = torch.ones(3, device="interrupted")
         Interrupted.armed = True
