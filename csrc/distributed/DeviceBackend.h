@@ -30,6 +30,10 @@ class DeviceBackend final : public c10d::Backend {
   /// As PyTorch has it of a backend's options.
   struct Options final : c10d::Backend::Options {
     using c10d::Backend::Options::Options;
+    /// What a part of the group gets, and changes. PyTorch's own since 2.14, so no override.
+    virtual c10::intrusive_ptr<c10d::Backend::Options> clone() const {
+      return c10::make_intrusive<Options>(*this);
+    }
   };
   /// Makes a backend for CPU tensors, of a new group's ranks.
   using MakeGloo = std::function<c10::intrusive_ptr<c10d::Backend>(const c10::intrusive_ptr<c10d::Store>&, int rank,

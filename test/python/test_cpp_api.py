@@ -26,6 +26,8 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["cmake", "--build", folder],
     ):
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        if "PyTorch: CUDA cannot be found" in done.stderr:
+            pytest.skip("this torch is built for CUDA: programs that link it need CUDA's toolkit, which is not here")
         assert done.returncode == 0, done.stdout + done.stderr
     return folder / "train"
 

@@ -3,6 +3,7 @@
 import ctypes
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,6 +33,13 @@ def needs_no_driver() -> None:
     except OSError:
         return
     pytest.skip("this machine has NVIDIA's driver, which is found where the option's folder has none")
+
+
+def needs_no_package(library: str) -> None:
+    """A torch that is built for CUDA brings NVIDIA's packages along."""
+    found = [path for folder in sys.path for path in Path(folder).glob(f"nvidia/*/lib/{library}*")]
+    if found:
+        pytest.skip(f"{found[0]} is found where the option's folder has none")
 
 
 def compile_library(source: str, path: Path) -> None:
@@ -122,6 +130,8 @@ from torch_backend.testing import bare
 library, _ = bare.open_library("xcuda")
 print(library.properties(0).driver_version.decode(), (torch.ones(2, device="xcuda") + 1).tolist())
 """
+    if installed == (12,):
+        needs_no_package("libnvrtc.so.13")
     text = run(code, path=versions(*installed), CUDA_SIM_VERSION=driver)
     assert text == f"CUDA {driver}, NVRTC {taken}.4 [2.0, 2.0]\n"
 
@@ -1155,6 +1165,7 @@ def test_a_rank_that_dies_is_told(ranks: Callable[..., list[dict[str, str]]]) ->
 
 
 def test_without_nccl_gloo_serves(simulation: Path, tmp_path: Path) -> None:
+    needs_no_package("libnccl.so")
     for library in ("libcuda.so.1", "libnvrtc.so.12"):
         shutil.copy(simulation / library, tmp_path)
     environment = {"TORCH_BACKEND": "xcuda", "TORCH_BACKEND_XCUDA_LIBRARY_PATH": str(tmp_path)}

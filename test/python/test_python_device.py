@@ -420,7 +420,7 @@ def test_attention(run: RunPython) -> None:
                 torch.testing.assert_close(one, other)
             assert calls == [("attend", True, (2, 3, 32), "float32"), ("attend_backward", (2, 3, 32))], calls
         calls.clear()
-        for tensors in ([x.double() for x in there], [x[0] for x in there]):  # not its dtype, not its dimensions
+        for tensors in ([x.double() for x in there], [x[None] for x in there]):  # not its dtype, not its dimensions
             attention(*tensors)
         attention(*there, dropout_p=0.5)
         with sdpa_kernel(SDPBackend.MATH):

@@ -1,9 +1,9 @@
 """c10d's ``BackendConfig``: "gloo" and "nccl" name the backend of the device's tensors, as they do for CUDA's.
 
 PyTorch has a table of the devices that each of its backends serves. In it Gloo serves CUDA's tensors, and no device's
-from outside; "nccl" is for CUDA's alone. The device's backend, which uses Gloo where the device library has no
-collectives of its own, takes their place for its tensors. All versions up to 2.15. May go once the table can be
-extended, and if programs stop to write "nccl".
+from outside; "nccl" is for CUDA's alone, and fails where torch sees no GPU of CUDA's. The device's backend, which uses
+Gloo where the device library has no collectives of its own, takes their place for its tensors. All versions up to 2.15.
+May go once the table can be extended, and if programs stop to write "nccl".
 """
 
 import functools
@@ -11,7 +11,8 @@ from typing import Any
 
 
 def replace(device: str, name: str) -> None:
-    """Let "gloo" and, where there is no NCCL, "nccl" mean the backend ``name`` for tensors of ``device``."""
+    """Let "gloo" and, where NCCL has nothing to serve, "nccl" mean the backend ``name`` for tensors of ``device``."""
+    import torch
     import torch.distributed as dist
     from torch.distributed import distributed_c10d as c10d
 
@@ -21,9 +22,11 @@ def replace(device: str, name: str) -> None:
     def __init__(self: Any, backend: Any) -> None:
         original(self, backend)
         backends = self.device_backend_map
-        if not dist.is_nccl_available() and backends.get("cuda") == "nccl":
+        if backends.get("cuda") == "nccl" and not (dist.is_nccl_available() and torch.cuda.is_available()):
             backends.setdefault(device, name)
             del backends["cuda"]
+            # What the main backend of a group with that name is looked for as.
+            c10d.Backend.backend_type_map["nccl"] = c10d.ProcessGroup.BackendType.CUSTOM
         elif backends.get("cpu") == backends.get("cuda") == "gloo" and str(backend).lower() == "gloo":
             backends.setdefault(device, name)
         if backends.get(device) in ("gloo", "nccl"):

@@ -1,8 +1,8 @@
 """c10d's ``_new_process_group_helper``: process groups know that the device's backend is their main one.
 
-Up to torch 2.13 a group without an explicit backend takes Gloo for that, and one with several backends none, even if it
-has none of that type: DistributedDataParallel then finds no backend. Later versions ask the accelerator's backend, in
-``_get_default_backend_type_for_backend_config``, which is what is looked for. May go with torch 2.13.
+A group with a name for its backend takes that one for its main one, which for "gloo" it has not on the device
+(c10d_backend_names). Up to torch 2.13 a group without an explicit backend takes Gloo, and one with several backends
+none, even if it has none of that type: DistributedDataParallel then finds no backend.
 """
 
 import functools
@@ -11,11 +11,9 @@ from typing import Any
 
 
 def replace(name: str) -> None:
-    """Let new groups that use the backend ``name`` know, if this version of torch does not tell them."""
+    """Let new groups that use the backend ``name`` know."""
     from torch.distributed import distributed_c10d as c10d
 
-    if hasattr(c10d, "_get_default_backend_type_for_backend_config"):
-        return  # asks the accelerator's backend
     original: Callable[..., Any] = c10d._new_process_group_helper
 
     @functools.wraps(original)
