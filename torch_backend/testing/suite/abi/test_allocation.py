@@ -142,6 +142,7 @@ def test_freed_memory_serves_the_work_before(library: DeviceLibrary) -> None:
             with Hold(device, stream):
                 device.copy(seen, address, size, CopyKind.DEVICE_TO_HOST, stream)
                 device.free(address, size, stream=stream)
+                device.synchronize()  # the default stream, if that is what it is freed on
                 for _ in range(4):  # one of which may be what was freed, if that is given out too early
                     blocks.append(device.allocate(size, stream=other))
                     device.copy(blocks[-1], source, size, CopyKind.HOST_TO_DEVICE, other)
