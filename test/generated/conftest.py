@@ -59,7 +59,7 @@ Check = Callable[..., None]
 @pytest.fixture
 def check() -> Check:
     """``check(function, *arguments, rtol=None, atol=None, exact=False, **keywords)``: the same on the device as on the
-    CPU: values, dtype, shape and strides of every result, and of every argument that the function wrote."""
+    CPU: values, dtype and shape of every result, and of every argument that the function wrote."""
 
     def run(function: Callable[..., Any], *arguments: Any, exact: bool = False, **options: Any) -> None:
         limits = {"rtol": 0, "atol": 0} if exact else {name: options.pop(name, None) for name in ("rtol", "atol")}

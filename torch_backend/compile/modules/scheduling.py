@@ -141,10 +141,12 @@ class CallOperators(CustomGraphModulePass):
 
     def uuid(self) -> Any:
         """For the cache of compiled graphs: what is compiled depends on these files, and on what the devices are."""
-        devices = [
-            (_C.runs_in_stretches(d), _C.computes_double(d), properties.warp_size, properties.multi_processor_count)
-            for d, properties in enumerate(map(_C.device_properties, range(_C.device_count())))
-        ]
+        devices = []
+        for device in range(_C.device_count()):
+            if not _C.is_device_lost(device):  # which answers nothing
+                properties = _C.device_properties(device)
+                is_serial, has_double = _C.runs_in_stretches(device), _C.computes_double(device)
+                devices.append((is_serial, has_double, properties.warp_size, properties.multi_processor_count))
         files = tuple(map(str, sorted(Path(__file__).parent.glob("*.py"))))
         return get_hash_for_files(files, extra=f"{torch_backend.__version__} {_C.most_pointers()} {devices}")
 
