@@ -5,6 +5,7 @@ last one may leave a rank dead.
 """
 
 import functools
+import inspect
 import json
 import os
 import signal
@@ -154,6 +155,10 @@ def rare_dtypes() -> None:
 
 def split() -> None:
     join("split", device_id=DEVICE)
+    if 'torch.device("cuda")' in inspect.getsource(dist.split_group):  # torch 2.11
+        refused(RuntimeError, "device type cuda", dist.split_group, split_ranks=[[0], [1]])
+        dist.destroy_process_group()
+        return
     part = dist.split_group(split_ranks=[[0], [1]])
     whole = dist.split_group(split_ranks=[[0, 1]], timeout=timedelta(seconds=9))
     for group, total in ((part, 1), (whole, 2)):

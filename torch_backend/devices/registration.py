@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from torch_backend import compile, distributed, integrations
 from torch_backend.compat import (
+    attention_meta,
     autograd_exit,
     autograd_multithreading,
     bf16_hook,
@@ -95,6 +96,7 @@ def register(plugin: "Plugin") -> None:
     dlpack_device.replace(name)
     convolution_format.replace(name)
     data_parallel.replace(name)
+    attention_meta.register()
     bf16_hook.allow(name)
     grad_scaler.choose(name)
     tensor_metadata.replace(name)
