@@ -212,7 +212,7 @@ test-python: $(STAMPS)/built $(STAMPS)/for-test
 	exit $$failed
 
 # Kernels that the device compiles: on xcpu, whose items run one after the other, and side by side as on a GPU.
-GPU := TORCH_BACKEND=xcuda TORCH_BACKEND_XCUDA_LIBRARY_PATH=$(abspath build/simulations/cuda)
+CUDA_SIMULATION := $(abspath build/simulations/cuda)
 OCL_GENERATED_TESTS := $(patsubst %,test/generated/test_%.py,copies ranges training) \
 	$(addprefix test/generated/test_compile.py::test_,same_as_eager functions_are_exact_everywhere \
 	indices_out_of_range_raise half_types_round_as_asked)
@@ -235,7 +235,8 @@ test-generated: $(STAMPS)/built $(STAMPS)/for-test
 	echo "Operators compiled for the host"; TORCH_BACKEND_XCPU_MODULES=0 \
 	$(PYTEST) test/generated/test_compiled_opinfo.py || failed=1; \
 	echo "Generated kernels on a simulated GPU, late"; \
-	$(GPU) CUDA_SIM_DELAY_US=0-100 $(PYTEST) $(CUDA_GENERATED_TESTS) || failed=1; \
+	TORCH_BACKEND=xcuda TORCH_BACKEND_XCUDA_LIBRARY_PATH=$(CUDA_SIMULATION) CUDA_SIM_DELAY_US=0-100 \
+	$(PYTEST) $(CUDA_GENERATED_TESTS) || failed=1; \
 	if TORCH_BACKEND=ocl $(PY) -m torch_backend info > /dev/null 2>&1; then \
 	echo "Generated kernels on ocl"; TORCH_BACKEND=ocl $(PYTEST) $(OCL_GENERATED_TESTS) || failed=1; \
 	else echo "Generated kernels on ocl: not run, there is no OpenCL driver"; fi; \
@@ -317,12 +318,12 @@ test-npu: $(STAMPS)/built-tests $(STAMPS)/for-test
 	exit $$failed
 
 # On the simulated driver of test/sim/cuda: no GPU and nothing of CUDA takes part.
-test-cuda: export TORCH_BACKEND_XCUDA_LIBRARY_PATH := $(abspath build/simulations/cuda)
+test-cuda: export TORCH_BACKEND_XCUDA_LIBRARY_PATH := $(CUDA_SIMULATION)
 test-cuda: $(STAMPS)/built-tests $(STAMPS)/for-test
 	@$(PY) test/sim/simulation.py cuda
 	@failed=0; echo "xcuda, on a simulated CUDA driver: no GPU takes part"; \
 	$(PYTEST) test/python/test_cuda.py || failed=1; \
-	echo "Generated kernels"; $(GPU) $(PYTEST) $(CUDA_GENERATED_TESTS) || failed=1; \
+	echo "Generated kernels"; TORCH_BACKEND=xcuda $(PYTEST) $(CUDA_GENERATED_TESTS) || failed=1; \
 	echo "Faults of the plugin"; $(PY) test/sim/variants.py cuda || failed=1; \
 	echo "Conformance of xcuda"; CUDA_SIM_DELAY_US=0-300 $(KIT) xcuda --quick || failed=1; \
 	exit $$failed

@@ -31,8 +31,16 @@ ABSENT = {
     "Device": (OTHER, "torch.types.Device"),
     **dict.fromkeys(("GreenContext", "green_contexts"), (MEANINGLESS, "parts of a GPU, of CUDA 12.4")),
     **dict.fromkeys(
-        ("DEVICE_REQUIREMENT", "PYTORCH_RELEASES_CODE_CC", "get_gencode_flags"),
+        (
+            "DEVICE_REQUIREMENT",
+            "DEVICE_REQUIREMENT_POST_JETSON_SBSA_UNIFICATION",  # since torch 2.14
+            "PYTORCH_RELEASES_CODE_CC",
+            "get_gencode_flags",
+        ),
         (MEANINGLESS, "what PyTorch's CUDA code is built for"),
+    ),
+    **dict.fromkeys(
+        ("export_dot", "export_graph_data", "graph_annotations"), (MEANINGLESS, "what CUDA's driver tells of graphs")
     ),
     **dict.fromkeys(("current_blas_handle", "current_solver_handle", "has_magma"), (MEANINGLESS, "CUDA's libraries")),
     "cudart": (MEANINGLESS, "the CUDA runtime"),

@@ -7,18 +7,13 @@ from types import ModuleType
 
 import pytest
 import torch
+from torch import torch_version
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / ".ci"))
 cuda_names = importlib.import_module("cuda_names")
 
 
-OF_ONE_VERSION = pytest.mark.skipif(
-    not torch.__version__.startswith("2.13."), reason="the page, with what is not there and why, is about torch 2.13"
-)
-
-
-@OF_ONE_VERSION
 def test_every_name_is_there_or_has_a_reason(backend: ModuleType) -> None:
     names = set(cuda_names.names(torch.cuda))
     absent = {name for name in names if not hasattr(backend, name)}
@@ -27,7 +22,7 @@ def test_every_name_is_there_or_has_a_reason(backend: ModuleType) -> None:
     assert not set(cuda_names.REFUSED) - set(dir(backend))
 
 
-@OF_ONE_VERSION
+@pytest.mark.skipif(torch_version.TorchVersion(torch.__version__) >= "2.14", reason="what 2.14 adds is not there yet")
 def test_arguments_are_those_of_cuda(backend: ModuleType) -> None:
     missing = {
         name: cuda_names.other_arguments(getattr(torch.cuda, name), getattr(backend, name))
@@ -37,7 +32,7 @@ def test_arguments_are_those_of_cuda(backend: ModuleType) -> None:
     assert {name: found for name, found in missing.items() if found} == {}
 
 
-@OF_ONE_VERSION
+@pytest.mark.skipif(not torch.__version__.startswith("2.13."), reason="the page is about torch 2.13")
 def test_the_page_is_up_to_date(backend: ModuleType) -> None:
     assert (ROOT / "docs/reference/cuda_names.md").read_text() == cuda_names.page(torch.cuda, backend)
 

@@ -161,8 +161,18 @@ def test_copies_of_tensors_are_made_by_pytorch(run_python: RunPython) -> None:
 
 
 def test_pytorch_can_still_warn_of_a_kernel_that_is_replaced(run_python: RunPython) -> None:
-    """As this version of PyTorch warns where a kernel of the CPU is replaced."""
-    code = """
+    """As often as this version of PyTorch warns of a kernel of the CPU, without a device."""
+    replace = """
+        import warnings
+        import torch
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            library = torch.library.Library("aten", "IMPL")
+            library.impl("relu", lambda self: self + 2, KEY)
+        assert all("Overriding a previously registered kernel" in str(one.message) for one in heard)
+        print(len(heard))
+        """
+    activate = """
         import warnings
         import torch, torch_backend
         with warnings.catch_warnings(record=True) as heard:
@@ -170,12 +180,10 @@ def test_pytorch_can_still_warn_of_a_kernel_that_is_replaced(run_python: RunPyth
             torch_backend.activate("xcpu")
             with torch_backend.kernel("aten::relu")(lambda self: self + 1):
                 assert torch.ones(1, device="xcpu").relu().item() == 2
-            assert [str(one.message) for one in heard] == []
-            assert not torch.is_warn_always_enabled()
-            library = torch.library.Library("aten", "IMPL")
-            library.impl("relu", lambda self: self + 2, KEY)
-        print(["Overriding a previously registered kernel" in str(one.message) for one in heard])
+        assert [str(one.message) for one in heard] == []
+        assert not torch.is_warn_always_enabled()
         """
-    of_device, of_cpu = (run_python(code.replace("KEY", f"'{key}'"), env=NONE).stdout for key in ("PrivateUse1", "CPU"))
-    assert of_device == of_cpu
-    assert "False" not in of_device
+    without = run_python(replace.replace("KEY", "'CPU'"), env=NONE).stdout
+    assert run_python(activate + replace.replace("KEY", "'PrivateUse1'"), env=NONE).stdout == without
+    if torch.__version__.startswith("2.13."):
+        assert without == "1\n"

@@ -6,9 +6,9 @@
 #include <tuple>
 
 #include <ATen/ATen.h>
-#include <ATen/OpMathType.h>
 
 #include "csrc/ops/generated/Compositions.h"
+#include "csrc/ops/tensor/Widened.h"
 
 namespace torch_backend::generated {
 namespace {
@@ -44,10 +44,6 @@ at::Tensor rows_for(const at::Tensor& indices, const at::Tensor& rows, const at:
     result = result * factors.to(rows.scalar_type()).unsqueeze(1);
   }
   return padding_idx == kNoPadding ? result : result.masked_fill(indices.eq(padding_idx).unsqueeze(1), 0);
-}
-
-at::Tensor widened(const at::Tensor& tensor) {
-  return tensor.to(at::toOpMathType(tensor.scalar_type()));
 }
 
 /// Of each bag and column the largest element, and the index whose it is: the first one's; of an empty bag 0 and kNoIndex.
@@ -87,19 +83,17 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> embedding_bag(
       padding_idx == kNoPadding ? at::ones_like(indices) : indices.ne(padding_idx).to(bags.scalar_type());
   auto bag_size = at::zeros(offsets.sizes(), indices.options());
   bag_size.narrow(0, 0, num_bags).index_add_(0, bags, counted);
-  auto max_indices = at::empty({0}, indices.options());
   if (mode == kMax && indices.size(0) > 0) {
     auto [values, found] = largest(weight, indices, bags, num_bags, padding_idx);
     return {values, bags, bag_size, found};
-  }
-  if (mode == kMax) {
-    max_indices = at::full({num_bags, weight.size(1)}, kNoIndex, indices.options());
   }
   const auto rows = rows_for(indices, widened(weight.index_select(0, indices)), factors, padding_idx);
   auto sums = at::zeros({num_bags, weight.size(1)}, rows.options()).index_add_(0, bags, rows);
   if (mode == kMean) {
     sums.div_(bag_size.narrow(0, 0, num_bags).clamp_min(1).unsqueeze(1));
   }
+  const auto max_indices =
+      mode == kMax ? at::full(sums.sizes(), kNoIndex, indices.options()) : at::empty({0}, indices.options());
   return {sums.to(weight.scalar_type()), bags, bag_size, max_indices};
 }
 

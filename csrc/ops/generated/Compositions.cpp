@@ -9,7 +9,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
-#include <ATen/OpMathType.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/ops/_native_multi_head_attention_native.h>
 #include <ATen/ops/_transformer_encoder_layer_fwd_native.h>
@@ -19,6 +18,7 @@
 #include <ATen/ops/pixel_unshuffle_native.h>
 
 #include "csrc/ops/generated/Modules.h"
+#include "csrc/ops/tensor/Widened.h"
 
 namespace torch_backend::generated {
 namespace {
@@ -133,7 +133,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm_backward(
 
 /// Along the first or the last dimension, which the norms keep.
 std::tuple<at::Tensor, at::Tensor> weight_norm(const at::Tensor& v, const at::Tensor& g, int64_t dim) {
-  const auto wide = v.to(at::toOpMathType(v.scalar_type()));
+  const auto wide = widened(v);
   const auto norms = at::norm_except_dim(wide, 2, dim);
   // PyTorch keeps them in float32 for bfloat16 alone.
   return {(wide * (g / norms)).to(v.scalar_type()),
@@ -143,8 +143,7 @@ std::tuple<at::Tensor, at::Tensor> weight_norm(const at::Tensor& v, const at::Te
 std::tuple<at::Tensor, at::Tensor> weight_norm_backward(const at::Tensor& grad_w, const at::Tensor& saved_v,
                                                         const at::Tensor& saved_g, const at::Tensor& saved_norms,
                                                         int64_t /*dim*/) {
-  const auto wide = at::toOpMathType(saved_v.scalar_type());
-  const auto grad = grad_w.to(wide), v = saved_v.to(wide), norms = saved_norms.to(wide);
+  const auto grad = widened(grad_w), v = widened(saved_v), norms = widened(saved_norms);
   const auto along = at::sum_to(grad * v, norms.sizes()) / norms; // the part of the gradient along v
   const auto grad_v = (grad - v * (along / norms)) * (saved_g / norms);
   return {grad_v.to(saved_v.scalar_type()), along.to(saved_g.scalar_type())};

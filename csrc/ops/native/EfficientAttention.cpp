@@ -2,7 +2,6 @@
 
 #include <ATen/Context.h>
 #include <ATen/ExpandUtils.h>
-#include <ATen/OpMathType.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_safe_softmax.h>
 #include <ATen/ops/_softmax_backward_data.h>
@@ -21,6 +20,7 @@
 
 #include "csrc/ops/dispatch/Registrar.h"
 #include "csrc/ops/plugin/PluginKernels.h"
+#include "csrc/ops/tensor/Widened.h"
 
 namespace torch_backend {
 namespace {
@@ -28,11 +28,6 @@ namespace {
 // Set before the first call.
 bool is_offered = false;
 const PluginKernel* offered_kernel = nullptr; // none if it is an extension's
-
-// In which PyTorch computes attention step by step.
-at::Tensor widened(const at::Tensor& tensor) {
-  return tensor.to(at::toOpMathType(tensor.scalar_type()));
-}
 
 // The heads that each of the queries' shares with others, as many as they are.
 at::Tensor with_heads_of(const at::Tensor& query, const at::Tensor& shared) {
