@@ -1,6 +1,6 @@
-"""The directive ``torch-name SECTION``: what ``torch.NAME`` has of one file of ``torch_backend.device_module``.
+"""The directive ``torch-name SECTION...``: what ``torch.NAME`` has of some files of ``torch_backend.device_module``.
 
-It is documented under the name that users type, with a table of all names first.
+All is documented under the name that users type, with a table of all names first.
 """
 
 import re
@@ -34,8 +34,8 @@ def names_of(section: str) -> list[str]:
 def undocumented() -> set[str]:
     """Functions and classes that no section of the page has."""
     page = (Path(__file__).parents[1] / "reference" / "torch_name.md").read_text(encoding="utf-8")
-    sections = re.findall(r"^```\{torch-name\} (\w+)$", page, re.M)
-    return set(_public()) - {name for section in sections for name in names_of(section)}
+    lines = re.findall(r"^```\{torch-name\} (.+)$", page, re.M)
+    return set(_public()) - {name for line in lines for section in line.split() for name in names_of(section)}
 
 
 def _public() -> list[str]:
@@ -49,13 +49,14 @@ def _public() -> list[str]:
 
 
 class TorchName(SphinxDirective):
-    """``torch-name SECTION``, a file of the package."""
+    """``torch-name SECTION...``, files of the package."""
 
     required_arguments = 1
+    final_argument_whitespace = True
 
     def run(self) -> list[nodes.Node]:
         """A summary, then every name."""
-        names = names_of(self.arguments[0])
+        names = [name for section in self.arguments[0].split() for name in names_of(section)]
         lines = [f".. currentmodule:: {NAME}", "", ".. autosummary::", "   :nosignatures:", ""]
         lines += [f"   {name}" for name in names]
         for name in names:

@@ -7,7 +7,6 @@ from types import ModuleType
 
 import pytest
 import torch
-from torch import torch_version
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / ".ci"))
@@ -22,7 +21,6 @@ def test_every_name_is_there_or_has_a_reason(backend: ModuleType) -> None:
     assert not set(cuda_names.REFUSED) - set(dir(backend))
 
 
-@pytest.mark.skipif(torch_version.TorchVersion(torch.__version__) >= "2.14", reason="what 2.14 adds is not there yet")
 def test_arguments_are_those_of_cuda(backend: ModuleType) -> None:
     missing = {
         name: cuda_names.other_arguments(getattr(torch.cuda, name), getattr(backend, name))
@@ -43,8 +41,9 @@ def test_what_is_refused_says_so(backend: ModuleType, name: str) -> None:
             getattr(backend, question)(0)
     with pytest.raises(NotImplementedError, match="leave out allocator"):
         backend.MemPool(use_on_oom=True)
-    with pytest.raises(NotImplementedError, match="leave out enable_annotations"):
-        backend.graph(None, enable_annotations=True)
+    for annotations in ({"enable_annotations": True}, {"annotation_config": {"backend": "auto"}}):
+        with pytest.raises(NotImplementedError, match="leave out enable_annotations"):
+            backend.graph(None, **annotations)
     total = backend.mem_get_info(0)[1]
     assert 0 <= backend.device_memory_used(0) <= total
 

@@ -4,10 +4,12 @@ They need a device that captures. On any other, the last test of this file runs 
 asynchronous xcpu, where every operation is delayed.
 """
 
+import gc
 import os
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -315,6 +317,108 @@ def test_graphed_callables(name: str, backend: ModuleType) -> None:
     result.sum().backward()
     torch.testing.assert_close([p.grad for p in model.parameters()], gradients)
     torch.testing.assert_close(x.grad, of_x)
+
+
+class _Pair(nn.Module):
+    """Takes and gives more than a tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 2)
+
+    def forward(self, first: torch.Tensor, rest: dict[str, torch.Tensor]) -> dict[str, Any]:
+        loss = self.linear(first) * rest["scale"]
+        return {"loss": loss, "parts": (loss.detach().argmax(1), None), "name": "pair"}
+
+
+def test_graphed_callables_take_and_give_structures(name: str, backend: ModuleType) -> None:
+    torch.manual_seed(0)
+    model = _Pair().to(name)
+
+    def arguments(scale: float) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        return torch.arange(12.0, device=name).view(4, 3), {
+            "scale": torch.full((2,), scale, device=name).requires_grad_()
+        }
+
+    first, rest = arguments(-2.0)
+    expected = model(first, rest)
+    expected["loss"].sum().backward()
+    assert rest["scale"].grad is not None
+    gradients = [rest["scale"].grad.clone(), *(p.grad.clone() for p in model.parameters() if p.grad is not None)]
+    expected["loss"] = expected["loss"].detach()
+    model.zero_grad()
+
+    graphed = backend.make_graphed_callables(model, arguments(1.0), capture_error_mode="thread_local")
+    first, rest = arguments(-2.0)
+    result = graphed(first, rest)
+    assert list(result) == ["loss", "parts", "name"]
+    assert (result["name"], result["parts"][1]) == ("pair", None)
+    assert (result["loss"].requires_grad, result["parts"][0].requires_grad) == (True, False)
+    torch.testing.assert_close(result["loss"].detach(), expected["loss"])
+    torch.testing.assert_close(result["parts"][0], expected["parts"][0])
+    result["loss"].sum().backward()
+    torch.testing.assert_close([rest["scale"].grad, *(p.grad for p in model.parameters())], gradients)
+
+    with pytest.raises(
+        ValueError, match=r"shapes \(\[4, 3\], \{'scale': \[2\]\}\), not \(\[1, 3\], \{'scale': \[2\]\}\)"
+    ):
+        graphed(first[:1], rest)
+    with pytest.raises(ValueError, match=r"not \(\[4, 3\], \[2\]\)"):
+        graphed(first, rest["scale"])
+
+
+def test_what_cannot_be_a_graphed_callable_is_refused(name: str, backend: ModuleType) -> None:
+    x = torch.ones(2, 3, device=name)
+    model = nn.Linear(3, 2).to(name)
+    with pytest.raises(TypeError, match="must be tensors"):
+        backend.make_graphed_callables(model, (x, {"scale": 2}))
+    with pytest.raises(NotImplementedError, match="leave out enable_annotations"):
+        backend.make_graphed_callables(model, (x,), enable_annotations=True)
+    with torch.autocast(name, dtype=torch.bfloat16), pytest.raises(RuntimeError, match="cache_enabled=False"):
+        backend.make_graphed_callables(model, (x,))
+    with torch.autocast(name, dtype=torch.bfloat16, cache_enabled=False):
+        graphed = backend.make_graphed_callables(model, (x,))
+        assert graphed(x).dtype is torch.bfloat16
+    hooked = nn.Linear(3, 2).to(name)
+    hooked.register_forward_hook(lambda *_: None)
+    with pytest.raises(ValueError, match="Linear has hooks"):
+        backend.make_graphed_callables(hooked, (x,))
+    norm = nn.BatchNorm1d(3).to(name)
+    assert norm.running_mean is not None
+    norm.running_mean.requires_grad_()
+    with pytest.raises(ValueError, match="BatchNorm1d has a buffer that requires a gradient"):
+        backend.make_graphed_callables(norm, (x,))
+
+
+def test_graphed_callables_are_freed_with_the_last_reference(name: str, backend: ModuleType) -> None:
+    """Not by the garbage collector, which may run while something else is captured."""
+    gc.collect()
+    gc.disable()
+    try:
+        graphed = backend.make_graphed_callables(lambda x: x.exp(), (torch.ones(4, device=name, requires_grad=True),))
+        graphed(torch.ones(4, device=name, requires_grad=True)).sum().backward()
+        graphs = weakref.ref(graphed.__self__)
+        del graphed
+        assert graphs() is None
+    finally:
+        gc.enable()
+
+
+def test_graphs_take_memory_of_a_pool(name: str, backend: ModuleType) -> None:
+    pool = backend.MemPool()
+    x = torch.ones(1000, device=name)
+    g = backend.Graph()
+    with backend.graph(g, pool=pool):
+        y = x * 3
+    assert g.pool() == pool.id
+    assert any(block["address"] == y.data_ptr() for segment in pool.snapshot() for block in segment["blocks"])
+    g.replay()
+    assert y.tolist() == [3] * 1000
+    graphed = backend.make_graphed_callables(lambda x: x + 1, (x,), pool=pool)
+    assert graphed(y).tolist() == [4] * 1000
+    del g, graphed, pool
+    backend.empty_cache()
+    assert y.tolist() == [3] * 1000
 
 
 def test_a_thousand_replays_from_two_threads(name: str, backend: ModuleType) -> None:

@@ -55,13 +55,13 @@ from torch_backend.device_module.devices import (
     set_device,
     synchronize,
 )
+from torch_backend.device_module.graphed_callables import make_graphed_callables
 from torch_backend.device_module.graphs import (
     CUDAGraph,
     Graph,
     graph,
     graph_pool_handle,
     is_current_stream_capturing,
-    make_graphed_callables,
 )
 from torch_backend.device_module.memory import *  # noqa: F403
 from torch_backend.device_module.nvtx import mark, range_pop, range_push

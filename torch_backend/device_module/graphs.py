@@ -8,7 +8,6 @@ data, and operators that run on the CPU through copies. The device works on afte
 
 import contextlib
 import gc
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -16,10 +15,13 @@ import torch
 from torch_backend import _C
 from torch_backend.device_module.devices import _lazy_init, synchronize
 from torch_backend.device_module.graph_inputs import GraphInputs
-from torch_backend.device_module.memory import empty_cache
+from torch_backend.device_module.memory import MemPool, empty_cache
 from torch_backend.device_module.streams import Stream, StreamContext
 
-__all__ = ["CUDAGraph", "Graph", "graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"]
+__all__ = ["CUDAGraph", "Graph", "graph", "graph_pool_handle", "is_current_stream_capturing"]
+
+
+Pool = tuple[int, int] | MemPool
 
 
 class Graph(_C.Graph):
@@ -42,7 +44,7 @@ class Graph(_C.Graph):
 
     def capture_begin(
         self,
-        pool: tuple[int, int] | None = None,
+        pool: Pool | None = None,
         capture_error_mode: str = "global",
         check_input_liveness: bool = False,
     ) -> None:
@@ -51,14 +53,15 @@ class Graph(_C.Graph):
         Raises NotImplementedError on a device that cannot capture.
 
         Args:
-            pool: where memory comes from: that of another graph (:meth:`pool`) or :func:`graph_pool_handle`. Graphs
-                that share it must be replayed in the order of their captures. None: one of its own.
+            pool: where memory comes from: that of another graph (:meth:`pool`), :func:`graph_pool_handle` or a
+                :class:`MemPool`. Graphs that share it must be replayed in the order of their captures. None: one of its
+                own.
             capture_error_mode: "global", "thread_local" or "relaxed": whose calls that wait for the whole device,
                 or are unsafe for it in other ways, fail the capture: any thread's, this one's, nobody's. As for CUDA.
             check_input_liveness: remember the tensors that operators read in the capture, so that :meth:`replay` raises
                 RuntimeError if one of them has been freed. Costs time in every operator of the capture.
         """
-        super().capture_begin(pool, capture_error_mode)
+        super().capture_begin(pool.id if isinstance(pool, MemPool) else pool, capture_error_mode)
         self._inputs = GraphInputs() if check_input_liveness else None
         if self._inputs is not None:
             self._watching.enter_context(self._inputs)
@@ -107,7 +110,8 @@ class graph:
         cuda_graph: the graph; the name of the argument is torch.cuda's.
         pool, capture_error_mode, check_input_liveness: as of :meth:`Graph.capture_begin`.
         stream: the stream to capture on; None means one that all captures share.
-        enable_annotations: torch.cuda's; True raises NotImplementedError.
+        enable_annotations, annotation_config: torch.cuda's, for its tools; anything but the defaults raises
+            NotImplementedError.
 
     On entry the device is waited for, and its cache emptied.
     """
@@ -117,15 +121,16 @@ class graph:
     def __init__(
         self,
         cuda_graph: Graph,
-        pool: tuple[int, int] | None = None,
+        pool: Pool | None = None,
         stream: torch.Stream | None = None,
         capture_error_mode: str = "global",
         enable_annotations: bool = False,
+        annotation_config: dict[str, Any] | None = None,
         check_input_liveness: bool = False,
     ) -> None:
         """Nothing is captured yet."""
-        if enable_annotations:
-            raise NotImplementedError("Graphs keep no annotations: leave out enable_annotations.")
+        if enable_annotations or annotation_config is not None:
+            raise NotImplementedError("Graphs keep no annotations: leave out enable_annotations and annotation_config.")
         if stream is None:
             stream = graph._default_stream
             if stream is None or stream.device_index != _C.current_device():
@@ -169,136 +174,3 @@ def graph_pool_handle() -> tuple[int, int]:
 def is_current_stream_capturing() -> bool:
     """Whether the current device's current stream captures."""
     return _C.is_current_stream_capturing()
-
-
-Graphable = Callable[..., Any]
-
-
-def make_graphed_callables(
-    callables: Graphable | tuple[Graphable, ...],
-    sample_args: tuple[Any, ...],
-    num_warmup_iters: int = 3,
-    allow_unused_input: bool = False,
-    pool: tuple[int, int] | None = None,
-) -> Any:
-    """Functions or modules whose forward and backward passes are replays of graphs.
-
-    As :func:`torch.cuda.make_graphed_callables`: arguments must be tensors, and have the shapes, dtypes and
-    ``requires_grad`` of the samples; results are overwritten by the next call. A module is changed in place, and only
-    graphed in the mode (training or not) that it is in now.
-
-    Args:
-        callables: one, or a tuple in the order in which they will be called.
-        sample_args: a tuple of tensors, or one per callable.
-        num_warmup_iters: calls before the capture, for what happens only once.
-        allow_unused_input: a parameter or argument may have no gradient.
-        pool: as of :meth:`Graph.capture_begin`.
-    """
-    single = not isinstance(callables, tuple)
-    functions: Sequence[Graphable] = (callables,) if not isinstance(callables, tuple) else callables
-    samples: Sequence[tuple[Any, ...]] = (sample_args,) if single else sample_args
-    if len(functions) != len(samples):
-        raise ValueError(f"There are {len(functions)} callables and sample_args for {len(samples)}.")
-    for function, sample in zip(functions, samples, strict=True):
-        if not all(isinstance(value, torch.Tensor) for value in sample):
-            raise TypeError(f"The arguments of {function} must be tensors to be captured in a graph.")
-    pool = pool or graph_pool_handle()
-    _warm_up(functions, samples, num_warmup_iters, allow_unused_input)
-    parts = [_Parts(function, sample, pool) for function, sample in zip(functions, samples, strict=True)]
-    for part in reversed(parts):
-        part.capture_backward(allow_unused_input)
-    graphed = tuple(_graphed(part) for part in parts)
-    return graphed[0] if single else graphed
-
-
-def _parameters(function: Graphable) -> tuple[torch.Tensor, ...]:
-    return tuple(function.parameters()) if isinstance(function, torch.nn.Module) else ()
-
-
-def _flat(outputs: Any) -> tuple[torch.Tensor, ...]:
-    return (outputs,) if isinstance(outputs, torch.Tensor) else tuple(outputs)
-
-
-def _warm_up(
-    functions: Sequence[Graphable], samples: Sequence[tuple[Any, ...]], times: int, allow_unused: bool
-) -> None:
-    synchronize()
-    with StreamContext(Stream()):
-        for function, sample in zip(functions, samples, strict=True):
-            inputs = [value for value in (*sample, *_parameters(function)) if value.requires_grad]
-            for _ in range(times):
-                outputs = [value for value in _flat(function(*sample)) if value.requires_grad]
-                if outputs and inputs:
-                    seeds = [torch.empty_like(value) for value in outputs]
-                    torch.autograd.grad(outputs, inputs, seeds, allow_unused=allow_unused)
-    synchronize()
-
-
-class _Parts:
-    """One callable: its graphs, and the memory through which they are fed and read."""
-
-    def __init__(self, function: Graphable, sample: tuple[torch.Tensor, ...], pool: tuple[int, int]) -> None:
-        self.function = function
-        self.training = isinstance(function, torch.nn.Module) and function.training
-        self.pool = pool
-        self.arguments = sample
-        self.inputs = (*sample, *_parameters(function))
-        self.forward = Graph()
-        with graph(self.forward, pool):
-            outputs = function(*sample)
-        self.is_tensor = isinstance(outputs, torch.Tensor)
-        self.outputs = _flat(outputs)
-        self.backward: Graph | None = None
-        self.seeds: tuple[torch.Tensor | None, ...] = ()
-        self.gradients: tuple[torch.Tensor | None, ...] = ()
-
-    def capture_backward(self, allow_unused: bool) -> None:
-        self.seeds = tuple(torch.empty_like(value) if value.requires_grad else None for value in self.outputs)
-        outputs = [value for value in self.outputs if value.requires_grad]
-        inputs = [value for value in self.inputs if value.requires_grad]
-        found: tuple[torch.Tensor | None, ...] = ()
-        if outputs and inputs:
-            self.backward = Graph()
-            with graph(self.backward, self.pool):
-                seeds = [seed for seed in self.seeds if seed is not None]
-                found = torch.autograd.grad(outputs, inputs, seeds, allow_unused=allow_unused)
-        rest = iter(found)
-        self.gradients = tuple(next(rest, None) if value.requires_grad else None for value in self.inputs)
-
-
-def _graphed(parts: _Parts) -> Graphable:
-    class Graphed(torch.autograd.Function):
-        @staticmethod
-        def forward(_: Any, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            for static, value in zip(parts.arguments, inputs, strict=False):
-                if static.data_ptr() != value.data_ptr():
-                    static.detach().copy_(value)
-            parts.forward.replay()
-            return tuple(value.detach() for value in parts.outputs)
-
-        @staticmethod
-        @torch.autograd.function.once_differentiable
-        def backward(_: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-            if parts.backward is None:
-                return (None,) * len(parts.inputs)
-            for seed, gradient in zip(parts.seeds, gradients, strict=True):
-                if seed is not None:
-                    seed.copy_(gradient)
-            parts.backward.replay()
-            return tuple(value.detach() if value is not None else None for value in parts.gradients)
-
-    def call(*arguments: torch.Tensor) -> Any:
-        outputs = Graphed.apply(*arguments, *parts.inputs[len(parts.arguments) :])  # type: ignore[no-untyped-call]
-        return outputs[0] if parts.is_tensor else outputs
-
-    function = parts.function
-    if not isinstance(function, torch.nn.Module):
-        return call
-    eager = function.forward
-
-    def forward(*arguments: Any, **keywords: Any) -> Any:
-        graphed = function.training == parts.training and not keywords
-        return call(*arguments) if graphed else eager(*arguments, **keywords)
-
-    function.forward = forward
-    return function
