@@ -155,8 +155,9 @@ def _kind(argument: Argument) -> str:
     if argument.name in ("condition", "mask"):
         return "m"
     base, optional = _element(argument.type)
+    is_tensor = base is BaseTy.Tensor or (base is BaseTy.Scalar and argument.name in ("self", "other"))
     letter = {BaseTy.str: "s", BaseTy.int: "i", BaseTy.SymInt: "i", BaseTy.bool: "i"}.get(
-        base, "t" if base is BaseTy.Tensor else "n"
+        base, "t" if is_tensor else "n"
     )
     return letter.upper() if optional else letter
 

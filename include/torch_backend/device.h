@@ -474,6 +474,8 @@ typedef struct tb_kernel_context {
  *     the computation, except for a bool condition or mask; the output has it too or is a bool. A number that PyTorch
  *     passes as a tensor (the 2 of x + 2) is a tensor like any other, in device memory, with strides of 0. Two flags
  *     say that a kernel takes more than this: TB_KERNEL_MIXED_DTYPES and TB_KERNEL_NUMBERS.
+ *   - A Scalar that PyTorch converts to the dtype of the computation (alpha, value, min, ...) is a number of that dtype if
+ *     it is one of integers: floats are cut, and what does not fit has been refused.
  *   - Inputs of other operators are as the caller passed them: dtypes may differ, and nothing is broadcast. The running
  *     statistics of batch normalization are written, though the schema does not say so.
  *   - Outputs have their final shape and dtype; what they hold is undefined. One of several may be without

@@ -1,6 +1,7 @@
 """What of PyTorch's operators falls back is what ``opinfo_fallbacks.txt`` lists, and nothing differs from the CPU.
 
-By default one sample of each entry with float32. ``make test-opinfo`` sets OPINFO=all: all dtypes and all samples.
+By default one sample of each entry with float32. ``make test-opinfo`` sets OPINFO=all: all dtypes and all samples. The
+list is of one version of torch; on others, whose entries and samples are others, only values are compared.
 """
 
 import os
@@ -13,10 +14,7 @@ ALL = os.environ.get("OPINFO") == "all"
 MOST = None if ALL else 1
 DTYPES = opinfo.DTYPES if ALL else (torch.float32,)
 KNOWN = opinfo.known()
-pytestmark = pytest.mark.skipif(
-    torch.__version__.split("+")[0] not in opinfo.LIST.read_text().splitlines()[0],
-    reason=f"{opinfo.LIST.name} is of another version of torch, whose entries and samples are others",
-)
+IS_LISTED = torch.__version__.split("+")[0] in opinfo.LIST.read_text().splitlines()[0]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -34,6 +32,8 @@ def test_entry(name):
         outcome = opinfo.attempt(op, kind, MOST) if kind.dtype in DTYPES else None
         if outcome is not None:
             assert not outcome.difference, f"{kind}: {outcome.difference}"
+            if not IS_LISTED:
+                continue
             known = KNOWN.get(name, {}).get(str(kind), [])
             if ALL:
                 assert outcome.fallbacks == known, f"{kind}; run test/generated/opinfo.py if that is meant"
@@ -41,6 +41,7 @@ def test_entry(name):
                 assert set(outcome.fallbacks) <= set(known), f"{kind}; run test/generated/opinfo.py if that is meant"
 
 
+@pytest.mark.skipif(not IS_LISTED, reason=f"{opinfo.LIST.name} is of another version of torch, with other entries")
 @pytest.mark.parametrize("kind", opinfo.KINDS)
 def test_share(kind):
     """At least 75 % of the forward and 80 % of the backward entries need no CPU, by the list."""

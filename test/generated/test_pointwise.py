@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import to_device
+from conftest import DEVICE, to_device
 
 from codegen import kernel_texts
 
@@ -251,6 +251,80 @@ def test_division_by_zero_does_not_end_the_program(dtype):
     x, y = to_device([pairs[:, 0], pairs[:, 1]])
     for results in (x // y, x % y, torch.fmod(x, y), torch.div(x, y, rounding_mode="trunc"), torch.gcd(x, y)):
         assert results.cpu()[2].item() in (0, 1)  # 1 and 0
+
+
+def outcome(function: Callable[..., torch.Tensor], *arguments: Any) -> list[float] | None:
+    """None: it raises. So does a kernel that leaves a call to the CPU, as nothing falls back here."""
+    try:
+        return function(*arguments).cpu().tolist()
+    except (RuntimeError, ValueError, OverflowError):
+        return None
+
+
+CONVERTING = {
+    "clamp": lambda x, number: x.clamp(min(number, 3), max(number, 3)),
+    "clamp_min": lambda x, number: x.clamp_min(number),
+    "clamp_max_": lambda x, number: x.clone().clamp_max_(number),
+    "hardtanh": lambda x, number: torch.nn.functional.hardtanh(x, min(number, 0), max(number, 1)),
+    "threshold": lambda x, number: torch.nn.functional.threshold(x, 3, number),
+    "add": lambda x, number: x.add(x, alpha=number),
+    "addcmul": lambda x, number: x.addcmul(x, x, value=number),
+    "addmm": lambda x, number: torch.addmm(x, x.expand(5, 5), x.expand(5, 5), alpha=number),
+    "pow": lambda x, number: x.pow(abs(number)),
+    "masked_fill": lambda x, number: x.masked_fill(x > 3, number),
+    "index_fill": lambda x, number: x.index_fill(0, torch.tensor([1], device=x.device), number),
+    "scatter": lambda x, number: x.scatter(0, torch.tensor([1], device=x.device), number),
+    "linspace": lambda x, number: torch.linspace(0, number, 3, dtype=x.dtype, device=x.device),
+    "full_like": lambda x, number: torch.full_like(x, number),
+    "foreach": lambda x, number: torch._foreach_maximum([x, x], number)[1],
+    "eq": lambda x, number: x == number,
+    "lt": lambda x, number: x < number,
+    "sub": lambda x, number: number - x,
+    "bitwise_and": lambda x, number: x & int(number),
+}
+
+
+@pytest.mark.parametrize("number", [-1, -200, 300, 2**15, -(2**31) - 1, 2**40, -1.5, 1e30])
+@pytest.mark.parametrize("name", CONVERTING)
+def test_numbers_that_do_not_fit_are_as_the_cpu_takes_them(name, number):
+    """Refused, wrapped or cut, which differs by operator and, of clamp, by version."""
+    for dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64):
+        x = torch.tensor([0, 1, 5, 100, 127], dtype=dtype)
+        assert outcome(CONVERTING[name], x.to(DEVICE), number) == outcome(CONVERTING[name], x, number), dtype
+
+
+OF_THE_DTYPE = {
+    "eq": torch.eq,
+    "lt": torch.lt,
+    "maximum": torch.maximum,
+    "clamp": lambda x, number: x.clamp(max=number),
+    "where": lambda x, number: torch.where(x > x[2], x, number),
+    "add": torch.add,
+    "mul": torch.mul,
+    "rsub": lambda x, number: number - x,
+    "fmod": torch.fmod,
+    "floor_divide": torch.floor_divide,
+    "xlogy": torch.xlogy,
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", OF_THE_DTYPE)
+def test_tensors_of_no_dimension_are_rounded_to_the_dtype_of_the_others(name, dtype):
+    """So are numbers, but where PyTorch itself computes with them as they are."""
+    function = OF_THE_DTYPE[name]
+    floats = [0.1, 1, -3.3, 100, 6e4]
+    x = torch.tensor(floats if dtype.is_floating_point else [0, 1, 5, 100, 127], dtype=dtype)
+    for number in (0.1, -3.3, 1.0000001) if dtype.is_floating_point else (-3, 300, 70000):
+        for wide in (torch.float32, torch.float64) if dtype.is_floating_point else (torch.int32, torch.int64):
+            scalar = torch.tensor(number, dtype=wide)
+            expected = function(x, scalar)
+            limit = 1e-2 if expected.dtype in (torch.float16, torch.bfloat16) else 1e-6 if name == "xlogy" else 0
+            for given in (scalar.to(DEVICE), scalar):
+                if name == "clamp" and given.device.type == "cpu":
+                    continue  # PyTorch takes no tensor of another device
+                found = function(x.to(DEVICE), given).cpu()
+                torch.testing.assert_close(found, expected, rtol=limit, atol=0, equal_nan=True)
 
 
 def test_numbers_of_the_host(check):

@@ -10,7 +10,9 @@ from conftest import DEVICE
 def test_arange(arguments, dtype):
     if dtype is torch.uint8 and min(arguments) < 0:
         pytest.skip("the CPU wraps numbers below 0 as it likes")
-    if dtype is not None and not dtype.is_floating_point and arguments[-1] == 0.1:
+    try:
+        torch.arange(*arguments, dtype=dtype, device="meta")
+    except (RuntimeError, ValueError):  # up to torch 2.13, of a step that is 0 as a whole number
         with pytest.raises((RuntimeError, ValueError), match="step must be nonzero"):
             torch.arange(*arguments, dtype=dtype, device=DEVICE)
         return

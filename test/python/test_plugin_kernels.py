@@ -287,6 +287,23 @@ assert told(lambda: torch.div(x, torch.tensor(2.0, device="acme"))) == "in 2/32:
     )
 
 
+def test_numbers_are_of_the_dtype(run_failing) -> None:  # type: ignore[no-untyped-def]
+    """As PyTorch converts them: where it raises no kernel is called."""
+    run_failing(
+        TOLD
+        + """
+uint8 = x.byte()
+assert told(lambda: torch.sub(int32, int32, alpha=-3)) == "in 0/32: t0/32 t0/32 i-3 t0/32"
+assert told(lambda: torch.sub(uint8, uint8, alpha=255)) == "in 1/8: t1/8 t1/8 i255 t1/8"
+assert told(lambda: torch.sub(uint8, uint8, alpha=-3)) == "in 1/8: t1/8 t1/8 i253 t1/8"
+assert told(lambda: torch.sub(uint8, x, alpha=300)) == "in 2/32: t1/8 t2/32 i300 t2/32"
+for few, alpha in ((uint8, 256), (uint8, -300), (x.char(), -200), (int32, 2**40)):
+    with pytest.raises(RuntimeError, match="cannot be converted to type .* without overflow"):
+        torch.sub(few, few, alpha=alpha)
+"""
+    )
+
+
 def test_kernels_know_what_the_program_allows(run_failing) -> None:  # type: ignore[no-untyped-def]
     """Of a kernel with TB_KERNEL_MATH_FLAGS, in all the ways in which PyTorch lets a program say it."""
     run_failing(

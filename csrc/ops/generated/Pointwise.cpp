@@ -4,9 +4,12 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <string_view>
 
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
 #include <c10/util/StringUtil.h>
 
 #include "csrc/core/DType.h"
@@ -73,8 +76,22 @@ int64_t wrap(int64_t number, ValueType type) {
   }
 }
 
+/// Whether PyTorch computes with a number among the tensors, a tensor of no dimension too, as it is. Other operators get
+/// what a tensor of the dtype would have.
+bool keeps_numbers(const PointwiseEntry& entry) {
+  constexpr std::string_view kArithmetic[] = {"aten::add.out", "aten::mul.out", "aten::div.out", "aten::div.out_mode",
+                                              "aten::floor_divide.out"};
+  return std::find(std::begin(kArithmetic), std::end(kArithmetic), entry.overload) != std::end(kArithmetic);
+}
+
+double round_to(double number, ValueType type) {
+  return type == ValueType::f16    ? static_cast<double>(c10::Half(static_cast<float>(number)))
+         : type == ValueType::bf16 ? static_cast<double>(c10::BFloat16(static_cast<float>(number)))
+                                   : number;
+}
+
 /// `kind` is a letter of PointwiseEntry::kinds.
-bool add_number(Call& call, const tb_arg& argument, char kind) {
+bool add_number(const PointwiseEntry& entry, Call& call, const tb_arg& argument, char kind) {
   if (call.num_scalars == kMaxScalars || !is_real(argument)) {
     return false;
   }
@@ -83,8 +100,12 @@ bool add_number(Call& call, const tb_arg& argument, char kind) {
   const auto compute = compute_type(call.value);
   if (is_whole) {
     number = int_of(argument);
+  } else if (!is_floating(compute)) {
+    number = wrap(int_of(argument), call.value);
+  } else if (compute != call.value && (kind == 't' || kind == 'T') && !keeps_numbers(entry)) {
+    number = scalar_of(round_to(double_of(argument), call.value), compute);
   } else {
-    number = is_floating(compute) ? scalar_of(argument, compute) : wrap(int_of(argument), call.value);
+    number = scalar_of(argument, compute);
   }
   call.add_argument(is_whole ? 'i' : 's');
   return true;
@@ -138,6 +159,13 @@ std::string write_locals(const Call& call, const Geometry& geometry) {
   return locals;
 }
 
+/// Whether values of `type`, converted to what PyTorch computes `value` in, need not be rounded to be of `value`: a tensor
+/// of no dimension does not widen the dtype that the others have.
+bool holds(ValueType value, ValueType type) {
+  return type == value || compute_type(value) == value || value == ValueType::b8 || type == ValueType::b8 ||
+         ((type == ValueType::u8 || type == ValueType::i8) && value >= ValueType::i16);
+}
+
 /// What apply() is called with.
 std::string write_inputs(const PointwiseEntry& entry, const Call& call) {
   std::string inputs;
@@ -153,8 +181,11 @@ std::string write_inputs(const PointwiseEntry& entry, const Call& call) {
       inputs += what == '-' ? "0, " : "1, ";
     }
     if (what == 'o') {
-      inputs += c10::str("(T)TB_LOAD_", name_of(call.types[static_cast<std::size_t>(operand)]), "(p", operand, ", K(",
-                         operand, ")), ");
+      const auto type = call.types[static_cast<std::size_t>(operand)];
+      const bool rounds =
+          *kinds != 'm' && !holds(call.value, type) && !(is_floating(call.value) && keeps_numbers(entry));
+      inputs += c10::str(rounds ? "TB_V_ROUND(" : "", "(T)TB_LOAD_", name_of(type), "(p", operand, ", K(", operand,
+                         "))", rounds ? "), " : ", ");
       ++operand;
     } else if (what == '-') {
       inputs += "0, ";
@@ -312,7 +343,7 @@ tb_status pointwise(const void* data, const tb_kernel_context& context, const tb
       taken = kind >= 'A' && kind <= 'Z';
       call.add_argument('-');
     } else {
-      taken = add_number(call, args[i], kind);
+      taken = add_number(*entry, call, args[i], kind);
     }
     if (!taken) {
       return TB_STATUS_UNSUPPORTED;
@@ -468,7 +499,7 @@ bool compute_elements(const tb_kernel_context& context, const PointwiseEntry& en
   for (const double number : numbers) {
     tb_arg argument{TB_ARG_FLOAT, 0, {}};
     argument.v.f = number;
-    taken = taken && add_number(call, argument, 'n');
+    taken = taken && add_number(entry, call, argument, 'n');
   }
   return taken && launch(entry, call, context);
 }

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include <ATen/Dispatch.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange_ops.h>
 #include <ATen/ops/empty.h>
@@ -118,9 +119,16 @@ at::Tensor& linspace_out(const at::Scalar& start, const at::Scalar& end, int64_t
   if (!is_offered(out)) {
     return AtenKernel<at::_ops::linspace_out>::call(start, end, steps, out);
   }
+  c10::Scalar first = start, last = steps > 1 ? end : start;
+  if (c10::isIntegralType(out.scalar_type(), /*includeBool=*/false)) {
+    AT_DISPATCH_INTEGRAL_TYPES(out.scalar_type(), "linspace", [&] { // raises if they do not fit, wraps unsigned ones
+      first = static_cast<int64_t>(first.to<scalar_t>());
+      last = static_cast<int64_t>(last.to<scalar_t>());
+    });
+  }
   resized(out, [&](at::Tensor& meta) { at::_ops::linspace_out::call(start, end, steps, meta); });
-  const double step = steps > 1 ? (end.toDouble() - start.toDouble()) / static_cast<double>(steps - 1) : 0;
-  write_shaped(out, {start, step, steps > 1 ? end : start, true}, "aten::linspace.out");
+  const double step = steps > 1 ? (last.toDouble() - first.toDouble()) / static_cast<double>(steps - 1) : 0;
+  write_shaped(out, {first, step, last, true}, "aten::linspace.out");
   return out;
 }
 

@@ -1,6 +1,7 @@
 #include "csrc/ops/plugin/KernelCall.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <mutex>
 #include <string>
@@ -49,6 +50,57 @@ bool is_plain(const c10::TensorImpl& tensor) {
                                           c10::DispatchKey::ZeroTensor, c10::DispatchKey::Sparse,
                                           c10::DispatchKey::SparseCsr, c10::DispatchKey::NestedTensor});
   return !tensor.key_set().has_any(kSpecial) && has_memory(tensor);
+}
+
+/// Of a tensor, or of the first of a list that is defined; bits is 0 for all else.
+tb_dtype dtype_in(const tb_arg& argument) {
+  const void* const* tensors = argument.tag == TB_ARG_TENSOR        ? &argument.v.p
+                               : argument.tag == TB_ARG_TENSOR_LIST ? static_cast<const void* const*>(argument.v.p)
+                                                                    : nullptr;
+  const std::size_t count = argument.tag == TB_ARG_TENSOR ? 1 : argument.length;
+  for (std::size_t i = 0; tensors && i < count; ++i) {
+    if (tensors[i]) {
+      return static_cast<const tb_tensor*>(tensors[i])->dtype;
+    }
+  }
+  return {};
+}
+
+bool is_integer(tb_dtype type) {
+  return (type.code == TB_DTYPE_INT || type.code == TB_DTYPE_UINT) && type.bits > 0 && type.bits <= 64;
+}
+
+/// As c10::Scalar::to does, or with saturation. False if it raises.
+bool convert(tb_arg& number, tb_dtype type, bool saturates_below, bool saturates_above, bool wraps) {
+  const bool is_signed = type.code == TB_DTYPE_INT;
+  if (number.tag == TB_ARG_FLOAT) {
+    const double end = std::ldexp(1.0, type.bits - is_signed);
+    const double value = number.v.f;
+    if (!(value >= (is_signed ? -end : 0) && (type.bits < 64 ? value <= end - 1 : value < end))) {
+      return false;
+    }
+    number.tag = TB_ARG_INT;
+    number.v.i = static_cast<int64_t>(value);
+    return true;
+  }
+  if (number.tag != TB_ARG_INT || type.bits == 64) {
+    return true;
+  }
+  const int64_t most = (int64_t{1} << (type.bits - is_signed)) - 1;
+  const int64_t least = is_signed ? -most - 1 : 0;
+  int64_t& value = number.v.i;
+  if (value > most) {
+    value = most;
+    return saturates_above;
+  }
+  if (value < least && saturates_below) {
+    value = least;
+  } else if (value < least) {
+    const bool is_near = value >= -most;
+    value += most + 1;
+    return wraps && !is_signed && !saturates_above && is_near;
+  }
+  return true;
 }
 
 } // namespace
@@ -304,6 +356,27 @@ bool KernelCall::fits(const PluginKernel& kernel) const {
   return (types & ~kernel.accepted_dtypes(device_)) == 0 && (!has_empty || kernel.takes_empty());
 }
 
+bool KernelCall::convert_numbers() {
+  const auto& converted = kernel_.converted_numbers();
+  if (converted.all == 0) {
+    return true;
+  }
+  tb_dtype type = compute_dtype_;
+  for (int i = 0; type.bits == 0 && i < num_arguments_; ++i) {
+    type = dtype_in(arguments_[i]);
+  }
+  bool taken = true;
+  for (int i = 0; is_integer(type) && i < num_arguments_; ++i) {
+    const uint64_t bit = uint64_t{1} << i;
+    if (converted.all & bit) {
+      taken = convert(arguments_[i], type, converted.saturate_below & bit, converted.saturate_above & bit,
+                      converted.wrap) &&
+              taken;
+    }
+  }
+  return taken;
+}
+
 tb_status KernelCall::run(const PluginKernel& kernel, const tb_kernel_context& context) {
   outputs_.assign(given_.size(), at::Tensor());
   if (profiler::recording()) {
@@ -336,7 +409,7 @@ tb_status KernelCall::run_with_memory(const PluginKernel& kernel, const tb_kerne
 }
 
 tb_status KernelCall::launch() {
-  if (refused_) {
+  if (refused_ || !convert_numbers()) {
     return TB_STATUS_UNSUPPORTED;
   }
   auto& api = device_api();

@@ -196,6 +196,8 @@ class KernelCall final : tb_kernel_host {
   tb_tensor* describe(const c10::TensorImpl& tensor, const void* data, bool is_output = false);
   /// Whether `kernel` takes tensors of these dtypes, and that some are without elements.
   bool fits(const PluginKernel& kernel) const;
+  /// Make of numbers what PyTorch makes of them where the call computes in integers. False where it raises.
+  bool convert_numbers();
   tb_tensor* describe_input(const at::Tensor& tensor);
   tb_tensor* describe_written(const at::Tensor& tensor, bool is_output);
   tb_tensor* prepare_input(const at::Tensor& tensor);

@@ -11,6 +11,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
+#include <torch/headeronly/version.h>
 
 #include "csrc/core/AddressSpace.h"
 #include "csrc/core/DType.h"
@@ -19,6 +20,7 @@
 #include "csrc/core/Runtime.h"
 #include "csrc/core/TableCheck.h"
 #include "csrc/core/Text.h"
+#include "csrc/ops/dispatch/OperatorForms.h"
 #include "slots.h"
 
 namespace torch_backend {
@@ -113,10 +115,49 @@ const PluginKernel* find(Kernels& all, const std::string& overload, std::optiona
   return all.by_overload.emplace(overload, std::move(found)).first->second.get();
 }
 
+// Since torch 2.15 a bound that lies outside of the dtype, and so holds for all its values, is as good as none.
+#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 15
+constexpr bool kBoundsSaturate = false;
+#else
+constexpr bool kBoundsSaturate = true;
+#endif
+
+/// Of other numbers PyTorch makes tensors, whose values wrap: it calls them as it calls its tensors. What operators that are
+/// not PyTorch's do with numbers is not known.
+PluginKernel::ConvertedNumbers converted_numbers_of(const std::string& overload) {
+  const auto op = overload.starts_with("aten::") ? find_overload(overload) : std::nullopt;
+  const auto has = [&](const char* part) { return overload.find(part) != std::string::npos; };
+  const bool is_bounded = kBoundsSaturate && (has("clamp") || has("hardtanh") || has("foreach"));
+  PluginKernel::ConvertedNumbers found;
+  found.wrap = !has("hardtanh");
+  for (std::size_t i = 0; op && i < op->schema().arguments().size(); ++i) {
+    const auto& argument = op->schema().arguments()[i];
+    const auto& name = argument.name();
+    const auto optional = argument.type()->cast<c10::OptionalType>();
+    const auto& type = optional ? optional->getElementType() : argument.type();
+    if (type->kind() != c10::TypeKind::NumberType || name == "self" || name == "other") {
+      continue;
+    }
+    const uint64_t bit = uint64_t{1} << i;
+    found.all |= bit;
+    if (is_bounded && (name.starts_with("min") || (name == "scalar" && (has("_min") || has("maximum"))))) {
+      found.saturate_below |= bit;
+    }
+    if (is_bounded && (name.starts_with("max") || (name == "scalar" && (has("_max") || has("minimum"))))) {
+      found.saturate_above |= bit;
+    }
+  }
+  return found;
+}
+
 } // namespace
 
 PluginKernel::PluginKernel(const tb_kernel& kernel)
-    : op_(kernel.op), function_(kernel.function), flags_(kernel.flags), dtype_mask_(nullptr) {
+    : op_(kernel.op),
+      function_(kernel.function),
+      flags_(kernel.flags),
+      converted_numbers_(converted_numbers_of(op_)),
+      dtype_mask_(nullptr) {
   if (kernel.struct_size >= kEndOfMask) {
     dtype_mask_ = kernel.dtype_mask;
   }
@@ -124,7 +165,12 @@ PluginKernel::PluginKernel(const tb_kernel& kernel)
 
 PluginKernel::PluginKernel(const char* op, GeneratedFunction function, const void* entry, uint32_t flags,
                            const uint64_t* dtype_mask)
-    : op_(op), generated_(function), entry_(entry), flags_(flags), dtype_mask_(dtype_mask) {}
+    : op_(op),
+      generated_(function),
+      entry_(entry),
+      flags_(flags),
+      converted_numbers_(converted_numbers_of(op_)),
+      dtype_mask_(dtype_mask) {}
 
 uint64_t PluginKernel::read_accepted_dtypes(c10::DeviceIndex device) const {
   const auto& stored = device_api().properties(device).dtype_mask;

@@ -81,6 +81,17 @@ class PluginKernel {
     return (flags_ & TB_KERNEL_INPUT_DTYPES) != 0;
   }
 
+  /// Scalars that PyTorch converts to the dtype that it computes in, and of which it raises if they do not fit; a bit per
+  /// argument.
+  struct ConvertedNumbers {
+    uint64_t all = 0;
+    uint64_t saturate_below = 0, saturate_above = 0; // of which it takes the nearest that fits
+    bool wrap = true;                                // below 0 where the dtype is unsigned
+  };
+  const ConvertedNumbers& converted_numbers() const {
+    return converted_numbers_;
+  }
+
   bool updates_first() const {
     return (flags_ & kUpdatesFirst) != 0;
   }
@@ -107,6 +118,7 @@ class PluginKernel {
   const void* entry_ = nullptr;
   std::unique_ptr<const PluginKernel> next_;
   uint32_t flags_;
+  ConvertedNumbers converted_numbers_;
   const uint64_t* dtype_mask_;
   mutable std::array<std::atomic<uint64_t>, kMaxDevices> accepted_{}; // 0: not known yet
 };
