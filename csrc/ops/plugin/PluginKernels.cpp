@@ -135,7 +135,8 @@ PluginKernel::ConvertedNumbers converted_numbers_of(const std::string& overload)
     const auto& name = argument.name();
     const auto optional = argument.type()->cast<c10::OptionalType>();
     const auto& type = optional ? optional->getElementType() : argument.type();
-    if (type->kind() != c10::TypeKind::NumberType || name == "self" || name == "other") {
+    const bool is_tensor = name == "self" || name == "other" || name.find("element") != std::string::npos;
+    if (type->kind() != c10::TypeKind::NumberType || is_tensor) {
       continue;
     }
     const uint64_t bit = uint64_t{1} << i;
