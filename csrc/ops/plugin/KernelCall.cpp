@@ -73,31 +73,34 @@ bool is_integer(tb_dtype type) {
 /// As c10::Scalar::to does, or with saturation. False if it raises.
 bool convert(tb_arg& number, tb_dtype type, bool saturates_below, bool saturates_above, bool wraps) {
   const bool is_signed = type.code == TB_DTYPE_INT;
+  const uint64_t most = ~uint64_t{0} >> (64 - type.bits + is_signed);
+  const int64_t least = is_signed ? -static_cast<int64_t>(most) - 1 : 0;
+  bool is_below = false, is_above = false;
   if (number.tag == TB_ARG_FLOAT) {
-    const double end = std::ldexp(1.0, type.bits - is_signed);
     const double value = number.v.f;
-    if (!(value >= (is_signed ? -end : 0) && (type.bits < 64 ? value <= end - 1 : value < end))) {
+    is_below = value < static_cast<double>(least);
+    is_above = type.bits == 64 ? value >= static_cast<double>(most) : value > static_cast<double>(most);
+    if (std::isnan(value)) {
       return false;
     }
+    wraps = false;
     number.tag = TB_ARG_INT;
-    number.v.i = static_cast<int64_t>(value);
-    return true;
+    number.v.i = is_below || is_above ? 0
+                 : is_signed          ? static_cast<int64_t>(value)
+                                      : static_cast<int64_t>(static_cast<uint64_t>(value));
+  } else if (number.tag == TB_ARG_INT) {
+    is_below = number.v.i < least;
+    is_above = number.v.i > 0 && static_cast<uint64_t>(number.v.i) > most;
   }
-  if (number.tag != TB_ARG_INT || type.bits == 64) {
-    return true;
-  }
-  const int64_t most = (int64_t{1} << (type.bits - is_signed)) - 1;
-  const int64_t least = is_signed ? -most - 1 : 0;
-  int64_t& value = number.v.i;
-  if (value > most) {
-    value = most;
+  if (is_above) {
+    number.v.i = static_cast<int64_t>(most);
     return saturates_above;
   }
-  if (value < least && saturates_below) {
-    value = least;
-  } else if (value < least) {
-    const bool is_near = value >= -most;
-    value += most + 1;
+  if (is_below && saturates_below) {
+    number.v.i = least;
+  } else if (is_below) {
+    const bool is_near = type.bits == 64 || number.v.i >= -static_cast<int64_t>(most);
+    number.v.i += static_cast<int64_t>(most) + 1;
     return wraps && !is_signed && !saturates_above && is_near;
   }
   return true;
