@@ -57,6 +57,15 @@ def test_every_dtype(check, name, dtype):
     check(lambda x: REDUCTIONS[name](x, 0), x, **limits)
 
 
+@pytest.mark.parametrize("dtype", FLOATING + INTEGRAL[1:])
+@pytest.mark.parametrize("name", ["sum", "nansum", "prod"])
+def test_numbers_are_bools_before_they_are_added_as_such(check, name, dtype):
+    least = -1 if dtype.is_signed else torch.iinfo(dtype).max  # adds up to nothing with 1
+    x = torch.tensor([[1, least], [0, 0], [1, 0], [0.25, 0.25]]).to(dtype)
+    check(lambda x: getattr(x, name)(1, dtype=torch.bool), x, exact=True)
+    check(lambda x: getattr(x, name)(dtype=torch.bool), x.new_full((40,), 16), exact=True)
+
+
 LAYOUTS = {
     "contiguous": lambda x: x,
     "transposed": lambda x: x.permute(2, 0, 1),

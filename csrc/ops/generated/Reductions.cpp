@@ -62,9 +62,6 @@ tb_status run_entry(const void* data, const tb_kernel_context& context, const tb
   if (!outputs_of(args, num_args, entry.num_outputs, num_dims, dims, &outputs)) {
     return TB_STATUS_UNSUPPORTED;
   }
-  if (entry.of_output && outputs[0].type() == ValueType::b8 && is_floating(inputs[0].type())) {
-    return TB_STATUS_UNSUPPORTED; // numbers are bools before they are added
-  }
   return reduce(context, entry, outputs, inputs, dims, compute_type((entry.of_output ? outputs : inputs)[0].type()));
 }
 
