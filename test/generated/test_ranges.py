@@ -12,8 +12,8 @@ def test_arange(arguments, dtype):
         pytest.skip("the CPU wraps numbers below 0 as it likes")
     try:
         torch.arange(*arguments, dtype=dtype, device="meta")
-    except (RuntimeError, ValueError):  # up to torch 2.13, of a step that is 0 as a whole number
-        with pytest.raises((RuntimeError, ValueError), match="step must be nonzero"):
+    except (RuntimeError, ValueError, ZeroDivisionError) as error:  # up to torch 2.13: 0.1 is 0 as a whole number
+        with pytest.raises(type(error), match=str(error)):
             torch.arange(*arguments, dtype=dtype, device=DEVICE)
         return
     expected = torch.arange(*arguments, dtype=dtype)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from torch_backend import compile, distributed, integrations
 from torch_backend.compat import (
-    attention_meta,
     autograd_exit,
     autograd_multithreading,
     bf16_hook,
@@ -17,6 +16,7 @@ from torch_backend.compat import (
     dlpack_device,
     forking_pickler,
     grad_scaler,
+    meta_kernels,
     profiler_exit,
     tensor_metadata,
 )
@@ -96,7 +96,7 @@ def register(plugin: "Plugin") -> None:
     dlpack_device.replace(name)
     convolution_format.replace(name)
     data_parallel.replace(name)
-    attention_meta.register()
+    meta_kernels.register()
     bf16_hook.allow(name)
     grad_scaler.choose(name)
     tensor_metadata.replace(name)

@@ -156,9 +156,9 @@ struct Plan {
                   step(kept.inner_stride(n), c10::str("args.kept_strides[", n, "][KEPT - 1]")));
       // Numbers are bools before they are added as such.
       const bool as_bool = entry->of_output && operands[0].type() == ValueType::b8;
-      values += c10::str(values.empty() ? "" : ", ", "(T)(TB_LOAD_",
-                         name_of(operands[static_cast<std::size_t>(n)].type()), "(p", n, ", K(", n, "))",
-                         as_bool ? " != 0)" : ")");
+      values +=
+          c10::str(values.empty() ? "" : ", ", "(T)(TB_LOAD_", name_of(operands[static_cast<std::size_t>(n)].type()),
+                   "(p", n, ", K(", n, "))", as_bool ? " != 0)" : ")");
     }
     for (int n = 0; n < num_outputs; ++n) {
       finish += c10::str(", &r", n);
