@@ -107,12 +107,16 @@ def test_what_there_is_not_is_said(run_python: RunPython) -> None:
             torch._inductor.aoti_compile_and_package(torch.export.export(Model(), (x,)))
         except NotImplementedError as error:
             print("AOTInductor makes no packages for xcpu" in str(error))
+        (graph,) = torch._dynamo.explain(waits)(x).graphs
+        print(any(str(node.target).startswith("streams.") for node in graph.graph.nodes))
         """,
         env=XCPU,
     )
-    assert process.stdout == "[2.0, 2.0, 2.0] [3.0, 3.0, 3.0]\n" * 2 + "True\n"
+    *lines, waits_in_graph = process.stdout.splitlines()
+    assert lines == ["[2.0, 2.0, 2.0] [3.0, 3.0, 3.0]"] * 2 + ["True"]
     assert process.stderr.count("puts no graphs of xcpu into graphs of the device") == 1
-    assert process.stderr.count("graphs of xcpu as captured") == 1
+    # What torch 2.11 captures is a function of Python, which AOTAutograd calls once and leaves out.
+    assert process.stderr.count("graphs of xcpu as captured") == (waits_in_graph == "True")
 
 
 def test_a_graph_is_one_item_on_the_stream(run_python: RunPython) -> None:

@@ -27,5 +27,6 @@ def test_no_view_operator_is_left_out() -> None:
         if any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
         and f"{schema.name}.{schema.overload_name}".rstrip(".") in registered
         and schema.name.startswith("aten::")
+        and not any("str" in str(argument.type) for argument in schema.arguments)  # dimensions' names, up to torch 2.12
     }
     assert promised - NOT_VIEWS - set(VIEWS) == set()
