@@ -171,17 +171,18 @@ OUT_OF_RANGE = {
 }
 
 
+@pytest.mark.parametrize("index", [77, torch.iinfo(torch.int64).min])
 @pytest.mark.parametrize("name", OUT_OF_RANGE)
 @pytest.mark.parametrize("wait", [torch.accelerator.synchronize, lambda: torch.ones(1, device=DEVICE).item()])
-def test_out_of_range_is_found_when_the_device_is_waited_for(name, wait):
-    x, i = to_device(MATRIX), to_device(torch.tensor([0, 77, 2]))
+def test_out_of_range_is_found_when_the_device_is_waited_for(name, wait, index):
+    x, i = to_device(MATRIX), to_device(torch.tensor([0, index, 2]))
 
     def call_and_wait():
         OUT_OF_RANGE[name](x, i)
         wait()
 
     with pytest.raises(
-        (IndexError, RuntimeError), match=rf"aten::{name}.*index 77 is out of range for a dimension of size 5"
+        (IndexError, RuntimeError), match=rf"aten::{name}.*index {index} is out of range for a dimension of size 5"
     ):
         call_and_wait()
     wait()  # not again

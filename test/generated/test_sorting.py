@@ -53,6 +53,27 @@ def test_medians_with_nan(check):
     check(torch.nanmedian, torch.tensor([NAN, NAN]), exact=True)
 
 
+@pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if not dtype.is_floating_point])
+def test_the_limits_of_whole_numbers_are_numbers(check, dtype):
+    """No key of theirs stands for NaN."""
+    low, high = (0, 1) if dtype == torch.bool else (torch.iinfo(dtype).min, torch.iinfo(dtype).max)
+    for row in ([1, 0, 1, high, high], [low, high, low, 1, 0], [high] * 5, [low] * 5, [high, low, high, high, 1]):
+        x = torch.tensor([row, row[::-1]]).to(dtype)
+        for descending in (False, True):
+            check(torch.sort, x, stable=True, descending=descending, exact=True)
+        check(torch.unique, x, return_inverse=True, return_counts=True, exact=True)
+        check(torch.unique_consecutive, x, return_inverse=True, return_counts=True, exact=True)
+        if dtype == torch.bool:
+            continue  # the CPU has none of the others
+        for largest in (False, True):
+            check(lambda a, largest=largest: a.topk(3, largest=largest).values, x, exact=True)
+        for k in (1, 3, 5):
+            check(lambda a, k=k: a.kthvalue(k).values, x, exact=True)
+        for function in (torch.median, torch.nanmedian):
+            check(function, x, exact=True)
+            check(lambda a, function=function: function(a, 1).values, x, exact=True)
+
+
 @pytest.mark.parametrize("size", [1, 17, 40000])
 def test_unique(check, size):
     x = torch.arange(size) * 7919 % 101

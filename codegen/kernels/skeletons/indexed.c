@@ -39,7 +39,7 @@ typedef struct {
     const i64 wanted = index;                                                   \
     TB_WRAP(index, n)                                                           \
     if ((u64)index >= (u64)args.extents[n]) {                                   \
-      if (index != args.skipped) tb_report(CELL, TB_INDEX_OUT_OF_RANGE, args.op, wanted, args.extents[n]); \
+      tb_report(CELL, TB_INDEX_OUT_OF_RANGE, args.op, wanted, args.extents[n]); \
       found = 0;                                                                \
     } else {                                                                    \
       found &= index != args.skipped;                                           \

@@ -48,7 +48,11 @@ TB_DEVICE KEY tb_key(T x) {
 #endif
   return DESCENDING ? ~key : key;
 }
+#ifdef FLOATING
 #define IS_NAN_KEY(key) ((key) == (DESCENDING ? (KEY)0 : ~(KEY)0))
+#else
+#define IS_NAN_KEY(key) 0 // every key is a number's
+#endif
 #define KEYS(p) ((TB_GLOBAL KEY*)(p))
 #define PLACES(p) ((TB_GLOBAL i32*)(p))
 
@@ -185,12 +189,7 @@ TB_KERNEL(sort) {
 #elif defined(STEP_starts)
   TB_FOR(i, (Index)args.total) {
     const KEY key = KEYS(p0)[i];
-#ifdef FLOATING
-    const int is_nan = IS_NAN_KEY(key);
-#else
-    const int is_nan = 0;
-#endif
-    TB_STORE_u8(p2, i, i == 0 || is_nan || KEYS(p0)[i - 1] != key);
+    TB_STORE_u8(p2, i, i == 0 || IS_NAN_KEY(key) || KEYS(p0)[i - 1] != key);
   }
 #elif defined(STEP_keys)
   TB_FOR(i, (Index)args.total) {
