@@ -1,7 +1,7 @@
 // What follows every language's own prelude: loads and stores of each dtype, and how a range is divided.
 //
 // A kernel computes in T: f32 for the half types, i32 for the small integers, else the dtype itself. TC(0.5) is a constant
-// of it. Index is the type of offsets in elements.
+// of it. Index is the type of counts and of offsets in elements; UIndex has its bits without the sign.
 
 #define TB_PASTE_(a, b) a##b
 #define TB_PASTE(a, b) TB_PASTE_(a, b)
@@ -96,24 +96,36 @@ typedef union {
 #endif
 } tb_scalar;
 
-// `for` over what this item does of [0, count): neighbours at once where items run together, else a stretch.
+// What this item does of [0, count): neighbours at once where items run together, else a stretch. Only these loops divide
+// work. A step from the last element may go beyond what Index holds, so steps are taken and compared without the sign.
+#define TB_ITEM ((UIndex)TB_BLOCK * (UIndex)TB_BLOCK_ITEMS + (UIndex)TB_LOCAL_ITEM)
+#define TB_ITEMS ((UIndex)TB_BLOCKS * (UIndex)TB_BLOCK_ITEMS)
 #ifdef TB_CHUNKED
-#define TB_STRETCH(count) (((count) + (Index)TB_ITEMS - 1) / (Index)TB_ITEMS)
-#define TB_FOR(i, count)                                                                     \
-  for (Index i = (Index)TB_ITEM * TB_STRETCH(count),                                         \
-             tb_end_##i = i + TB_STRETCH(count) < (count) ? i + TB_STRETCH(count) : (count); \
-       i < tb_end_##i; ++i)
+#define TB_STRETCH(count) (((UIndex)(count) + TB_ITEMS - 1) / TB_ITEMS)
+#define TB_FIRST(count) ((Index)TB_LEAST(TB_ITEM * TB_STRETCH(count), (UIndex)(count)))
+#define TB_LAST(count) ((Index)TB_LEAST((TB_ITEM + 1) * TB_STRETCH(count), (UIndex)(count)))
+#define TB_IS_BEFORE(i, end) ((i) < (end))
+#define TB_NEXT(i, steps) ((i) + (steps))
 #else
-#define TB_FOR(i, count) for (Index i = (Index)TB_ITEM; i < (count); i += (Index)TB_ITEMS)
+#define TB_FIRST(count) ((Index)TB_ITEM)
+#define TB_LAST(count) (count)
+#define TB_IS_BEFORE(i, end) ((UIndex)(i) < (UIndex)(end))
+#define TB_NEXT(i, steps) ((Index)((UIndex)(i) + (UIndex)(steps) * TB_ITEMS))
 #endif
+#define TB_FOR(i, count) \
+  for (Index i = TB_FIRST(count), tb_end_##i = TB_LAST(count); TB_IS_BEFORE(i, tb_end_##i); i = TB_NEXT(i, 1))
+
+// What this block does of [0, count), its items together. There may be a block for each, and then more items than UIndex
+// counts.
+#define TB_FOR_BLOCKS(i, count) \
+  for (Index i = (Index)TB_BLOCK; (UIndex)i < (UIndex)(count); i = (Index)((UIndex)i + (UIndex)TB_BLOCKS))
 
 // Rows of `inner` elements: for those that this item does of [0, count), the elements of `row` from `begin` to `stop`.
 #ifdef TB_CHUNKED
 #define TB_FOR_ROWS(count, inner)                                                                           \
-  for (Index tb_at = (Index)TB_ITEM * TB_STRETCH(count),                                                   \
-             tb_end = tb_at + TB_STRETCH(count) < (count) ? tb_at + TB_STRETCH(count) : (count),           \
+  for (Index tb_at = TB_FIRST(count), tb_end = TB_LAST(count),                                             \
              row = tb_at / (inner), begin = tb_at - row * (inner), stop = 0;                               \
-       tb_at < tb_end && (stop = TB_LEAST((inner), begin + tb_end - tb_at), 1);                            \
+       tb_at < tb_end && (stop = TB_LEAST((inner), begin + (tb_end - tb_at)), 1);                          \
        tb_at += stop - begin, begin = 0, ++row)
 #else
 #define TB_FOR_ROWS(count, inner) \

@@ -29,10 +29,8 @@ typedef double f64;
 #else
 #define TB_INDEPENDENT _Pragma("GCC ivdep")
 #endif
-#define TB_ITEM (tb_block[0])
-#define TB_ITEMS (tb_grid[0])
-#define TB_BLOCK tb_block
-#define TB_GRID tb_grid
+#define TB_BLOCK (tb_block[0])
+#define TB_BLOCKS (tb_grid[0])
 #define TB_LOCAL_ITEM 0
 #define TB_BLOCK_ITEMS 1
 

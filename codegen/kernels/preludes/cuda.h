@@ -20,8 +20,8 @@ typedef double f64;
 #define TB_LOCAL_ARRAY(type, name, count) __shared__ type name[count]
 #define TB_BARRIER() __syncthreads()
 #define TB_INDEPENDENT
-#define TB_ITEM (blockIdx.x * blockDim.x + threadIdx.x)
-#define TB_ITEMS (gridDim.x * blockDim.x)
+#define TB_BLOCK blockIdx.x
+#define TB_BLOCKS gridDim.x
 #define TB_LOCAL_ITEM threadIdx.x
 #define TB_BLOCK_ITEMS blockDim.x
 

@@ -26,9 +26,8 @@ typedef double f64;
 #define TB_LOCAL_ARRAY(type, name, count) __local type name[count]
 #define TB_BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
 #define TB_INDEPENDENT
-#define TB_ITEM get_global_id(0)
-#define TB_ITEMS get_global_size(0)
-#define TB_BLOCK ((u32[3]){get_group_id(0), get_group_id(1), get_group_id(2)})
+#define TB_BLOCK get_group_id(0)
+#define TB_BLOCKS get_num_groups(0)
 #define TB_LOCAL_ITEM get_local_id(0)
 #define TB_BLOCK_ITEMS get_local_size(0)
 

@@ -4,7 +4,7 @@ typedef struct {
   i64 interval;
 } Args;
 TB_KERNEL(amp_scale) {
-  if (TB_ITEM == 0) {
+  TB_FOR(only, 1) {
     const f32 scale = TB_LOAD_f32(p0, 0);
     const i32 steps = TB_LOAD_i32(p1, 0) + 1;
     if (TB_LOAD_f32(p2, 0) > 0) {

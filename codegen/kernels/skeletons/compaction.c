@@ -17,7 +17,7 @@ typedef struct {
 
 #ifdef ACTION_scan
 TB_KERNEL(compaction) {
-  if (TB_ITEM == 0) {
+  TB_FOR(only, 1) {
     i64 before = 0;
     for (Index c = 0; c < (Index)args.chunks; ++c) {
       const i64 here = TB_LOAD_i64(p1, c);

@@ -37,7 +37,7 @@ TB_KERNEL(matmul) {
   TB_LOCAL_ARRAY(T, sums, FEW * COLUMNS_MOST);
   TB_LOCAL_ARRAY(T, left, FEW * DEPTH);
   const Index tiles = ((Index)args.columns + (Index)args.tile_columns - 1) / (Index)args.tile_columns;
-  for (Index tile = (Index)TB_ITEM; tile < tiles * (Index)args.batches; tile += (Index)TB_ITEMS) {
+  TB_FOR_BLOCKS(tile, tiles * (Index)args.batches) {
     const Index batch = tile / tiles;
     const Index first = (tile - batch * tiles) * (Index)args.tile_columns;
     const Index columns = TB_LEAST((Index)args.tile_columns, (Index)args.columns - first);
@@ -137,7 +137,7 @@ TB_KERNEL(matmul) {
   TB_LOCAL T* const right = (TB_LOCAL T*)right_of;
   const Index tiles_down = ((Index)args.rows + (Index)args.tile_rows - 1) / (Index)args.tile_rows;
   const Index tiles_across = ((Index)args.columns + (Index)args.tile_columns - 1) / (Index)args.tile_columns;
-  for (Index tile = (Index)TB_ITEM; tile < (Index)args.batches * tiles_down * tiles_across; tile += (Index)TB_ITEMS) {
+  TB_FOR_BLOCKS(tile, (Index)args.batches * tiles_down * tiles_across) {
     const Index batch = tile / (tiles_down * tiles_across);
     const Index rest = tile - batch * tiles_down * tiles_across;
     const Index first_row = rest / tiles_across * (Index)args.tile_rows;
@@ -220,8 +220,7 @@ TB_KERNEL(matmul) {
   const int items = (int)TB_BLOCK_ITEMS;
   const int down = item / SIDE_COLUMNS;
   const int across = item % SIDE_COLUMNS;
-  for (Index tile = (Index)(TB_ITEM / TB_BLOCK_ITEMS); tile < (Index)args.batches * tiles_down * tiles_across;
-       tile += (Index)(TB_ITEMS / TB_BLOCK_ITEMS)) {
+  TB_FOR_BLOCKS(tile, (Index)args.batches * tiles_down * tiles_across) {
     const Index batch = tile / (tiles_down * tiles_across);
     const Index rest = tile - batch * tiles_down * tiles_across;
     const Index first_row = rest / tiles_across * ROWS_MOST;

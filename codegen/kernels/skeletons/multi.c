@@ -21,15 +21,7 @@ typedef struct {
 #endif
 
 // The elements of tensor t that are this item's: k in the loop is its place in the tensor.
-#ifdef TB_CHUNKED
-#define FIRST ((Index)TB_ITEM * TB_STRETCH((Index)args.stops[TENSORS - 1]))
-#define LAST (FIRST + TB_STRETCH((Index)args.stops[TENSORS - 1]))
-#define STEP 1
-#else
-#define FIRST ((Index)TB_ITEM)
-#define LAST ((Index)args.stops[TENSORS - 1])
-#define STEP ((Index)TB_ITEMS)
-#endif
+#define COUNT ((Index)args.stops[TENSORS - 1])
 
 // ---- optimizers; the lists are self, grads, and then what each has. As PyTorch's, in the order of their operations ----
 
@@ -105,16 +97,16 @@ TB_KERNEL(multi) {
   TB_GLOBAL char* const pointers[LISTS * TENSORS] = {POINTERS};
   SKIP
   TB_PASTE(BEGIN_, KIND)
-  const Index last = LAST < (Index)args.stops[TENSORS - 1] ? LAST : (Index)args.stops[TENSORS - 1];
-  Index i = FIRST;
+  const Index last = TB_LAST(COUNT);
+  Index i = TB_FIRST(COUNT);
   Index begin = 0;
   for (int t = 0; t < TENSORS; ++t) {
     const Index stop = (Index)args.stops[t] < last ? (Index)args.stops[t] : last;
-    if (i < stop) {
+    if (TB_IS_BEFORE(i, stop)) {
       DECLARE_LISTS
       TB_PASTE(PER_TENSOR_, KIND)
       INDEPENDENT
-      for (; i < stop; i += STEP) {
+      for (; TB_IS_BEFORE(i, stop); i = TB_NEXT(i, 1)) {
         const Index k = i - begin;
         TB_PASTE(BODY_, KIND)
       }
@@ -143,23 +135,23 @@ TB_KERNEL(multi) {
 TB_KERNEL(multi_norm) {
   TB_GLOBAL char* const pointers[LISTS * TENSORS] = {POINTERS};
   TB_LOCAL_ARRAY(T, shared, BLOCK);
-  const Index last = LAST < (Index)args.stops[TENSORS - 1] ? LAST : (Index)args.stops[TENSORS - 1];
-  Index i = FIRST;
+  const Index last = TB_LAST(COUNT);
+  Index i = TB_FIRST(COUNT);
   Index begin = 0;
   for (int t = 0; t < TENSORS; ++t) {
     const Index stop = (Index)args.stops[t] < last ? (Index)args.stops[t] : last;
     T parts[NUM_PARTS];
     for (int j = 0; j < NUM_PARTS; ++j) parts[j] = 0;
-    if (i < stop) {
+    if (TB_IS_BEFORE(i, stop)) {
       DECLARE_LISTS
-      for (; i + (NUM_PARTS - 1) * STEP < stop; i += NUM_PARTS * STEP) {
+      for (; TB_IS_BEFORE(TB_NEXT(i, NUM_PARTS - 1), stop); i = TB_NEXT(i, NUM_PARTS)) {
         for (int j = 0; j < NUM_PARTS; ++j) {
-          const Index k = i - begin + j * STEP;
+          const Index k = TB_NEXT(i, j) - begin;
           const T x = LOAD_0;
           ADD(parts[j], x);
         }
       }
-      for (; i < stop; i += STEP) {
+      for (; TB_IS_BEFORE(i, stop); i = TB_NEXT(i, 1)) {
         const Index k = i - begin;
         const T x = LOAD_0;
         ADD(parts[0], x);
@@ -173,7 +165,7 @@ TB_KERNEL(multi_norm) {
       if ((int)TB_LOCAL_ITEM < offset) shared[TB_LOCAL_ITEM] = JOIN(shared[TB_LOCAL_ITEM], shared[TB_LOCAL_ITEM + offset]);
       TB_BARRIER();
     }
-    if (TB_LOCAL_ITEM == 0) TB_PASTE(TB_STORE_, TB_T)(p_PARTS, t * (TB_ITEMS / TB_BLOCK_ITEMS) + TB_ITEM / TB_BLOCK_ITEMS, shared[0]);
+    if (TB_LOCAL_ITEM == 0) TB_PASTE(TB_STORE_, TB_T)(p_PARTS, t * (Index)TB_BLOCKS + (Index)TB_BLOCK, shared[0]);
     TB_BARRIER();
     begin = (Index)args.stops[t];
   }

@@ -155,7 +155,7 @@ TB_KERNEL(reduce) {
   EACH_FIELD(SHARED)
   const Index item = (Index)TB_LOCAL_ITEM;
   const Index items = (Index)TB_BLOCK_ITEMS;
-  for (Index w = (Index)TB_ITEM / items; w < units; w += (Index)TB_ITEMS / items) {
+  TB_FOR_BLOCKS(w, units) {
 #else
   TB_FOR(w, units) {
 #endif
@@ -207,7 +207,7 @@ TB_KERNEL(reduce) {
     }
 #endif
     for (Index r = begin; r < end;) {
-      const Index stop = inner - first < end - r ? inner : first + end - r;
+      const Index stop = inner - first < end - r ? inner : first + (end - r);
       Index place[OPERANDS];
       TB_LOCATE(place, base[n], reduced_sizes, reduced_strides, REDUCED - 2, row, OUTPUTS, OPERANDS)
       const Index shift = r - first;

@@ -78,7 +78,7 @@ TB_KERNEL(rows) {
   TB_LOCAL_ARRAY(T, shared, GROUP);
   const Index item = (Index)TB_LOCAL_ITEM;
   const Index items = (Index)TB_BLOCK_ITEMS;
-  for (Index row = (Index)TB_ITEM / items; row < (Index)args.rows; row += (Index)TB_ITEMS / items) {
+  TB_FOR_BLOCKS(row, (Index)args.rows) {
 #endif
     Index base[OPERANDS];
     TB_LOCATE(base, 0, kept_sizes, kept_strides, KEPT - 1, row, 0, OPERANDS)

@@ -187,7 +187,7 @@ void convolve_channels(const at::Tensor& image, const at::Tensor& weight, const 
                    {},
                    {},
                    output.size(1) / image.size(1)};
-  int64_t last = output.numel();
+  int64_t last = std::max(output.numel(), image.numel());
   for (const auto* tensor : {&image, &output}) {
     int64_t reach = 0;
     for (std::size_t d = 0; d < 5; ++d) {

@@ -131,11 +131,12 @@ bool run(const tb_kernel_context& context, const Access& access) {
   if (!geometry.of(pointers.data(), operands)) {
     return false;
   }
-  bool fits = geometry.fits_32;
+  int64_t last = geometry.reach(1);
   for (int j = 0; j < access.num_indices; ++j) {
     const auto at = static_cast<std::size_t>(j);
-    fits = fits && access.extents[at] * std::abs(access.steps[at]) < Geometry::kLimit32 / 4;
+    last += access.extents[at] * std::abs(access.steps[at]);
   }
+  const bool fits = geometry.fits_32 && last < Geometry::kLimit32;
   const int rank = geometry.rank_class();
   KernelKey key{&kKind};
   key.words[0] = static_cast<uint64_t>(combines ? type : ValueType::none) << 4 |

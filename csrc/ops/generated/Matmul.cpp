@@ -132,7 +132,7 @@ tb_status run(Product product, const tb_kernel_context& context) {
   const bool right_along_k = std::abs(right.strides[1]) < std::abs(right.strides[2]);
   const std::array<bool, 3> unit{left.strides[2] == 1, right.strides[1] == 1, right.strides[2] == 1};
   const bool fits_32 = std::max({out.last(), left.last(), right.last(), self.last()}) < Geometry::kLimit32 &&
-                       out.sizes[0] * out.sizes[1] * out.sizes[2] < Geometry::kLimit32;
+                       std::max(out.sizes[0] * out.sizes[1] * out.sizes[2], left.sizes[2]) < Geometry::kLimit32;
 
   static const char kKind = 0;
   KernelKey key{&kKind};

@@ -247,7 +247,7 @@ void SourceText::compute_in(ValueType type) {
 }
 
 void SourceText::index_of(bool fits_32) {
-  text_ += fits_32 ? "typedef i32 Index;\n" : "typedef i64 Index;\n";
+  text_ += fits_32 ? "typedef i32 Index;\ntypedef u32 UIndex;\n" : "typedef i64 Index;\ntypedef u64 UIndex;\n";
 }
 
 void SourceText::line(std::string_view text) {

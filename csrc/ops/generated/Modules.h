@@ -34,7 +34,7 @@ class SourceText {
   void define(std::string_view name, int64_t value);
   /// T, TC and what belongs to them; see codegen/kernels/preludes/common.h.
   void compute_in(ValueType type);
-  /// Index: of 32 bits or of 64.
+  /// Index and UIndex: of 32 bits or of 64.
   void index_of(bool fits_32);
   void line(std::string_view text);
   /// The kernel's parameters: this many pointers p0, p1, ... and then, if `has_args`, the struct Args, as `args`.

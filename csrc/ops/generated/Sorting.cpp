@@ -109,7 +109,7 @@ class Sorter {
 
   void run(Step step, int64_t count, int64_t cost, std::initializer_list<const void*> pointers) {
     static const char kKind = 0;
-    const bool fits = total_ < kMaxSize;
+    const bool fits = total_ < Geometry::kLimit32 / 2; // twice the width of a run, which is less than all
     KernelKey key{&kKind};
     key.words = {static_cast<uint64_t>(type_) << 8 | static_cast<uint64_t>(step),
                  static_cast<uint64_t>(descending_) << 1 | static_cast<uint64_t>(fits),

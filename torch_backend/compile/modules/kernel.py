@@ -426,15 +426,15 @@ class ModuleKernel(SIMDKernel[CSEVariable]):
         """This block's part of xindex in pieces of a row: `begin` to `stop` of number `row`, at most `most` at once."""
         return [
             f"const Index inner = {self.index_to_str(length)};",
-            "Index first = (Index)TB_ITEM * TB_STRETCH(xnumel);",
-            "const Index end = first + TB_STRETCH(xnumel) < xnumel ? first + TB_STRETCH(xnumel) : xnumel;",
+            "Index first = TB_FIRST(xnumel);",
+            "const Index end = TB_LAST(xnumel);",
             *_block(
                 "while (first < end)",
                 [
                     "const Index row = first / inner;",
                     "const Index begin = first - row * inner;",
                     f"const Index room = inner - begin < {most} ? inner - begin : {most};",
-                    "const Index stop = room < end - first ? begin + room : begin + end - first;",
+                    "const Index stop = room < end - first ? begin + room : begin + (end - first);",
                 ],
                 lines,
                 ["first += stop - begin;"],
@@ -504,11 +504,10 @@ class ModuleKernel(SIMDKernel[CSEVariable]):
             ]
 
         parts = [self._with(part, written) for part in self.parts]
-        head = "for (Index xindex = (Index)TB_ITEM / items; xindex < xnumel; xindex += (Index)TB_ITEMS / items)"
         return [
             *arrays,
             "const Index item = (Index)TB_LOCAL_ITEM, items = (Index)TB_BLOCK_ITEMS;",
-            *self._for_each_kept(head, parts),
+            *self._for_each_kept("TB_FOR_BLOCKS(xindex, xnumel)", parts),
         ]
 
     def _rows(self) -> list[str]:
