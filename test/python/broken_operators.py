@@ -58,6 +58,31 @@ def _view_that_copies() -> None:
 
 
 @broken(
+    "copy that refuses what lies where it goes",
+    caught_by="tensor/test_overlap.py::test_shared_places_are_read[column stored where it is]",
+    words="the ranges overlap",
+)
+def _copy_that_refuses() -> None:
+    @kernel("aten::_copy_from")
+    def copy_from(self: Tensor, dst: Tensor, non_blocking: bool) -> Tensor:
+        if self.device == dst.device and self.data_ptr() == dst.data_ptr():
+            raise RuntimeError("the ranges overlap")
+        return aten._copy_from(self, dst, non_blocking)
+
+
+@broken(
+    "copy that skips what lies next to it",
+    caught_by="tensor/test_copies_of_any_kind.py::test_any_copy_within_a_tensor",
+    words="Tensor-likes are not equal",
+)
+def _copy_that_skips() -> None:
+    @kernel("aten::_copy_from")
+    def copy_from(self: Tensor, dst: Tensor, non_blocking: bool) -> Tensor:
+        apart = abs(self.data_ptr() - dst.data_ptr()) if self.device == dst.device else 0
+        return dst if apart == self.element_size() else aten._copy_from(self, dst, non_blocking)
+
+
+@broken(
     "set_ that ignores the offset",
     caught_by="tensor/test_storage.py::test_set",
     words="a tensor set to part of a storage, from an offset",

@@ -73,13 +73,14 @@ MODES = {
     [
         ["abi"],
         ["tensor/test_copies.py", "async_/test_allocator.py", "async_/test_events.py"],
+        ["tensor/test_overlap.py", "tensor/test_copies_of_any_kind.py", "tensor/test_views.py"],
     ],
-    ids=["bare", "tensors"],
+    ids=["bare", "tensors", "views"],
 )
 def test_a_device_that_has_to_be_bound(
     build_plugin: BuildPlugin, templates: Templates, tmp_path: Path, mode: str, paths: list[str]
 ) -> None:
-    """Every slot fails there unless its device is the calling thread's."""
+    """Every slot fails there unless its device is the calling thread's, and where ranges overlap."""
     library = build_plugin(source="bound.c", over="xcpu")
     tests = [SUITE / path for path in paths]
     code, said = run_tests(templates, library, MODES[mode], tests, tmp_path, "--quick")

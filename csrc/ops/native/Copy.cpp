@@ -1,11 +1,10 @@
 #include "csrc/ops/native/Copy.h"
 
-#include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/_local_scalar_dense_native.h>
+#include <ATen/ops/copy_native.h>
 #include <ATen/ops/copy_ops.h>
-#include <ATen/ops/empty_strided.h>
 #include <c10/core/DeviceGuard.h>
 
 #include "csrc/core/Capture.h"
@@ -42,8 +41,8 @@ namespace {
 //   6. Through the host: the source's values are brought to the host, converted there, and brought back.
 
 /// Copies on the host, where conj and neg bits are resolved by PyTorch itself.
-void copy_on_host(const at::Tensor& dst, const at::Tensor& src) {
-  dst.copy_(src);
+void copy_on_host(at::Tensor dst, const at::Tensor& src) {
+  at::native::copy_(dst, src);
 }
 
 // ---- between tensors of one device ----
@@ -53,8 +52,7 @@ void copy_on_host(const at::Tensor& dst, const at::Tensor& src) {
 uint64_t copy_through_host(const at::Tensor& dst, const at::Tensor& src) {
   const at::Tensor values = copy_to_host(src);
   const bool dense = dst.is_non_overlapping_and_dense();
-  const at::Tensor staged =
-      dense ? with_bits_of(at::empty_strided(dst.sizes(), dst.strides(), host_options(dst)), dst) : copy_to_host(dst);
+  const at::Tensor staged = dense ? with_bits_of(empty_like_layout(dst, c10::kCPU), dst) : copy_to_host(dst);
   copy_on_host(staged, values);
   return values.nbytes() + (dense ? 0 : staged.nbytes()) + copy_from_host(staged, dst);
 }
@@ -73,6 +71,12 @@ bool copy_by_plugin(const at::Tensor& dst, const at::Tensor& src) {
 }
 
 void copy_within_device(const at::Tensor& dst, const at::Tensor& src) {
+  if (C10_UNLIKELY(may_overlap(dst, src))) {
+    const at::Tensor apart = with_bits_of(empty_like_layout(src, src.device()), src);
+    copy_within_device(apart, src);
+    copy_within_device(dst, apart);
+    return;
+  }
   const Stream stream = current_stream(dst.device().index());
   if (enqueue_raw_copy(dst, src, TB_COPY_DEVICE_TO_DEVICE, index_of(dst), stream)) {
     return;
@@ -116,10 +120,7 @@ void copy_between_devices(const at::Tensor& dst, const at::Tensor& src) {
   at::Tensor packed = src;
   if (!is_plain_copy(dst, src)) {
     const c10::DeviceGuard guard(src.device());
-    const bool dense = dst.is_non_overlapping_and_dense();
-    packed = at::empty_strided(dst.sizes(), dense ? dst.strides() : at::infer_dense_strides(dst.sizes(), dst.strides()),
-                               src.options().dtype(dst.scalar_type()));
-    packed = with_bits_of(packed, dst);
+    packed = with_bits_of(empty_like_layout(dst, src.device()), dst);
     copy_within_device(packed, src);
   }
   at::Tensor landing = dst;
@@ -168,8 +169,7 @@ void copy_host_to_device(const at::Tensor& dst, const at::Tensor& src, bool non_
   }
   // Convert on the host, then let the device place it.
   graph::refuse_in_capture(stream, "copy from host memory that is converted");
-  at::Tensor packed = with_bits_of(
-      at::empty_strided(dst.sizes(), at::infer_dense_strides(dst.sizes(), dst.strides()), host_options(dst)), dst);
+  const at::Tensor packed = with_bits_of(empty_like_layout(dst, c10::kCPU), dst);
   copy_on_host(packed, src);
   if (try_host_copy(dst, packed, TB_COPY_HOST_TO_DEVICE, stream, packed, /*wait=*/true)) {
     return;
@@ -219,7 +219,7 @@ class HostSide {
 };
 
 void copy_inline(const at::Tensor& dst, const at::Tensor& src) {
-  if (is_plain_copy(dst, src)) {
+  if (is_plain_copy(dst, src) && !may_overlap(dst, src)) {
     const uint32_t kind = !on_device(src)                  ? TB_COPY_HOST_TO_DEVICE
                           : !on_device(dst)                ? TB_COPY_DEVICE_TO_HOST
                           : index_of(dst) == index_of(src) ? TB_COPY_DEVICE_TO_DEVICE
@@ -256,7 +256,7 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
   }
   graph::refuse_in_capture(current_stream(self.device().index()), "aten::item");
   warn_or_error_on_sync("aten::item");
-  return copy_to_host(self).item();
+  return at::native::_local_scalar_dense_cpu(copy_to_host(self));
 }
 
 } // namespace
@@ -270,7 +270,7 @@ void copy_tensor(const at::Tensor& dst, const at::Tensor& original_src, bool non
     return;
   }
   check_overlap(dst, src);
-  if (is_plain_copy(dst, src) && data_of(dst) == data_of(src) && dst.device() == src.device()) {
+  if (are_same_elements(dst, src)) {
     return;
   }
   const c10::DeviceGuard guard(on_device(dst) ? dst.device() : src.device());

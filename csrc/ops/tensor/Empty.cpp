@@ -19,9 +19,12 @@ at::Tensor filled_if_deterministic(at::Tensor tensor) {
 }
 
 at::Tensor empty_like_layout(const at::Tensor& like, c10::Device device) {
-  const c10::DeviceGuard guard(device);
   const bool dense = like.is_non_overlapping_and_dense();
   const auto strides = dense ? like.strides().vec() : at::infer_dense_strides(like.sizes(), like.strides());
+  if (device.is_cpu()) {
+    return at::detail::empty_strided_cpu(like.sizes(), strides, like.scalar_type());
+  }
+  const c10::DeviceGuard guard(device);
   return at::detail::empty_strided_generic(like.sizes(), strides, &device_allocator(),
                                            c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), like.scalar_type());
 }

@@ -1,22 +1,60 @@
 #include "csrc/ops/tensor/Transfer.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 
-#include <ATen/ExpandUtils.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/empty_strided.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/ops/copy_native.h>
+#include <c10/util/SmallVector.h>
 
 #include "csrc/core/Capture.h"
 #include "csrc/core/FailedWait.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/memory/HostAllocator.h"
+#include "csrc/ops/tensor/Alias.h"
+#include "csrc/ops/tensor/Empty.h"
 
 namespace torch_backend {
 namespace {
 
 bool same_value_bits(const at::Tensor& a, const at::Tensor& b) {
   return a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg();
+}
+
+bool same_strides(const at::Tensor& a, const at::Tensor& b) {
+  for (int64_t dim = 0; dim < a.dim(); ++dim) {
+    if (a.size(dim) > 1 && a.stride(dim) != b.stride(dim)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+struct Dimension {
+  int64_t size, stride;
+};
+
+/// Whether two elements of a tensor with these dimensions, smallest stride first, may lie `distance` apart.
+bool may_lie_apart(c10::ArrayRef<Dimension> dimensions, int64_t distance) {
+  if (dimensions.empty()) {
+    return distance == 0;
+  }
+  const auto [size, stride] = dimensions.back();
+  const auto inner = dimensions.slice(0, dimensions.size() - 1);
+  int64_t reach = 0; // of the inner dimensions
+  for (const auto& dimension : inner) {
+    reach += (dimension.size - 1) * dimension.stride;
+  }
+  if (reach >= stride) {
+    return true; // too hard to tell
+  }
+  const int64_t steps = distance / stride;
+  const auto after = [&](int64_t step) {
+    return std::abs(step) < size && may_lie_apart(inner, distance - step * stride);
+  };
+  return after(steps) || after(distance < 0 ? steps - 1 : steps + 1);
 }
 
 /// A tensor's memory as `height` rows of `width_bytes`, `pitch_bytes` apart, in the order of its elements.
@@ -95,7 +133,7 @@ uint64_t covering_bytes(const at::Tensor& tensor) {
 /// Host memory for what covering_bytes covers, one-dimensional.
 at::Tensor empty_covered(const at::Tensor& tensor) {
   const auto elements = covering_bytes(tensor) / static_cast<uint64_t>(tensor.element_size());
-  return at::empty({static_cast<int64_t>(elements)}, host_options(tensor));
+  return at::detail::empty_cpu({static_cast<int64_t>(elements)}, tensor.scalar_type());
 }
 
 /// The same with its contents, complete on return.
@@ -107,6 +145,13 @@ at::Tensor copy_covered(const at::Tensor& tensor, const Stream& stream) {
     stream.synchronize();
   });
   return covered;
+}
+
+/// What covers `tensor`, seen as `tensor` sees its own memory.
+at::Tensor as_covered(const at::Tensor& covered, const at::Tensor& tensor) {
+  auto view = make_cpu_alias(tensor, covered.storage());
+  view.unsafeGetTensorImpl()->set_storage_offset(0);
+  return view;
 }
 
 /// Page-locked memory that an enqueued copy uses must not be handed out again before the stream has passed it.
@@ -126,6 +171,36 @@ at::Tensor with_bits_of(at::Tensor host, const at::Tensor& tensor) {
 bool is_plain_copy(const at::Tensor& dst, const at::Tensor& src) {
   return dst.scalar_type() == src.scalar_type() && same_value_bits(dst, src) && dst.strides() == src.strides() &&
          dst.is_non_overlapping_and_dense();
+}
+
+bool are_same_elements(const at::Tensor& a, const at::Tensor& b) {
+  return data_of(a) == data_of(b) && a.device() == b.device() && a.scalar_type() == b.scalar_type() &&
+         same_value_bits(a, b) && same_strides(a, b);
+}
+
+bool may_overlap(const at::Tensor& a, const at::Tensor& b) {
+  if (a.device() != b.device()) {
+    return false;
+  }
+  const auto distance = data_of(b) - data_of(a);
+  if (distance >= static_cast<int64_t>(covering_bytes(a)) || -distance >= static_cast<int64_t>(covering_bytes(b))) {
+    return false;
+  }
+  const auto item = static_cast<int64_t>(a.element_size());
+  if (item != static_cast<int64_t>(b.element_size()) || distance % item != 0 || !same_strides(a, b)) {
+    return true;
+  }
+  if (distance == 0) {
+    return false;
+  }
+  c10::SmallVector<Dimension, 8> dimensions;
+  for (int64_t dim = 0; dim < a.dim(); ++dim) {
+    if (a.size(dim) > 1) {
+      dimensions.push_back({a.size(dim), a.stride(dim)});
+    }
+  }
+  std::sort(dimensions.begin(), dimensions.end(), [](auto& one, auto& other) { return one.stride < other.stride; });
+  return may_lie_apart(dimensions, distance / item);
 }
 
 bool enqueue_raw_copy(const at::Tensor& dst, const at::Tensor& src, uint32_t kind, int device, const Stream& stream) {
@@ -173,20 +248,14 @@ bool try_host_copy(const at::Tensor& dst, const at::Tensor& src, uint32_t kind, 
 at::Tensor copy_to_host(const at::Tensor& device_tensor) {
   const Stream stream = current_stream(device_tensor.device().index());
   graph::refuse_in_capture(stream, "copy to pageable host memory");
-  const bool dense = device_tensor.is_non_overlapping_and_dense();
-  at::Tensor host = at::empty_strided(
-      device_tensor.sizes(),
-      dense ? device_tensor.strides() : at::infer_dense_strides(device_tensor.sizes(), device_tensor.strides()),
-      host_options(device_tensor));
-  host = with_bits_of(host, device_tensor);
+  const at::Tensor host = with_bits_of(empty_like_layout(device_tensor, c10::kCPU), device_tensor);
   if (host.numel() == 0) {
     return host;
   }
   if (try_host_copy(host, device_tensor, TB_COPY_DEVICE_TO_HOST, stream, host, /*wait=*/true)) {
     return host;
   }
-  const at::Tensor covered = copy_covered(device_tensor, stream);
-  return with_bits_of(covered.as_strided(device_tensor.sizes(), device_tensor.strides()), device_tensor);
+  return as_covered(copy_covered(device_tensor, stream), device_tensor);
 }
 
 uint64_t copy_from_host(const at::Tensor& host_tensor, const at::Tensor& device_tensor) {
@@ -200,7 +269,8 @@ uint64_t copy_from_host(const at::Tensor& host_tensor, const at::Tensor& device_
   }
   const at::Tensor covered =
       device_tensor.is_non_overlapping_and_dense() ? empty_covered(device_tensor) : copy_covered(device_tensor, stream);
-  with_bits_of(covered.as_strided(device_tensor.sizes(), device_tensor.strides()), device_tensor).copy_(host_tensor);
+  at::Tensor values = as_covered(covered, device_tensor);
+  at::native::copy_(values, host_tensor);
   use_on_stream(stream, covered, [&] {
     device_api().memory_copy(index_of(device_tensor), data_of(device_tensor), -1, data_of(covered), covered.nbytes(),
                              TB_COPY_HOST_TO_DEVICE, stream.handle());

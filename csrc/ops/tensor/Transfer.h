@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/TensorOptions.h>
 #include <c10/util/FunctionRef.h>
 
 #include "csrc/core/Stream.h"
@@ -24,16 +23,19 @@ inline int index_of(const at::Tensor& tensor) {
   return tensor.device().index();
 }
 
-/// On the CPU, with `tensor`'s dtype.
-inline at::TensorOptions host_options(const at::Tensor& tensor) {
-  return at::TensorOptions(c10::kCPU).dtype(tensor.scalar_type());
-}
-
 /// `host` with the conj and neg bits of `tensor`.
 at::Tensor with_bits_of(at::Tensor host, const at::Tensor& tensor);
 
 /// Whether one copy of bytes does: same dtype, strides and bits, without gaps.
 bool is_plain_copy(const at::Tensor& dst, const at::Tensor& src);
+
+/// Whether a copy between them changes nothing: the same elements in the same places.
+bool are_same_elements(const at::Tensor& a, const at::Tensor& b);
+
+/// Whether an element of one may lie on another element of the other, of tensors of the same sizes: true unless it is seen
+/// that none does. PyTorch refuses what it sees to overlap, and lets pass what it cannot tell; a device's copies and kernels
+/// take memory that lies apart, or one element for one.
+bool may_overlap(const at::Tensor& a, const at::Tensor& b);
 
 /// Enqueue the copy as a one or two-dimensional plugin copy of `kind` (TB_COPY_...). False, with nothing done, if it is not
 /// of that form. `device` owns the stream.

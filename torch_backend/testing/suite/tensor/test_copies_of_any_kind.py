@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -61,3 +61,44 @@ def check_any_copy(device: str, declaration: Declaration, data: st.DataObject) -
 def test_any_copy(device: str, declaration: Declaration, data: st.DataObject) -> None:
     """A copy between any two tensors of a shape changes the bytes that it changes on the CPU, and no others."""
     check_any_copy(device, declaration, data)
+
+
+@st.composite
+def two_views(draw: st.DrawFn) -> tuple[list[int], list[tuple[list[int], int]]]:
+    """A shape, and strides and offset of two views of that shape, often alike."""
+    shape = draw(st.lists(st.integers(1, 4), max_size=3))
+    strides = st.lists(st.sampled_from([1, 2, 3, 4, 8, 13]), min_size=len(shape), max_size=len(shape))
+    first = draw(strides)
+    second = first if draw(st.integers(0, 2)) else draw(strides)
+    return shape, [(first, draw(st.integers(0, 9))), (second, draw(st.integers(0, 9)))]
+
+
+def check_copy_within(device: str, dtype: torch.dtype, data: st.DataObject) -> None:
+    """One copy that ``data`` chooses, between two views of one tensor."""
+    shape, views = data.draw(two_views())
+    places = [torch.arange(150).as_strided(shape, *view).flatten().tolist() for view in views]
+    assume(len(set(places[0])) == len(places[0]))
+    host = numbers(150).to(dtype)
+    where = host.to(device)
+    before = host.clone()
+    raised = []
+    for x in (host, where):
+        try:
+            x.as_strided(shape, *views[0]).copy_(x.as_strided(shape, *views[1]))
+        except RuntimeError as error:
+            raised.append(str(error))
+    assert len(raised) in (0, 2) and len(set(raised)) < 2, f"{shape}, {views}: {raised}"
+    after = where.cpu()
+    if places[0] == places[1] or set(places[0]).isdisjoint(places[1]):
+        torch.testing.assert_close(after, host, rtol=0, atol=0, msg=lambda text: f"{shape}, {views}: {text}")
+        return
+    # What is read after it was written is nobody's promise.
+    after[places[0]] = before[places[0]] = 0
+    torch.testing.assert_close(after, before, rtol=0, atol=0, msg=lambda text: f"{shape}, {views}: {text}")
+
+
+@settings(derandomize=True, deadline=None, database=None, max_examples=300)
+@given(data=st.data())
+def test_any_copy_within_a_tensor(device: str, data: st.DataObject) -> None:
+    """A copy between any two views of a tensor does what it does on the CPU; where they overlap it changes no others."""
+    check_copy_within(device, data.draw(st.sampled_from([torch.float32, torch.uint8])), data)

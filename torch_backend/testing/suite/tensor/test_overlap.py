@@ -21,6 +21,8 @@ READ = {
     "overlapping strides": "torch.arange(6.0, device=d).as_strided((3, 3), (1, 1)).add(1)",
     "out is both inputs": "(lambda x: torch.add(x, x, out=x))(torch.arange(4.0, device=d))",
     "copy to itself": "(lambda x: x.copy_(x))(torch.arange(4.0, device=d))",
+    "column stored where it is": "(lambda x: (x.__setitem__((..., 0), x[..., 0].add_(1)), x)[1])"
+    "(torch.arange(6, device=d).view(3, 2))",
 }
 
 PARTIAL = {
