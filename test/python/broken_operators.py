@@ -467,6 +467,31 @@ def _exp_without_strides() -> None:
 
 
 @broken(
+    "kernel that lays out another result than it says",
+    caught_by="ops/test_noncontiguous.py::TestNoncontiguousXCPU::"
+    "test_noncontiguous_nn_functional_pad_replicate_xcpu_float32",
+    words="nn.functional.pad.replicate(",
+)
+def _pad_of_another_layout() -> None:
+    @kernel("aten::replication_pad2d")
+    def replication_pad2d(self: Tensor, padding: list[int]) -> Tensor:
+        out = aten.replication_pad2d(self, padding)
+        return out.as_strided(out.shape, torch.empty(out.shape, device="meta").stride())
+
+
+@broken(
+    "kernel that changes the layout of its output",
+    caught_by="tensor/test_memory_formats.py::test_out_of_another_layout[replication]",
+    words="the padded image",
+)
+def _pad_out_of_another_layout() -> None:
+    @kernel("aten::replication_pad2d.out")
+    def replication_pad2d(self: Tensor, padding: list[int], *, out: Tensor) -> Tensor:
+        padded = aten.replication_pad2d(self, padding)
+        return out.copy_(padded.as_strided(padded.shape, torch.empty(padded.shape, device="meta").stride()))
+
+
+@broken(
     "kernel that is wrong for bfloat16",
     caught_by="ops/test_forward.py::TestForwardXCPU::test_forward_tanh_xcpu_bfloat16",
     words="has values that differ from the CPU's",

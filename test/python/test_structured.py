@@ -2,6 +2,9 @@
 
 import pytest
 import torch
+from torch.testing._internal.common_methods_invocations import op_db
+
+from torch_backend.testing.suite.ops._samples import arranged, moved, samples, tensors
 
 FLOAT = torch.tensor([[1.5, -2.0, 0.25], [3.0, -0.5, 8.0]])
 LONG = torch.tensor([[1, 2, 3], [4, 5, 6]])
@@ -97,6 +100,23 @@ def test_out_with_other_strides_keeps_them(device) -> None:
     values, indices = torch.empty(3, 2, device=device).t(), torch.empty(3, 2, dtype=torch.long, device=device).t()
     torch.sort(FLOAT.to(device), out=(values, indices))
     torch.testing.assert_close(values.cpu(), FLOAT.sort().values)
+
+
+LAID_OUT_AS_ON_CUDA = {"nn.functional.conv_transpose3d"}  # convolutions ask PyTorch for a device's layout
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_results_on_images_are_laid_out_as_on_cpu(device) -> None:
+    """Also where the CPU's kernel changes the strides of the output that it was given."""
+    other = set()
+    for op in op_db:
+        given = samples(op, torch.float32, 4) if torch.float32 in op.supported_dtypes("cpu") else ()
+        for sample in (images for sample in given for images in list(arranged(sample))[1:]):
+            there = moved(sample, op, device)
+            actual, expected = (tensors(op(x.input, *x.args, **x.kwargs)) for x in (there, sample))
+            if any(a.layout is torch.strided and a.stride() != e.stride() for a, e in zip(actual, expected, strict=True)):
+                other.add(op.name)
+    assert other == LAID_OUT_AS_ON_CUDA
 
 
 def test_in_place_keeps_the_tensor(device) -> None:

@@ -9,6 +9,7 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/ivalue.h>
+#include <ATen/ops/copy_native.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/util/SmallVector.h>
 
@@ -96,7 +97,8 @@ std::optional<c10::Device> device_of(const OperatorTraits& traits, IValues argum
 
 /// A CPU scalar as it is now. A number stays one: it does not take part in the choice of the result's dtype.
 at::Tensor copy_scalar(const at::Tensor& scalar) {
-  at::Tensor copy = scalar.clone();
+  at::Tensor copy = empty_like_layout(scalar, c10::kCPU);
+  at::native::copy_(copy, scalar);
   copy.unsafeGetTensorImpl()->set_wrapped_number(scalar.unsafeGetTensorImpl()->is_wrapped_number());
   return copy;
 }
@@ -124,6 +126,31 @@ class Aliases {
   c10::SmallVector<std::pair<const c10::TensorImpl*, at::Tensor>, 8> known_;
 };
 
+/// Some kernels lay out what they write as their input is. The caller's tensor has been returned as it is.
+class WrittenLayouts {
+ public:
+  WrittenLayouts(const OperatorTraits& traits, const Stack& arguments) {
+    for (std::size_t i = 0; i < traits.written.size(); ++i) {
+      if (traits.written[i] && arguments[i].isTensor() && arguments[i].toTensor().defined()) {
+        const auto& tensor = arguments[i].toTensor();
+        written_.emplace_back(tensor, tensor.strides().vec());
+      }
+    }
+  }
+  void restore() const {
+    for (const auto& [tensor, strides] : written_) {
+      if (C10_UNLIKELY(tensor.strides() != at::IntArrayRef(strides))) {
+        const at::Tensor values = tensor.clone();
+        tensor.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), strides);
+        tensor.copy_(values);
+      }
+    }
+  }
+
+ private:
+  c10::SmallVector<std::pair<at::Tensor, std::vector<int64_t>>, 2> written_;
+};
+
 /// What runs on the stream: the kernel on aliases, with its results in the outputs' memory.
 struct Kernel {
   c10::OperatorHandle op;
@@ -142,7 +169,9 @@ struct Kernel {
       write_outputs(std::move(stack));
       return;
     }
+    const WrittenLayouts layouts(*traits, stack);
     op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+    layouts.restore();
     std::size_t next = 0;
     for (std::size_t i = 0; i < traits->returned_arg.size(); ++i) {
       if (traits->returned_arg[i] < 0) {

@@ -74,9 +74,13 @@ bool run_on_host(at::TensorIteratorBase& iterator) {
 
 CpuAliases::~CpuAliases() {
   for (const auto& [index, original] : outputs_) {
-    // Some kernels leave their result conjugated and say so with the bit.
-    original->_set_conj(aliases_[index].is_conj());
-    original->_set_neg(aliases_[index].is_neg());
+    // Some kernels leave their result conjugated and say so with the bit, or lay it out as their input is.
+    const auto& alias = aliases_[index];
+    original->_set_conj(alias.is_conj());
+    original->_set_neg(alias.is_neg());
+    if (C10_UNLIKELY(alias.strides() != original->strides())) {
+      original->set_sizes_and_strides(alias.sizes(), alias.strides());
+    }
   }
   for (std::size_t i = 0; i < count_; ++i) {
     give_back_cpu_alias(std::move(aliases_[i]));

@@ -143,6 +143,24 @@ def with_gaps(value: Any) -> Any:
     return tree_map(spread, value)
 
 
+def arranged(sample: SampleInput) -> Iterator[SampleInput]:
+    """The sample with gaps in its tensors, and, if some are images or volumes, with these channels last."""
+    yield sample.transform(with_gaps)
+    if any(x.layout is torch.strided and x.dim() in _CHANNELS_LAST for x in tensors(arguments(sample))):
+        yield sample.transform(_channels_last)
+
+
+_CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
+def _channels_last(value: Any) -> Any:
+    def lay_out(leaf: Any) -> Any:
+        is_image = isinstance(leaf, Tensor) and leaf.layout is torch.strided and leaf.dim() in _CHANNELS_LAST
+        return leaf.contiguous(memory_format=_CHANNELS_LAST[leaf.dim()]) if is_image else leaf
+
+    return tree_map(lay_out, value)
+
+
 def summary(sample: SampleInput) -> str:
     """The arguments in short: "(float32[3, 4], 2, dim=0)"."""
     parts = [_short(sample.input), *map(_short, sample.args)]

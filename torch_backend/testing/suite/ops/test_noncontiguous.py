@@ -1,11 +1,11 @@
-"""Operators on tensors with gaps between their elements."""
+"""Operators on tensors with gaps between their elements, and on images whose channels come last."""
 
 import torch
 from torch.testing._internal.opinfo.core import OpInfo
 
 from torch_backend.testing.suite.ops._entries import each_operator, instantiate
 from torch_backend.testing.suite.ops._operator_test import OperatorTest
-from torch_backend.testing.suite.ops._samples import with_gaps
+from torch_backend.testing.suite.ops._samples import arranged
 
 
 class TestNoncontiguous(OperatorTest):
@@ -13,10 +13,10 @@ class TestNoncontiguous(OperatorTest):
 
     @each_operator("noncontiguous", dtypes=(torch.float32, torch.bfloat16, torch.complex64, torch.int64, torch.bool))
     def test_noncontiguous(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
-        """An operator on tensors with gaps between their elements gives what it gives on the CPU."""
+        """An operator on tensors with gaps, or images with channels last, gives what it gives on the CPU."""
         with self.trial(op, dtype, "noncontiguous", device).recorded() as trial, torch.no_grad():
-            for sample in trial.samples():
-                case = trial.case(sample.transform(with_gaps))
+            for sample in (laid_out for sample in trial.samples() for laid_out in arranged(sample)):
+                case = trial.case(sample)
                 answer = trial.on_host(op, case)
                 if answer.error is not None:
                     continue
