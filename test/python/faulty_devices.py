@@ -7,7 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 CRASHED = "crashed while running"
-UNUSUAL = ("unusual", "required_slots_only", "stream_alloc", "slow", "pageable_copies_wait")
+UNUSUAL = (
+    "unusual",
+    "required_slots_only",
+    "stream_alloc",
+    "slow",
+    "pageable_copies_wait",
+    "memory_is_shared",
+)
 """No faults, though faulty.c has them among those: what few devices are like, and the contract allows."""
 
 
@@ -179,7 +186,7 @@ FAULTY_DEVICES = (
     FaultyDevice(
         "refused_memory_is_taken",
         "abi/test_errors.py::test_refused_memory_is_not_taken",
-        "less are free: a side effect",
+        "or more, in each of 6 rounds: a side effect",
     ),
     FaultyDevice(
         "unknown_kinds_are_device_memory",

@@ -98,7 +98,9 @@ def test_the_fault_is_found_and_named(device: FaultyDevice, run_suite: RunSuite,
 
 # What of device libraries takes minutes on them is tested in part.
 _OF_ALL_DEVICES = ("properties", "slots", "peers", "memory", "events.py::test_a", "streams.py::test_every", "ipc")
-_OF_TIME = ("events.py::test_a", "event_times", "graph", "host_functions", "order", "streams.py::test_s")
+_OF_UNUSUAL = {
+    "slow": ("events.py::test_a", "event_times", "graph", "host_functions", "order", "streams.py::test_s"),
+}
 
 
 @pytest.mark.parametrize(
@@ -113,7 +115,7 @@ _OF_TIME = ("events.py::test_a", "event_times", "graph", "host_functions", "orde
         ("xcpu", "", MODULES | ASYNC | PROTECTED, ()),
         ("xcpu", "", MANY, _OF_ALL_DEVICES),
         ("xcpu", "", ASYNC | MANY, _OF_ALL_DEVICES),
-        *(("xcpu", unusual, ASYNC | SMALL, _OF_TIME if unusual == "slow" else ()) for unusual in UNUSUAL),
+        *(("xcpu", unusual, ASYNC | SMALL, _OF_UNUSUAL.get(unusual, ())) for unusual in UNUSUAL),
         ("xcpu", "required_slots_only", {}, ()),
     ],
     ids=[

@@ -32,6 +32,9 @@ _BRIEF_HOLDS_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 CHILD_SECONDS = 60.0
 _MOST_PATIENCE = 7.0  # some wait for what would end by itself after a minute
 
+ROUNDS = 6
+"""How often a test looks at used_bytes: what other processes take in one round is hardly there in every other."""
+
 _PART_BYTES = 4096
 _SAMPLES = 3
 _SAMPLE_SECONDS = 0.005

@@ -2,11 +2,9 @@
 
 from torch_backend.abi import DeviceLibrary
 from torch_backend.testing import needs
-from torch_backend.testing.suite.abi._support import memory, pattern, used_bytes
+from torch_backend.testing.suite.abi._support import ROUNDS, memory, pattern, used_bytes
 
 pytestmark = needs.slot("memory_info")
-
-_ATTEMPTS = 3  # other processes may use the device
 
 
 def test_free_memory_is_at_most_all_memory(library: DeviceLibrary) -> None:
@@ -22,7 +20,7 @@ def test_allocations_show_in_memory_info(library: DeviceLibrary) -> None:
     """A large allocation makes less memory free, and its end makes more free."""
     for device in library.devices:
         size = min(256 << 20, device.properties.total_memory_bytes // 4)
-        for attempt in range(_ATTEMPTS):
+        for attempt in range(ROUNDS):
             before = used_bytes(device)
             with memory(device, size) as address:
                 device.write(address, pattern(4096))
@@ -30,7 +28,7 @@ def test_allocations_show_in_memory_info(library: DeviceLibrary) -> None:
             after = used_bytes(device)
             if during - before >= size // 2 and during - after >= size // 2:
                 break
-            assert attempt + 1 < _ATTEMPTS, (
+            assert attempt + 1 < ROUNDS, (
                 f"{device}: memory_info says that {before} bytes are in use, then {during} with {size} bytes more, and "
                 f"then {after} without them"
             )
