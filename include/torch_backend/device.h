@@ -610,6 +610,7 @@ typedef struct tb_ccl_table {
   uint64_t unique_id_bytes;
   /* ---- required ---- */
   tb_status (*unique_id_create)(void* out_unique_id); /* by one rank; the core brings it to the others */
+  /* Ranks that share a device may be refused. */
   tb_status (*comm_create)(int32_t device, int32_t num_ranks, int32_t rank, const void* unique_id, tb_comm** out_comm);
   tb_status (*comm_destroy)(tb_comm* comm);
   tb_status (*send)(const void* buffer, uint64_t count, tb_dtype dtype, int32_t peer, tb_comm* comm, tb_stream* stream);

@@ -74,3 +74,9 @@ THEN(memory_is_shared, memory_info, {
   if (taken[__atomic_fetch_add(&looks, 1, __ATOMIC_SEQ_CST) / 3 % sizeof taken])
     *out_free_bytes -= *out_free_bytes < 48 << 20 ? *out_free_bytes : 48 << 20;
 })
+
+/* ---- a device for each rank ---- */
+
+ANSWERS(ranks_share_no_device, comm_create,
+        num_ranks > 1 ? host->fail(TB_STATUS_INVALID_ARGUMENT, "one device has two ranks") : GOOD(comm_create))
+ANSWERS(ranks_share_no_device, device_count, (*out_count = 1, TB_STATUS_OK))

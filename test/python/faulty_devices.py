@@ -14,6 +14,7 @@ UNUSUAL = (
     "slow",
     "pageable_copies_wait",
     "memory_is_shared",
+    "ranks_share_no_device",
 )
 """No faults, though faulty.c has them among those: what few devices are like, and the contract allows."""
 

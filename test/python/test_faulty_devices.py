@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Templates
-from faulty_devices import ASYNC, CRASHED, FAULTY_DEVICES, MANY, MODULES, PROTECTED, SMALL, UNUSUAL, FaultyDevice
+from faulty_devices import ASYNC, CCL, CRASHED, FAULTY_DEVICES, MANY, MODULES, PROTECTED, SMALL, UNUSUAL, FaultyDevice
 
 from torch_backend.files import installed
 from torch_backend.testing.levels import SUITE, level_of
@@ -100,6 +100,7 @@ def test_the_fault_is_found_and_named(device: FaultyDevice, run_suite: RunSuite,
 _OF_ALL_DEVICES = ("properties", "slots", "peers", "memory", "events.py::test_a", "streams.py::test_every", "ipc")
 _OF_UNUSUAL = {
     "slow": ("events.py::test_a", "event_times", "graph", "host_functions", "order", "streams.py::test_s"),
+    "ranks_share_no_device": ("ccl",),
 }
 
 
@@ -115,7 +116,7 @@ _OF_UNUSUAL = {
         ("xcpu", "", MODULES | ASYNC | PROTECTED, ()),
         ("xcpu", "", MANY, _OF_ALL_DEVICES),
         ("xcpu", "", ASYNC | MANY, _OF_ALL_DEVICES),
-        *(("xcpu", unusual, ASYNC | SMALL, _OF_UNUSUAL.get(unusual, ())) for unusual in UNUSUAL),
+        *(("xcpu", unusual, ASYNC | SMALL | CCL, _OF_UNUSUAL.get(unusual, ())) for unusual in UNUSUAL),
         ("xcpu", "required_slots_only", {}, ()),
     ],
     ids=[

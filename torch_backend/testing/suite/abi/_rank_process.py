@@ -21,7 +21,7 @@ _UNIQUE_ID = "TORCH_BACKEND_TESTING_UNIQUE_ID"
 
 
 def exchange_with_another_process(path: str) -> None:
-    """Rank 0 starts a process that is rank 1; they send each other messages. Prints "UNSUPPORTED" if that cannot be."""
+    """Rank 0 starts a process that is rank 1; they send each other messages. Prints a status if that cannot be."""
     library = DeviceLibrary.open(path)
     library.initialize()
     unique_id = new_unique_id(library)
@@ -50,8 +50,8 @@ def _exchange(library: DeviceLibrary, number: int, unique_id: "ctypes.Array[ctyp
     comm = ctypes.c_void_p()
     library.bind(device.index)
     status = ccl_status(library, "comm_create", device.index, RANKS, number, unique_id, ctypes.byref(comm))
-    if status == Status.UNSUPPORTED:
-        print("UNSUPPORTED", flush=True)
+    if status == Status.UNSUPPORTED or (status != Status.OK and library.device_count < RANKS):
+        print(status_name(status), flush=True)
         os._exit(0)
     if status != Status.OK or comm.value is None:
         sys.exit(f"rank {number}: comm_create returned {status_name(status)}: {library.error_text()}")
