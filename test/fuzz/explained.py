@@ -1,0 +1,88 @@
+"""Differences that PyTorch leaves to devices: the rows of ``explained.yaml``, each with its reason."""
+
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from cases import Case
+from differences import Difference
+from torch import Tensor
+
+from torch_backend.testing.suite.ops._samples import tensors
+
+FILE = Path(__file__).with_suffix(".yaml")
+
+
+@dataclass(frozen=True)
+class Row:
+    """Differences and why they are none.
+
+    Attributes:
+        operators: patterns of entries.
+        reason: why.
+        kinds, dtypes, forms: of differences, samples and calls; nothing means all.
+        given: what has to be so of the arguments, as in GIVEN; nothing means whatever they are.
+        text: a regular expression for what differs.
+    """
+
+    operators: tuple[str, ...]
+    reason: str
+    kinds: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    forms: tuple[str, ...] = ()
+    given: str = ""
+    text: str = ""
+
+    def matches(self, case: Case, found: Difference) -> bool:
+        """Whether the row is about the difference."""
+        return (
+            any(fnmatchcase(case.op.full_name, each) for each in self.operators)
+            and (not self.kinds or found.kind in self.kinds)
+            and (not self.dtypes or str(case.dtype).removeprefix("torch.") in self.dtypes)
+            and (not self.forms or case.form in self.forms)
+            and (not self.given or GIVEN[self.given](case))
+            and bool(re.search(self.text, found.text))
+        )
+
+
+class Explanations:
+    """The list."""
+
+    def __init__(self) -> None:
+        given: list[dict[str, Any]] = yaml.safe_load(FILE.read_text()) or []
+        self.rows = [Row(**{key: tuple(v) if isinstance(v, list) else v for key, v in row.items()}) for row in given]
+
+    def of(self, case: Case, found: Difference) -> int | None:
+        """Which row explains the difference."""
+        return next((i for i, row in enumerate(self.rows) if row.matches(case, found)), None)
+
+
+def _any(test: Any) -> Any:
+    return lambda case: any(bool(test(x).any()) for x in tensors((case.args, case.kwargs)) if x.numel())
+
+
+def _floats(test: Any) -> Any:
+    return _any(lambda x: test(x) if x.is_floating_point() or x.is_complex() else torch.zeros(1))
+
+
+def _overlaps(x: Tensor) -> bool:
+    numbers = torch.arange(x.untyped_storage().nbytes() // x.element_size())
+    return bool(numbers.as_strided(x.shape, x.stride(), x.storage_offset()).unique().numel() < x.numel())
+
+
+GIVEN = {
+    "nan": _floats(torch.isnan),
+    "not finite": lambda case: GIVEN["nan"](case) or _floats(torch.isinf)(case),
+    "large": _floats(lambda x: ~(x.abs().double() <= torch.finfo(x.dtype).max ** 0.5)),
+    "not finite gradients": lambda case: case.special_gradients or GIVEN["not finite"](case),
+    "offsets that fall": lambda case: any(
+        x.dim() == 1 and not x.dtype.is_floating_point and bool((x.diff() < 0).any())
+        for x in tensors((case.args[1:], case.kwargs))
+    ),
+    "written twice": lambda case: any(map(_overlaps, tensors(case.kwargs.get("out", case.args[:1])))),
+}
+"""What may be said of arguments."""

@@ -1,0 +1,66 @@
+"""The differential fuzzer of test/fuzz: a short run with a fixed seed, and that it finds faults that are planted."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import clean_environment
+
+FUZZ = Path(__file__).parents[1] / "fuzz"
+
+PLANTED = {
+    "operator that changes its input": "exp memory",
+    "in-place operator that returns a copy": "sigmoid values",
+    "gradient with a wrong factor": "tanh gradients",
+    "result with other strides": "add kind",
+    "nextafter in float": "nextafter values",
+    "operator that takes any sizes": "dot raises",
+}
+"""Faults of broken_operators.py and the differences that they have to make; each of another operator."""
+
+BREAK = f"""
+import os
+import torch
+from broken_operators import BROKEN
+from torch_backend import kernel
+for fault in {list(PLANTED)}:
+    BROKEN[fault].install()
+@kernel("aten::sinh")
+def sinh(self):
+    if self.dtype is torch.float64:
+        os._exit(3)
+    return torch.ops.aten.sinh(self)
+"""
+
+
+def fuzz(folder: Path, *arguments: str, modules: str = "0") -> tuple[int, dict[str, Any], str]:
+    """Its exit code, its figures, and what it prints."""
+    figures = folder / "figures.json"
+    environment = clean_environment() | {"PYTHONPATH": f"{Path(__file__).parent}:{folder}"}
+    command = [sys.executable, "-W", "ignore", str(FUZZ), "--device", "xcpu", "--json", str(figures), *arguments]
+    environment["TORCH_BACKEND_XCPU_MODULES"] = modules
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert figures.exists(), process.stdout + process.stderr
+    return process.returncode, json.loads(figures.read_text()), process.stdout
+
+
+@pytest.mark.parametrize("modules", ["0", "1"])
+def test_nothing_differs(tmp_path: Path, modules: str) -> None:
+    """Some calls of chance give what the CPU gives, or are explained; minutes of it find more."""
+    code, figures, output = fuzz(tmp_path, "--count", "300", "--seed", "1", modules=modules)
+    assert code == 0, output
+    assert figures["calls"] == 300
+    assert figures["raised on both"] < 150
+
+
+def test_planted_faults_are_found(tmp_path: Path) -> None:
+    """One of them ends the process: the call is named, and others are tried."""
+    (tmp_path / "planted.py").write_text(BREAK)
+    entries = [found.split()[0] for found in PLANTED.values()]
+    code, figures, output = fuzz(tmp_path, "--import", "planted", "--only", *entries, "sinh", "--count", "250")
+    assert code == 1
+    assert {"sinh crash", *PLANTED.values()} <= set(figures["differences"]), output
+    assert "exit code 3" in output
