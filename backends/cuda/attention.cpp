@@ -182,7 +182,11 @@ class plan {
     made_.finalize(desc);
     const cudnnBackendDescriptor_t graph = made_.graph(handle, {desc});
     result r = made_.outcome();
-    return r.ok() ? plan_.make(handle, graph, p.is_deterministic) : r;
+    if (r.ok()) r = plan_.make(handle, graph, p.is_deterministic);
+    // Some versions answer so for an operation that they do not have: 9.19 for the gradients.
+    if (r.status != TB_STATUS_INVALID_ARGUMENT) return r;
+    host().log(TB_LOG_DEBUG, ("xcuda: this attention is generated kernels: " + r.text).c_str());
+    return refuse();
   }
 
   result run(cudnnHandle_t handle, const tb_kernel_context& context, const problem& p,

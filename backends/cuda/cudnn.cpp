@@ -1,5 +1,6 @@
 #include "cudnn.h"
 
+#include <array>
 #include <map>
 #include <mutex>
 
@@ -13,8 +14,11 @@ cudnn_functions dnn;
 namespace {
 
 const char* (*error_string)(cudnnStatus_t) = nullptr;
+void (*last_error_string)(char* message, size_t size) = nullptr; // since 9.0
 size_t (*cudart_version)() = nullptr;
 size_t (*library_version)() = nullptr;
+
+constexpr size_t kMaxDetail = 512;
 
 // cuDNN 9's numbers are grouped by thousands; those of 8 are all less.
 tb_status status_of(cudnnStatus_t error) {
@@ -61,6 +65,9 @@ bool load() {
                                    {"cudnnGetVersion", reinterpret_cast<void**>(&library_version)}},
                                   "convolutions and attention are generated kernels");
 #undef XCUDA_FUNCTION
+  if (found)
+    load_library({"libcudnn.so.9"}, {{"cudnnGetLastErrorString", reinterpret_cast<void**>(&last_error_string)}},
+                 "errors of cuDNN are told without details");
   constexpr size_t kMajor = 1000;
   if (!found || cudart_version() / kMajor <= static_cast<size_t>(driver_version()) / kMajor) return found;
   host().log(
@@ -83,7 +90,10 @@ size_t cudnn_version() {
 result check_cudnn(cudnnStatus_t error, const char* what) {
   if (error == kCUDNN_STATUS_SUCCESS) return {};
   if (result lost = check_device(what); !lost.ok()) return lost;
-  return failure(status_of(error), "%s: %s (%d)", what, error_string(error), error);
+  std::array<char, kMaxDetail> detail{};
+  if (last_error_string) last_error_string(detail.data(), detail.size());
+  return failure(status_of(error), "%s: %s (%d)%s%s", what, error_string(error), error, detail[0] ? ": " : "",
+                 detail.data());
 }
 
 result cudnn_handle(int32_t device, CUstream stream, cudnnHandle_t* out_handle) {

@@ -256,9 +256,11 @@ const tb_profiler_table* profiler() {
 void note_stream(device& d, tb_stream* stream) {
   trace& t = the_trace();
   const std::lock_guard<std::mutex> lock(t.mutex);
+  if (!t.subscriber) return;
   uint32_t id = 0;
-  if (t.subscriber && cupti.GetStreamIdEx(nullptr, handle_of(stream), 0, &id) == kCUPTI_SUCCESS)
-    t.streams[{d.index, id}] = stream;
+  // The default stream has no number where it is null, but by its other handle.
+  const CUstream handle = stream ? handle_of(stream) : kCU_STREAM_LEGACY;
+  if (cupti.GetStreamIdEx(nullptr, handle, 0, &id) == kCUPTI_SUCCESS) t.streams[{d.index, id}] = stream;
 }
 
 } // namespace xcuda

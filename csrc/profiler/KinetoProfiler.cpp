@@ -248,6 +248,9 @@ class Session final : public libkineto::IActivityProfilerSession {
     return {device, libkineto::kExceedMaxPid + device, product.empty() ? label : c10::str(label, " ", product), label};
   }
 
+  /// Flows of all profilers are in one table: those of CUDA's, which count from 1 too, have no such bit.
+  static constexpr uint32_t kOurFlow = uint32_t{1} << 31;
+
   /// For the life of the process: ids beyond 31 bits start again, which is long after what they could be confused with.
   static int32_t short_id(uint64_t id) {
     return static_cast<int32_t>(id & 0x7fffffff);
@@ -303,7 +306,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     const auto start = starts_.find(record.id);
     if (start != starts_.end()) {
       for (auto* end : {start->second, &activity}) {
-        end->flow.id = static_cast<uint32_t>(short_id(record.id));
+        end->flow.id = kOurFlow | static_cast<uint32_t>(short_id(record.id));
         end->flow.type = libkineto::kLinkAsyncCpuGpu;
         end->flow.start = end == start->second;
       }

@@ -191,8 +191,8 @@ def test_training_as_in_eager_mode(make: Callable[[], nn.Module], inputs: torch.
 def test_dropout_follows_the_seed() -> None:
     inputs, targets = to_device(list(WORDS))
     first, again = (losses(lambda: GPT(0.2), inputs, targets, True) for _ in range(2))
-    assert first == again
-    assert first != losses(GPT, inputs, targets, True)
+    assert first == pytest.approx(again, rel=1e-5)  # what items add up side by side is rounded in any order
+    assert first != pytest.approx(losses(GPT, inputs, targets, True), rel=1e-5)
     keep = torch.compile(lambda a: F.dropout(a, 0.25))(torch.ones(100_000, device=DEVICE))
     assert keep.gt(0).float().mean().item() == pytest.approx(0.75, abs=0.01)
     normal = torch.compile(lambda: torch.randn(100_000, device=DEVICE))()

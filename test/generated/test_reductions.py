@@ -62,8 +62,12 @@ def test_every_dtype(check, name, dtype):
 def test_numbers_are_bools_before_they_are_added_as_such(check, name, dtype):
     least = -1 if dtype.is_signed else torch.iinfo(dtype).max  # adds up to nothing with 1
     x = torch.tensor([[1, least], [0, 0], [1, 0], [0.25, 0.25]]).to(dtype)
-    check(lambda x: getattr(x, name)(1, dtype=torch.bool), x, exact=True)
-    check(lambda x: getattr(x, name)(dtype=torch.bool), x.new_full((40,), 16), exact=True)
+
+    def reduce(x, *dim):  # the CPU's nansum of some versions does not take bool, and nothing here is NaN
+        return getattr(x, "sum" if name == "nansum" and x.is_cpu else name)(*dim, dtype=torch.bool)
+
+    check(lambda x: reduce(x, 1), x, exact=True)
+    check(reduce, x.new_full((40,), 16), exact=True)
 
 
 LAYOUTS = {

@@ -8,7 +8,7 @@
 namespace sim {
 namespace {
 
-constexpr int kVersion = 92800;
+constexpr int kVersion = 92800, kFirstWithBackward = 92000;
 
 using registered = registry<backend_descriptor>;
 
@@ -172,8 +172,12 @@ int check(const char* name, const backend_descriptor& desc) {
   switch (desc.type) {
     case kTensor:
       return check_tensor(name, desc);
-    case kForward:
     case kBackward:
+      // As on an H200 with 9.19.
+      if (setting("CUDNN_VERSION", kVersion) < kFirstWithBackward)
+        return refuse(kBadParam, "%s: no gradients of attention", name);
+      return check_attention(name, desc);
+    case kForward:
       return check_attention(name, desc);
     case kMask:
       return check_mask(name, desc);

@@ -295,7 +295,10 @@ CUPTI_API cuptiGetStreamIdEx(CUcontext given, CUstream handle, uint8_t per_threa
   CUcontext context = nullptr;
   CUstream stream = nullptr;
   if (enter("cuptiGetStreamIdEx", &context)) return kNotInitialized;
-  if (find_stream("cuptiGetStreamIdEx", handle, given ? given : context, &stream) || per_thread ||
+  // As on an H200 with CUDA 13.0: null is none.
+  if (!handle || per_thread ||
+      find_stream("cuptiGetStreamIdEx", handle == kCU_STREAM_LEGACY ? nullptr : handle, given ? given : context,
+                  &stream) ||
       (given && stream->context != given))
     return refuse(kInvalidStream, "cuptiGetStreamIdEx: not a stream of the context");
   *id = number_of(stream);
