@@ -108,6 +108,31 @@ def names() -> None:
         dist.destroy_process_group()
 
 
+def bound() -> None:
+    """Groups of every name in groups of every name that are bound to a device, and a checkpoint that such a group saves."""
+    from torch.distributed import checkpoint
+
+    names = (None, "nccl", f"{NAME}ccl", "gloo", f"cpu:gloo,{NAME}:{NAME}ccl", f"cpu:gloo,{NAME}:gloo")
+    for number, backend in enumerate(names):
+        join(f"bound-{number}", backend, device_id=DEVICE)
+        for part in ("the whole", *names):
+            group = dist.group.WORLD if part == "the whole" else dist.new_group(backend=part)
+            said = f"{part} of {backend}"
+            assert group._get_backend(DEVICE).name() == f"{NAME}ccl", said
+            on_cpu = "gloo" in str(backend if part in ("the whole", None) else part)
+            for x in (torch.ones(2, device=DEVICE), *((torch.ones(2),) if on_cpu else ())):
+                dist.all_reduce(x, group=group)
+                assert x.tolist() == [COUNT] * 2, said
+            dist.barrier(group)
+            if part == "gloo":
+                state = {"x": torch.ones(3, device=DEVICE)}
+                checkpoint.async_save(state, checkpoint_id=f"{PLACE}-bound-{number}", process_group=group).result()
+                state["x"].zero_()
+                checkpoint.load(state, checkpoint_id=f"{PLACE}-bound-{number}")
+                assert state["x"].tolist() == [1.0] * 3, said
+        dist.destroy_process_group()
+
+
 def bad_arguments() -> None:
     join("bad_arguments")
     ones = torch.ones(4, device=DEVICE)

@@ -27,8 +27,9 @@ def replace(device: str, name: str) -> None:
             del backends["cuda"]
             # What the main backend of a group with that name is looked for as.
             c10d.Backend.backend_type_map["nccl"] = c10d.ProcessGroup.BackendType.CUSTOM
-        elif backends.get("cpu") == backends.get("cuda") == "gloo" and str(backend).lower() == "gloo":
-            backends.setdefault(device, name)
+        elif str(backend).lower() == "gloo":
+            # Not CUDA's as well: a group that is bound to a device takes one backend of a kind.
+            self.device_backend_map = backends = {"cpu": backends["cpu"], device: name}
         if backends.get(device) in ("gloo", "nccl"):
             backends[device] = name
 
