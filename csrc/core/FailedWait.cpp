@@ -8,6 +8,7 @@
 
 #include "csrc/core/AsyncError.h"
 #include "csrc/core/DeviceApi.h"
+#include "csrc/core/HeldMemory.h"
 
 namespace torch_backend {
 namespace {
@@ -104,6 +105,7 @@ void read_memory(DeviceApi& api, int device, void* dst, const void* src, std::si
 }
 
 void retry_releases(DeviceApi& api) {
+  release_passed(api);
   for (auto& [device, stream, memory] : kept().take()) {
     release_when_over(api, device, stream, std::move(memory));
   }

@@ -39,7 +39,8 @@ void release_when_over(DeviceApi& api, int device, tb_stream* stream, std::share
 /// may be on the stack, is not written then, neither now nor later.
 void read_memory(DeviceApi& api, int device, void* dst, const void* src, std::size_t size, tb_stream* stream);
 
-/// For what release_when_over could not wait for. Called where a user gives memory back or waits for a whole device.
+/// For what release_when_over could not wait for, and what hold_until_passed keeps. Called where a user gives memory back
+/// or waits for a whole device.
 void retry_releases(DeviceApi& api);
 
 } // namespace torch_backend

@@ -133,6 +133,34 @@ def test_a_result_over_another_part_of_an_input_is_refused_at_once(delayed: Modu
     assert x.tolist() == [0, 1, 2, 3, 4, 5]
 
 
+def test_memory_that_others_pinned_is_kept_and_not_waited_for(run_python: RunPython) -> None:
+    run_python(
+        """
+        import ctypes, weakref, torch
+        from torch_backend.abi import DeviceLibrary, MemoryKind
+        from torch_backend.files import installed
+
+        x = torch.zeros(1000, dtype=torch.uint8, device="xcpu")
+        torch.xcpu.synchronize()
+        address = DeviceLibrary.open(installed.reference_library("xcpu")).devices[0].allocate(1000, MemoryKind.HOST)
+        memory = (ctypes.c_uint8 * 1000).from_address(address)
+        is_kept = weakref.ref(memory)
+        theirs = torch.frombuffer(memory, dtype=torch.uint8).fill_(7)
+        del memory
+
+        x.copy_(theirs, non_blocking=True)
+        theirs[:10].copy_(x[:10], non_blocking=True)
+        assert not torch.xcpu.current_stream().query(), "the host waited for a copy"
+        del theirs
+        assert is_kept(), "memory went away before it was read"
+        assert x.sum() == 7000
+        torch.xcpu.synchronize()
+        assert not is_kept(), "memory stayed when it was read"
+        """,
+        env={"TORCH_BACKEND": "xcpu", "TORCH_BACKEND_XCPU_ASYNC": "1", "TORCH_BACKEND_XCPU_DELAY_US": "300000"},
+    )
+
+
 def test_errors_do_not_stop_other_streams(delayed: ModuleType, name: str, next_copy_fails: Callable[[], None]) -> None:
     side = delayed.Stream()
     x, y, source = torch.zeros(10, device=name), torch.zeros(10, device=name), pinned(torch.ones(10))

@@ -11,6 +11,7 @@
 
 #include "csrc/core/Capture.h"
 #include "csrc/core/FailedWait.h"
+#include "csrc/core/HeldMemory.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/memory/HostAllocator.h"
 #include "csrc/ops/tensor/Alias.h"
@@ -237,9 +238,14 @@ bool try_host_copy(const at::Tensor& dst, const at::Tensor& src, uint32_t kind, 
   bool enqueued = false;
   use_on_stream(stream, host, [&] {
     enqueued = enqueue_raw_copy(dst, src, kind, stream.device_index(), stream);
-    // Memory that was pinned by someone else's allocator cannot be recorded, so it is waited for.
-    if (enqueued && !graph::is_capturing(stream) && (wait || !record_host_use(host, stream))) {
+    if (!enqueued || graph::is_capturing(stream)) {
+      return;
+    }
+    if (wait) {
       stream.synchronize();
+    } else if (!record_host_use(host, stream) && device_api().async()) {
+      // Pinned by someone else: as pin_memory=True does in a build of PyTorch that has CUDA.
+      hold_until_passed(stream, std::make_shared<c10::Storage>(host.storage()));
     }
   });
   return enqueued;
