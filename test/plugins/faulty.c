@@ -567,6 +567,8 @@ FAULT(device_count_changes, device_count) {
 /* ---- streams ---- */
 
 ANSWERS(synchronize_returns_early, stream_synchronize, TB_STATUS_OK)
+THEN(copies_are_waited_for, memory_copy,
+     if (!status) status = good.core.stream_synchronize(dst_device < 0 ? src_device : dst_device, stream))
 FIRST(synchronize_hangs, stream_synchronize, while (stream) pause_ms(1000))
 ANSWERS(device_synchronize_forgets_streams, device_synchronize, good.core.stream_synchronize(device, NULL))
 ANSWERS(stream_query_waits, stream_query, GOOD(stream_synchronize))

@@ -18,7 +18,8 @@ ATTEMPTS = 20
 _LONG_COPIES = 4
 _LONG_COPY_BYTES = 64 << 20  # takes a device much longer than the host needs to enqueue it
 _MAX_COPIES = 2000
-_LOAD_BYTES = 4 << 20
+_LOAD_BYTES = (4 << 20, 16 << 20, 64 << 20)
+_TIMES_THE_HOST = 4  # what a copy takes the device, at least, that the host takes to enqueue it
 
 
 @dataclass(frozen=True)
@@ -36,22 +37,31 @@ class _Load:
 
 @functools.cache
 def _load(device: torch.device, asynchronous: bool) -> _Load:
-    # Without queues, work is done when it returns, and nothing can wait for it in vain.
-    size = _LOAD_BYTES if asynchronous else 1
     getattr(torch, device.type).empty_cache()  # what stays should not keep a segment that an earlier test left
-    target = torch.empty(size, dtype=torch.uint8, device=device)
-    source = torch.zeros(size, dtype=torch.uint8, pin_memory=True)
+    # Without queues, work is done when it returns, and nothing can wait for it in vain.
     if not asynchronous:
-        return _Load(target, source, math.inf)
-    return _Load(target, source, min(_milliseconds(target, source) for _ in range(4)))
+        return _Load(*_copy(device, 1), math.inf)
+    for size in _LOAD_BYTES:
+        target, source = _copy(device, size)
+        times = [_milliseconds(target, source) for _ in range(4)]
+        host, both = (min(column) for column in zip(*times, strict=True))
+        if both >= _TIMES_THE_HOST * host:
+            break
+    return _Load(target, source, both)
 
 
-def _milliseconds(target: Tensor, source: Tensor) -> float:
+def _copy(device: torch.device, size: int) -> tuple[Tensor, Tensor]:
+    return torch.empty(size, dtype=torch.uint8, device=device), pinned(torch.zeros(size, dtype=torch.uint8))
+
+
+def _milliseconds(target: Tensor, source: Tensor) -> tuple[float, float]:
+    """What a copy takes the host to enqueue, and until it is done."""
     start = time.perf_counter()
     for _ in range(4):
         target.copy_(source, non_blocking=True)
+    enqueued = time.perf_counter()
     torch.accelerator.synchronize(target.device)
-    return (time.perf_counter() - start) * 1000 / 4
+    return (enqueued - start) * 1000 / 4, (time.perf_counter() - start) * 1000 / 4
 
 
 def is_asynchronous(device: str) -> bool:
@@ -76,8 +86,7 @@ def attempts_beside_work(device: str, stream: torch.Stream) -> Iterator[torch.Ev
     For a test of what must not wait for this work: whoever waits for it finds the event done every time. On a busy
     machine the host may be held up for longer than the copies take, but hardly so every time.
     """
-    target = torch.empty(_LONG_COPY_BYTES, dtype=torch.uint8, device=device)
-    source = torch.zeros(_LONG_COPY_BYTES, dtype=torch.uint8, pin_memory=True)
+    target, source = _copy(torch.device(device), _LONG_COPY_BYTES)
     for _ in range(ATTEMPTS):
         with stream:
             for _ in range(_LONG_COPIES):
@@ -90,7 +99,10 @@ def attempts_beside_work(device: str, stream: torch.Stream) -> Iterator[torch.Ev
 
 
 def pinned(values: Tensor) -> Tensor:
-    """The values in page-locked memory, which a device reads later than it is told to."""
+    """The values in page-locked memory of the device, which reads it later than it is told to.
+
+    pin_memory=True gives that of CUDA where PyTorch has it, whatever the device is.
+    """
     return values.pin_memory()
 
 

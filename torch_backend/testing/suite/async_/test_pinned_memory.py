@@ -85,7 +85,7 @@ def test_buffers_are_used_again_in_the_end(device: str, backend: ModuleType) -> 
     del source
     backend.synchronize()
     assert_all(x, 0, "a copy of zeros")
-    others = [torch.empty(COUNT, pin_memory=True) for _ in range(8)]
+    others = [pinned(torch.zeros(COUNT)) for _ in range(8)]
     assert pointer in {other.data_ptr() for other in others}, "pinned memory was not used again after the copy"
 
 
