@@ -9,7 +9,7 @@ import torch
 from cases import ENTRIES, Case
 from torch import Tensor
 from torch.testing._internal.opinfo.core import SampleInput
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from torch_backend.testing.suite.ops._compare import compare
 from torch_backend.testing.suite.ops._random_draws import DrawsOfHost, _draws_for_any
@@ -77,6 +77,7 @@ class Placed:
 def run(case: Case, device: str, wrap: Wrap = lambda function: function, *, wide: bool = False) -> Answer:
     """Make the call."""
     torch.default_generator.manual_seed(1)
+    before = torch.get_rng_state()
     placed, draws = Placed(case, device, wide=wide), DrawsOfHost()
     watched = device == "cpu" and not wide and _draws_for_any(case.op.full_name)
     try:
@@ -90,7 +91,7 @@ def run(case: Case, device: str, wrap: Wrap = lambda function: function, *, wide
         if device != "cpu":
             torch.get_device_module(device).synchronize(device)
     except Exception as error:
-        return Answer(error=error, is_random=draws.any)
+        return Answer(error=error)
     memories = {x.untyped_storage()._cdata: i for i, x in enumerate(placed.memory.values())}
     shares = [memories.get(x.untyped_storage()._cdata) for x in tensors(result) if x.layout is torch.strided]
     sample = SampleInput(placed.args[0], args=tuple(placed.args[1:]), kwargs=placed.kwargs)
@@ -98,7 +99,8 @@ def run(case: Case, device: str, wrap: Wrap = lambda function: function, *, wide
     result, memory = determined(case.op, sample, result), list(placed.memory.values())
     if ties:  # nor where gradients go, nor the indices in out=
         memory, gradients = [], []
-    return Answer(result, gradients, memory, shares, is_random=draws.any)
+    is_random = draws.any or not torch.equal(before, torch.get_rng_state())
+    return Answer(result, gradients, memory, shares, is_random=is_random)
 
 
 def _gradients(case: Case, placed: Placed, result: Any) -> list[Tensor | None]:
@@ -125,7 +127,7 @@ def _tolerance(entry: str, dtype: torch.dtype) -> Tolerance:
 
 
 def difference(case: Case, device: str, expected: Answer, actual: Answer) -> Difference | None:
-    """The first thing that differs."""
+    """The first thing that differs, if anything does."""
     if expected.error is not None or actual.error is not None:
         return _of_errors(expected.error, actual.error)
     tol = _tolerance(case.op.full_name, case.dtype)
@@ -142,18 +144,26 @@ def difference(case: Case, device: str, expected: Answer, actual: Answer) -> Dif
         return None
     exact = None
     for what in ("result", "memory", "gradients"):
-        ours, theirs = tensors(getattr(actual, what)), tensors(getattr(expected, what))
+        ours, theirs = _values(getattr(actual, what)), _values(getattr(expected, what))
         for index, (one, other) in enumerate(zip(ours, theirs, strict=True)):
             text = _of_values(one.detach(), other.detach(), None, tol)
             if text and (one.is_floating_point() or one.is_complex()):
                 exact = exact or run(case, "cpu", wide=True)
-                better = tensors(getattr(exact, what))
+                better = _values(getattr(exact, what))
                 same = index < len(better) and better[index].shape == other.shape
                 text = _of_values(one.detach(), other.detach(), better[index].detach() if same else None, tol)
             if text:
                 names = {"result": "result", "memory": "memory of argument", "gradients": "gradient"}
                 return Difference("values" if what == "result" else what, f"{names[what]} {index}: {text}")
     return None
+
+
+def _values(value: Any) -> list[Tensor]:
+    """All tensors, and all numbers as such."""
+    numbers = (bool, int, float, complex)
+    return [
+        x if isinstance(x, Tensor) else torch.tensor(x) for x in tree_leaves(value) if isinstance(x, (Tensor, *numbers))
+    ]
 
 
 def _of_errors(expected: Exception | None, actual: Exception | None) -> Difference | None:

@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import json
+import resource
 import sys
 import warnings
 from fnmatch import fnmatchcase
@@ -21,6 +22,8 @@ EACH = 6
 """Cases of an entry and dtype that follow each other, since its samples take longer than a call."""
 SHRUNK = 2
 """Differences of an entry and kind that are shrunk; later ones are counted."""
+MOST_MEMORY = 16 << 30
+"""Bytes, so that a call that takes all memory fails and does no harm."""
 
 
 class Worker:
@@ -85,6 +88,7 @@ def main() -> None:
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--case")
     arguments = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     for module in arguments.imports:
