@@ -120,6 +120,34 @@ def test_scans(check, name):
         check(lambda x: SCANS[name](x, 1), values(4, 30, dtype=dtype), **LIMITS[dtype])
 
 
+@pytest.mark.parametrize("count", [1, 31, 32, 33, 127, 129, 1023, 1024, 1025, 9000])
+@pytest.mark.parametrize("name", SCANS)
+def test_scans_of_every_length(check, name, count):
+    x = values(3, count)
+    x = x * 0.01 + 1 if name == "cumprod" else x
+    nan, inf = math.nan, math.inf
+    special = x.clone()
+    special[0, count // 2], special[1, count // 3], special[1, count // 2], special[2] = inf, nan, -inf, -inf
+    for each in (x, special, x.round()):
+        check(lambda x: SCANS[name](x, 1), each, rtol=2e-5, atol=1e-4)
+        check(lambda x: SCANS[name](x.t(), 0), each, rtol=2e-5, atol=1e-4)
+        check(lambda x: SCANS[name](x, 0), each.t().contiguous(), rtol=2e-5, atol=1e-4)
+    wide = values(2, count, 40) * 0.01 + 1
+    check(lambda x: SCANS[name](x, 1), wide, rtol=2e-5, atol=1e-4)
+    if name != "logcumsumexp":
+        whole = torch.randint(-(2**62), 2**62, (2, count), generator=torch.Generator().manual_seed(0))
+        check(lambda x: SCANS[name](x, 1), whole, exact=True)
+        check(lambda x: SCANS[name](x, 1), whole > 0, exact=True)
+        check(lambda x: SCANS[name](x, 1), whole.to(torch.int8), exact=True)
+
+
+def test_scans_of_nothing(check):
+    check(lambda x: x.cumsum(1), torch.empty(3, 0))
+    check(lambda x: x.cumsum(1), torch.empty(0, 3))
+    check(lambda x: x.cumsum(0), torch.tensor(2.0))
+    check(lambda x: x.cumsum(1), torch.rand(40, 1).expand(40, 300))
+
+
 def test_long_scans(check):
     check(lambda x: x.cumsum(0), torch.rand(100000, generator=torch.Generator().manual_seed(0)))
     check(lambda x: x.cumsum(0, dtype=torch.float64), torch.arange(1000, dtype=torch.int32))

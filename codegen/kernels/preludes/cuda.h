@@ -20,6 +20,7 @@ typedef double f64;
 #define TB_LOCAL_ARRAY(type, name, count) __shared__ type name[count]
 #define TB_BARRIER() __syncthreads()
 #define TB_INDEPENDENT
+#define TB_UNROLL _Pragma("unroll")
 #define TB_BLOCK blockIdx.x
 #define TB_BLOCKS gridDim.x
 #define TB_LOCAL_ITEM threadIdx.x

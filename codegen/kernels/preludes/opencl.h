@@ -26,6 +26,7 @@ typedef double f64;
 #define TB_LOCAL_ARRAY(type, name, count) __local type name[count]
 #define TB_BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
 #define TB_INDEPENDENT
+#define TB_UNROLL
 #define TB_BLOCK get_group_id(0)
 #define TB_BLOCKS get_num_groups(0)
 #define TB_LOCAL_ITEM get_local_id(0)

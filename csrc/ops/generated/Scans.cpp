@@ -1,17 +1,60 @@
 // Sums, products and extrema so far, along one dimension.
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdlib>
 #include <string>
 
 #include <c10/util/StringUtil.h>
 
+#include "csrc/core/KernelHost.h"
+#include "csrc/core/Runtime.h"
 #include "csrc/ops/generated/Families.h"
+#include "csrc/ops/generated/Launch.h"
 #include "csrc/ops/generated/Modules.h"
 #include "csrc/ops/generated/Part.h"
 #include "csrc/ops/generated/Reduce.h"
 
 namespace torch_backend::generated {
 namespace {
+
+constexpr int64_t kElementsPerItem = 4; // EACH of the skeleton
+constexpr int64_t kWorthTogether = 32;  // elements of a line, or lines side by side
+
+/// How the work is divided; see the skeleton.
+struct Division {
+  bool columns = false;
+  uint32_t group = 0;
+  int64_t parts = 1;
+  int64_t part_size;
+};
+
+/// `side_by_side`: lines whose first elements are neighbours.
+Division divide(int device, int64_t lines, int64_t count, int64_t side_by_side) {
+  Division division;
+  division.part_size = count;
+  if (runs_in_stretches(device)) {
+    division.columns = side_by_side >= 8;
+    return division;
+  }
+  const uint32_t items = std::min<uint32_t>(block_items(device), 256); // local memory
+  const int64_t blocks = 8 * std::max(device_api().properties(device).multiprocessor_count, 1); // at once
+  int64_t whole = 1; // a part is a multiple of it
+  if (side_by_side < kWorthTogether && count >= kWorthTogether && items > 1) {
+    const auto enough = static_cast<uint64_t>((count + kElementsPerItem - 1) / kElementsPerItem);
+    division.group = static_cast<uint32_t>(std::min<uint64_t>(std::bit_ceil(std::max<uint64_t>(enough, 32)), items));
+    whole = division.group * kElementsPerItem;
+    division.parts = std::clamp<int64_t>(blocks / lines, 1, std::max<int64_t>(count / (4 * whole), 1));
+  } else {
+    // An item adds up the parts before its own: not more of them than a part has elements.
+    const auto most = static_cast<int64_t>(std::sqrt(static_cast<double>(count)));
+    division.parts = std::clamp<int64_t>(blocks * items / lines, 1, std::max<int64_t>(most / 2, 1));
+  }
+  division.part_size = ((count + division.parts - 1) / division.parts + whole - 1) / whole * whole;
+  division.parts = (count + division.part_size - 1) / division.part_size;
+  return division;
+}
 
 tb_status scan(const tb_kernel_context& context, const ReductionEntry& entry, c10::ArrayRef<View> outputs,
                const View& input, int64_t dim, ValueType compute) {
@@ -56,37 +99,56 @@ tb_status scan(const tb_kernel_context& context, const ReductionEntry& entry, c1
     key.words[0] = key.words[0] << 4 | static_cast<uint64_t>(operands[operand].type());
   }
   const int64_t lines = kept.geometry.count;
-  const bool columns =
-      runs_in_stretches(context.device) && kept.inner_size() >= 8 &&
+  if (lines == 0 || count == 0) {
+    return TB_STATUS_OK;
+  }
+  const bool neighbours_are_kept =
       std::llabs(kept.inner_stride(num_outputs)) < std::llabs(strides[static_cast<std::size_t>(num_outputs)]);
+  const auto division =
+      divide(context.device, lines, count, neighbours_are_kept ? kept.inner_size() : 1);
   key.words[1] = static_cast<uint64_t>(compute) << 8 | static_cast<uint64_t>(kept.geometry.rank_class()) << 4 |
-                 static_cast<uint64_t>(fits_32) << 1 | static_cast<uint64_t>(columns);
-  const auto& function = find_function(context.device, key, "scan", "scan", [&](SourceText& text) {
+                 static_cast<uint64_t>(fits_32) << 1 | static_cast<uint64_t>(division.columns);
+  key.words[2] = static_cast<uint64_t>(division.group) << 2 | static_cast<uint64_t>(division.parts > 1) << 1;
+  const auto write = [&](SourceText& text, bool totals) {
     text.compute_in(compute);
     text.index_of(fits_32);
     define_limits(text, compute, fits_32);
     text.define("OUTPUTS", num_outputs);
     text.define("INPUTS", 1);
     text.define("KEPT", kept.geometry.rank_class());
-    if (columns) {
+    if (division.columns) {
       text.define("COLUMNS", 1);
     }
-    std::string finish, stores;
+    if (division.group) {
+      text.define("GROUP", division.group);
+    }
+    if (division.parts > 1) {
+      text.define("PARTS", 1);
+      text.define("WORKSPACE", c10::str("p", num_operands));
+    }
+    if (totals) {
+      text.define("TOTALS", 1);
+    }
+    std::string finish, stores, takes;
     for (int n = 0; n < num_outputs; ++n) {
+      const char* type = name_of(operands[static_cast<std::size_t>(n)].type());
       finish += c10::str(", &r", n);
-      stores += c10::str(" TB_STORE_", name_of(operands[static_cast<std::size_t>(n)].type()), "(p", n, ", K(", n,
-                         "), r", n, ");");
+      stores += c10::str(" TB_STORE_", type, "(p", n, ", K(", n, "), r", n, ");");
+      takes += c10::str(" TB_STORE_", type, "(p", n, ", K(", n, "), ", n == 0 ? "tile" : "(i64)tile_places", "[at]);");
     }
     text.define("VALUES(K)",
                 c10::str("(T)TB_LOAD_", name_of(input.type()), "(p", num_outputs, ", K(", num_outputs, "))"));
     text.define("NUMBERS", "");
     text.define("STORE(V, K)", c10::str("{ FINISHED tb_finish(V, n", finish, ");", stores, " }"));
+    text.define("PUT(V, at)", c10::str("{ FINISHED tb_finish(V, n", finish, "); tile[at] = r0;",
+                                       num_outputs == 2 ? " tile_places[at] = (Index)r1;" : "", " }"));
+    text.define("TAKE(at, K)", c10::str("{", takes, " }"));
     text.line(entry.text);
-    text.parameters(num_operands);
-  });
+    text.parameters(num_operands + (division.parts > 1 ? 1 : 0));
+  };
+  const int64_t states = lines * division.parts;
   ArgsStruct args;
-  args.add(lines);
-  args.add(count);
+  args.add({lines, count, division.parts, division.part_size, 0, 8 * states});
   args.add_dims(kept.geometry);
   for (int n = 0; n < num_operands; ++n) {
     args.add(strides[static_cast<std::size_t>(n)]);
@@ -94,13 +156,38 @@ tb_status scan(const tb_kernel_context& context, const ReductionEntry& entry, c1
   for (int i = 0; i < 4; ++i) {
     args.add(0);
   }
-  Launch launch(context);
-  for (int n = 0; n < num_operands; ++n) {
-    launch.pointer(operands[static_cast<std::size_t>(n)].data);
+  void* workspace = nullptr;
+  if (division.parts > 1) {
+    const auto status = context.host->alloc_workspace(static_cast<uint64_t>(states) * 8 * 2, &workspace);
+    if (status != TB_STATUS_OK) {
+      return status;
+    }
   }
-  args.pass(launch);
-  launch.run(function, columns ? lines / kept.inner_size() * ((kept.inner_size() + 63) / 64) : lines,
-             columns ? count * 64 : count * 2);
+  for (const bool totals : {true, false}) {
+    if (totals && division.parts == 1) {
+      continue;
+    }
+    key.words[2] = (key.words[2] & ~uint64_t{1}) | static_cast<uint64_t>(totals);
+    const auto& function =
+        find_function(context.device, key, "scan", "scan", [&](SourceText& text) { write(text, totals); });
+    Launch launch(context);
+    for (int n = 0; n < num_operands; ++n) {
+      launch.pointer(operands[static_cast<std::size_t>(n)].data);
+    }
+    if (division.parts > 1) {
+      launch.pointer(workspace);
+    }
+    args.pass(launch);
+    if (division.group) {
+      launch.run_blocks(function, states, division.group);
+    } else if (runs_in_stretches(context.device)) {
+      launch.run(function, division.columns ? lines / kept.inner_size() * ((kept.inner_size() + 63) / 64) : lines,
+                 division.columns ? count * 64 : count * 2);
+    } else {
+      const uint32_t items = block_items(context.device);
+      launch.run_blocks(function, (states + items - 1) / items, items);
+    }
+  }
   return TB_STATUS_OK;
 }
 
