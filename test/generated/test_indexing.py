@@ -161,6 +161,20 @@ def test_masks(check):
     check(torch.masked_scatter, MATRIX, MASK[:1], torch.arange(60.0), exact=True)
 
 
+@pytest.mark.parametrize("count", [0, 1, 31, 33, 2047, 2048, 2049, 100003])
+@pytest.mark.parametrize("share", [0, 0.5, 1])
+def test_masks_of_every_size(check, count, share):
+    x = torch.arange(count)
+    mask = torch.rand(count, generator=torch.Generator().manual_seed(0)) < share
+    check(torch.nonzero, mask, exact=True)
+    check(torch.nonzero, mask.to(torch.bfloat16).expand(2, count), exact=True)
+    check(torch.masked_select, x, mask, exact=True)
+    check(torch.masked_select, x.to(torch.int8), mask, exact=True)
+    check(torch.masked_scatter, x, mask, x, exact=True)
+    if count:
+        check(lambda x: torch.unique(x, return_inverse=True, return_counts=True), x * mask // 3, exact=True)
+
+
 OUT_OF_RANGE = {
     "index_select": lambda x, i: torch.index_select(x, 0, i),
     "gather": lambda x, i: torch.gather(x, 0, i[:, None]),

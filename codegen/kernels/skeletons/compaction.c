@@ -1,9 +1,10 @@
-// Elements of a contiguous mask that are not zero, in order: chunks count theirs, one item adds these up, and chunks go
-// through theirs again.
+// Elements of a contiguous mask that are not zero, in order: blocks count those of their chunks, one block adds these up, and
+// blocks go through their chunks again.
 //
 // p0 the mask, p1 counts before each chunk and in all, p2 and p3 as the action needs them, p4 the error cell
 //
 // LOAD(p, i)     of the mask
+// GROUP          most items of a block
 // ACTION_count, ACTION_scan, ACTION_places, ACTION_select, ACTION_scatter
 
 typedef struct {
@@ -15,53 +16,113 @@ typedef struct {
   i64 sizes[RANK];
 } Args;
 
-#ifdef ACTION_scan
-TB_KERNEL(compaction) {
-  TB_FOR(only, 1) {
-    i64 before = 0;
-    for (Index c = 0; c < (Index)args.chunks; ++c) {
-      const i64 here = TB_LOAD_i64(p1, c);
-      TB_STORE_i64(p1, c, before);
-      before += here;
-    }
-    TB_STORE_i64(p1, args.chunks, before);
-  }
-} TB_END
-#else
-TB_KERNEL(compaction) {
-  TB_FOR(c, (Index)args.chunks) {
-    const Index first = c * (Index)args.chunk;
-    const Index end = first + (Index)args.chunk < (Index)args.count ? first + (Index)args.chunk : (Index)args.count;
-#ifdef ACTION_count
-    i64 found = 0;
-    for (Index i = first; i < end; ++i) found += LOAD(p0, i) != 0;
-    TB_STORE_i64(p1, c, found);
-#else
-    i64 at = TB_LOAD_i64(p1, c);
-    for (Index i = first; i < end; ++i) {
-      if (LOAD(p0, i) != 0) {
+// before, all: of what the items before this one have, and of all of them.
+#define ADD_UP_ITEMS(mine)                              \
+  shared[item] = mine;                                  \
+  for (Index offset = 1; offset < items; offset *= 2) { \
+    TB_BARRIER();                                       \
+    i64 other = 0;                                      \
+    if (item >= offset) other = shared[item - offset];  \
+    TB_BARRIER();                                       \
+    shared[item] += other;                              \
+  }                                                     \
+  TB_BARRIER();                                         \
+  const i64 before = shared[item] - mine;               \
+  const i64 all = shared[items - 1];                    \
+  TB_BARRIER();
+
 #ifdef ACTION_places
-        if (at < args.numbers[2]) {
-          i64 rest = i;
-          for (int d = RANK - 1; d >= 0; --d) {
-            const i64 next = d > 0 ? rest / args.sizes[d] : 0;
-            TB_STORE_i64(p2, at * args.numbers[0] + d * args.numbers[1], rest - next * args.sizes[d]);
-            rest = next;
-          }
-        }
+#define ACT(i, at)                                                                                      \
+  if (at < args.numbers[2]) {                                                                           \
+    Index rest = i;                                                                                     \
+    for (int d = RANK - 1; d >= 0; --d) {                                                               \
+      const Index next = d > 0 ? rest / (Index)args.sizes[d] : 0;                                       \
+      TB_STORE_i64(p2, at * args.numbers[0] + d * args.numbers[1], rest - next * (Index)args.sizes[d]); \
+      rest = next;                                                                                      \
+    }                                                                                                   \
+  }
 #elif defined(ACTION_select)
-        TB_STORE_PLAIN(WORD, p2, at, TB_LOAD_PLAIN(WORD, p3, i));
+#define ACT(i, at) TB_STORE_PLAIN(WORD, p2, at, TB_LOAD_PLAIN(WORD, p3, i));
 #else
-        if (at < args.numbers[0]) {
-          TB_STORE_PLAIN(WORD, p2, i, TB_LOAD_PLAIN(WORD, p3, at));
-        } else {
-          tb_report(p4, TB_TOO_FEW_ELEMENTS, args.op, at, args.numbers[0]);
-        }
+#define ACT(i, at)                                                        \
+  if (at < args.numbers[0]) {                                             \
+    TB_STORE_PLAIN(WORD, p2, i, TB_LOAD_PLAIN(WORD, p3, at));             \
+  } else {                                                                \
+    tb_report(p4, TB_TOO_FEW_ELEMENTS, args.op, at, args.numbers[0]);     \
+  }
 #endif
+
+TB_KERNEL(compaction) {
+  TB_LOCAL_ARRAY(i64, shared, GROUP);
+  const Index item = (Index)TB_LOCAL_ITEM;
+  const Index items = (Index)TB_BLOCK_ITEMS;
+  const Index chunks = (Index)args.chunks;
+#ifdef ACTION_scan
+  const Index share = (chunks + items - 1) / items;
+  const Index first = TB_LEAST(item * share, chunks);
+  const Index end = TB_LEAST(first + share, chunks);
+  i64 mine = 0;
+  for (Index c = first; c < end; ++c) mine += TB_LOAD_i64(p1, c);
+  ADD_UP_ITEMS(mine)
+  i64 at = before;
+  for (Index c = first; c < end; ++c) {
+    const i64 here = TB_LOAD_i64(p1, c);
+    TB_STORE_i64(p1, c, at);
+    at += here;
+  }
+  if (item == 0) TB_STORE_i64(p1, chunks, all);
+#else
+  TB_FOR_BLOCKS(c, chunks) {
+    const Index begin = TB_LEAST(c * (Index)args.chunk, (Index)args.count);
+    const Index end = begin + TB_LEAST((Index)args.chunk, (Index)args.count - begin);
+#ifdef ACTION_count
+    i64 mine = 0;
+    for (Index i = begin + item; i < end; i += items) mine += LOAD(p0, i) != 0;
+    ADD_UP_ITEMS(mine)
+    (void)before;
+    if (item == 0) TB_STORE_i64(p1, c, all);
+#elif defined(TB_CHUNKED)
+    i64 at = TB_LOAD_i64(p1, c);
+    for (Index i = begin; i < end; ++i) {
+      if (LOAD(p0, i) != 0) {
+        ACT(i, at)
         ++at;
       }
     }
+#else
+#define EACH 8 // elements side by side of each item
+    i64 done = TB_LOAD_i64(p1, c);
+    for (Index from = begin; from < end; from += items * EACH) {
+      const Index first = from + item * EACH;
+      u32 chosen = 0;
+      i64 mine = 0;
+      TB_UNROLL
+      for (int j = 0; j < EACH; ++j) {
+        const u32 one = first + j < end && LOAD(p0, first + j) != 0;
+        chosen |= one << j;
+        mine += one;
+      }
+      ADD_UP_ITEMS(mine)
+      i64 at = done + before;
+#ifdef ACTION_select
+      WORD words[EACH]; // they are read before others are written, which could be the same
+      TB_UNROLL
+      for (int j = 0; j < EACH; ++j) {
+        if ((chosen >> j & 1) != 0) words[j] = TB_LOAD_PLAIN(WORD, p3, first + j);
+      }
+#undef ACT
+#define ACT(i, at) TB_STORE_PLAIN(WORD, p2, at, words[j]);
+#endif
+      TB_UNROLL
+      for (int j = 0; j < EACH; ++j) {
+        if ((chosen >> j & 1) != 0) {
+          ACT(first + j, at)
+          ++at;
+        }
+      }
+      done += all;
+    }
 #endif
   }
-} TB_END
 #endif
+} TB_END

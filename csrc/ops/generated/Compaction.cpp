@@ -18,12 +18,13 @@ namespace {
 
 constexpr int kMaxDims = 64;
 
-/// Enough for every processor to have work, and few for the one item that adds up.
-int64_t chunks_for(int device, int64_t count) {
-  const int64_t most =
-      runs_in_stretches(device) ? std::max(device_api().properties(device).multiprocessor_count, 1) : 4096;
-  const int64_t least = runs_in_stretches(device) ? 32768 : 64;
-  return std::clamp<int64_t>(count / least, 1, most);
+/// Elements of one: enough chunks for every processor to have work, and few for the one block that adds up.
+int64_t chunk_for(int device, int64_t count) {
+  const bool in_stretches = runs_in_stretches(device);
+  const int64_t processors = std::max(device_api().properties(device).multiprocessor_count, 1);
+  const int64_t tile = in_stretches ? 1 : block_items(device) * 8; // EACH of the skeleton
+  const int64_t chunks = in_stretches ? std::clamp<int64_t>(count / 32768, 1, processors) : 8 * processors;
+  return std::max<int64_t>(((count + chunks - 1) / chunks + tile - 1) / tile * tile, 1);
 }
 
 } // namespace
@@ -32,7 +33,8 @@ Compaction::Compaction(const tb_kernel_context& context, const char* op, const V
     : context_(context),
       op_(op),
       mask_(mask),
-      chunks_(chunks_for(context.device, mask.numel())),
+      chunk_(chunk_for(context.device, mask.numel())),
+      chunks_(std::max<int64_t>((mask.numel() + chunk_ - 1) / chunk_, 1)),
       counts_(workspace(context, (chunks_ + 1) * 8)) {
   const int64_t none[4] = {};
   run("count", nullptr, nullptr, 0, none);
@@ -76,19 +78,20 @@ void Compaction::run(const char* action, const char* first, const char* second, 
   key.words = {static_cast<uint64_t>(type) | static_cast<uint64_t>(rank) << 8 |
                    static_cast<uint64_t>(element_bytes) << 16 | static_cast<uint64_t>(fits) << 32,
                static_cast<uint64_t>(action[0]) << 8 | std::strlen(action), 0, 0};
+  const uint32_t items = block_items(context_.device);
   const auto& function = find_function(context_.device, key, "compaction", "compaction", [&](SourceText& text) {
     text.index_of(fits);
     text.define("RANK", rank);
+    text.define("GROUP", items);
     text.define(c10::str("ACTION_", action), "1");
     text.define("LOAD(p, i)", c10::str("TB_LOAD_", name_of(type), "(p, i)"));
     text.define("WORD", c10::str("i", 8 * element_bytes));
     text.parameters(5);
   });
   std::array<int64_t, 8 + kMaxDims> args{};
-  const int64_t chunk = (mask_.numel() + chunks_ - 1) / chunks_;
   args[0] = mask_.numel();
   args[1] = chunks_;
-  args[2] = chunk;
+  args[2] = chunk_;
   args[3] = fallible_operator(op_);
   std::copy(numbers, numbers + 4, args.begin() + 4);
   if (std::strcmp(action, "places") == 0) {
@@ -102,11 +105,7 @@ void Compaction::run(const char* action, const char* first, const char* second, 
   launch.pointer(second ? second : counts_);
   launch.pointer(error_cell(context_.device));
   launch.value(args.data(), static_cast<std::size_t>(8 + rank) * sizeof(int64_t));
-  if (std::strcmp(action, "scan") == 0) {
-    launch.run_blocks(function, 1, 1);
-  } else {
-    launch.run(function, chunks_, chunk);
-  }
+  launch.run_blocks(function, std::strcmp(action, "scan") == 0 ? 1 : chunks_, items);
 }
 
 } // namespace torch_backend::generated

@@ -31,6 +31,7 @@ class Compaction {
   const tb_kernel_context& context_;
   const char* op_;
   const View mask_;
+  int64_t chunk_; // elements of each
   int64_t chunks_;
   char* counts_; // before each chunk, and in all
 };
