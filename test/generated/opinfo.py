@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -22,11 +22,14 @@ from torch.testing._internal.common_methods_invocations import op_db
 import torch_backend
 from torch_backend.testing import facts
 from torch_backend.testing.needs import NotOffered
+from torch_backend.testing.suite.ops._compare import compare_values
 from torch_backend.testing.suite.ops._directions import seed_of, try_backward, try_forward
 from torch_backend.testing.suite.ops._entries import dtype_name, full_name
 from torch_backend.testing.suite.ops._left_out import reason_to_leave_out
-from torch_backend.testing.suite.ops._samples import arguments, most_samples, tensors
+from torch_backend.testing.suite.ops._samples import READS_ALL_MEMORY, arguments, most_samples, tensors, with_gaps
+from torch_backend.testing.suite.ops._tolerances import SOLUTIONS
 from torch_backend.testing.suite.ops._trial import Trial
+from torch_backend.testing.suite.ops._undetermined import determined
 
 DEVICE = f"{os.environ['TORCH_BACKEND']}:0"
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool)
@@ -84,6 +87,51 @@ class NearTrial(Trial):
     def _exact(self, case):
         with torch.no_grad():
             return _call(self.op, _in_double(case.host))
+
+
+NOT_NUMBERS = (float("nan"), float("inf"), -float("inf"))
+ONLY_NAN = ("var_mean*", "std_mean*", "*group_norm", "*instance_norm", "*batch_norm*")
+"""Entries whose results for infinities depend on the order of operations, which differences of them are part of."""
+UNDEFINED = (*SOLUTIONS, "*grid_sample*", "special.*_polynomial_*")
+"""Entries with which the CPU reads other memory or ends the program: LAPACK's, gradients of grids, orders that are NaN."""
+
+
+class SpecialTrial(Trial):
+    """Every sample with a NaN or an infinity in each of its tensors in turn, as the CPU's plain kernels compute it.
+
+    Its vectorized ones answer comparisons with NaN otherwise.
+    """
+
+    def samples(self, *, requires_grad=False):
+        """One sample for each tensor and value."""
+        only_nan, is_undefined = (
+            any(fnmatchcase(full_name(self.op), pattern) for pattern in patterns) for patterns in (ONLY_NAN, UNDEFINED)
+        )
+        for sample in () if is_undefined else super().samples(requires_grad=requires_grad):
+            given = {id(x): x for x in tensors(arguments(sample)) if x.dtype == self.dtype and x.numel() > 0}
+            for chosen in (x for x in given.values() if x.layout is torch.strided):
+                for value in NOT_NUMBERS[:1] if only_nan else NOT_NUMBERS:
+                    yield sample.transform(lambda x, at=chosen, v=value: _with_value(x, v) if x is at else x)
+
+    def case(self, sample):
+        """The CPU's tensors have gaps between their elements."""
+        case = super().case(sample)
+        return case if full_name(self.op) in READS_ALL_MEMORY else replace(case, host=sample.transform(with_gaps))
+
+    def compare(self, case, actual, answer):
+        """Fail unless the values are the CPU's."""
+        self.count()
+        if self.has_values(case):
+            ours, theirs = determined(self.op, case.device, actual), determined(self.op, case.host, answer.result)
+            for one, other in zip(tensors(ours), tensors(theirs), strict=True):
+                compare_values(one, other, self.tolerance, case.what)
+
+
+def _with_value(x, value):
+    """A copy of the tensor in whose middle the value is."""
+    changed = x.detach().clone()
+    changed[tuple(size // 2 for size in x.shape)] = value
+    return changed.requires_grad_(x.requires_grad)
 
 
 def _call(op, sample):

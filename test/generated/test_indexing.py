@@ -175,6 +175,55 @@ def test_masks_of_every_size(check, count, share):
         check(lambda x: torch.unique(x, return_inverse=True, return_counts=True), x * mask // 3, exact=True)
 
 
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize("members", [[NAN, 2, 1, NAN, 5, -INF, -0.0], [NAN], [INF, NAN, -3], [4, 1]])
+def test_members_are_found_beside_nan(check, members):
+    x = torch.tensor([[0, 1, 2, 3], [5, NAN, INF, -INF]])
+    for dtype in (torch.float32, torch.bfloat16, torch.float64):
+        for invert in (False, True):
+            check(torch.isin, x.to(dtype), torch.tensor(members).to(dtype), invert=invert, exact=True)
+    check(torch.isin, torch.tensor([1, 4, 7]), torch.tensor(members), exact=True)
+    limits = torch.tensor([-(2**63), 2**63 - 1, 0])
+    check(torch.isin, limits, limits.flip(0)[:2], exact=True)
+
+
+@pytest.mark.parametrize("value", [NAN, INF, -INF])
+def test_limits_of_norms_leave_nan_where_it_is(check, value):
+    weight = torch.arange(12.0).reshape(4, 3)
+    weight[1, 2] = value
+    for order in (0.5, 1, 2, INF):
+        check(torch.renorm, weight, order, 0, 2.0)
+        check(torch.renorm, weight, order, 1, 2.0)
+        check(torch.nn.functional.embedding, torch.tensor([1, 3, 1]), weight.clone(), max_norm=2.0, norm_type=order)
+
+
+@pytest.mark.parametrize("align_corners", [False, True])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+@pytest.mark.parametrize("value", [NAN, INF, -INF, 1e30])
+def test_places_of_a_grid_that_are_none(check, value, mode, padding, align_corners):
+    if padding == "reflection" and value == 1e30:
+        value = 3.5  # where 1e30 is reflected to is a matter of rounding
+    image = torch.arange(1.0, 19.0).reshape(1, 2, 3, 3)
+    grid = torch.zeros(1, 1, 3, 2)
+    grid[..., 0, 0] = grid[..., 1, :] = value
+    options = {"mode": mode, "padding_mode": padding, "align_corners": align_corners}
+    check(lambda x, at: torch.nn.functional.grid_sample(x, at, **options), image, grid)
+    if mode == "bicubic":
+        return
+    cube, places = image[:, :, None].expand(-1, -1, 3, -1, -1), torch.zeros(1, 1, 1, 2, 3)
+    places[..., 0, 2] = value
+    if padding == "zeros":
+        check(lambda x, at: torch.nn.functional.grid_sample(x, at, **options), cube, places)
+    # The CPU's gradients of others read other memory. Where no place is, none flows.
+    x, at = (to_device(each).requires_grad_() for each in (cube, places))
+    torch.nn.functional.grid_sample(x, at, **options).sum().backward()
+    assert value == 3.5 or at.grad.cpu()[..., 0, 2].item() == 0
+    assert x.grad.isfinite().all()
+
+
 OUT_OF_RANGE = {
     "index_select": lambda x, i: torch.index_select(x, 0, i),
     "gather": lambda x, i: torch.gather(x, 0, i[:, None]),

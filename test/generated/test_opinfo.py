@@ -41,6 +41,15 @@ def test_entry(name):
                 assert set(outcome.fallbacks) <= set(known), f"{kind}; run test/generated/opinfo.py if that is meant"
 
 
+@pytest.mark.parametrize("name", opinfo.ENTRIES)
+def test_entry_with_nan_and_infinities(name):
+    op = opinfo.ENTRIES[name]
+    for kind in opinfo.kinds_of(op):
+        is_tried = kind.dtype.is_floating_point and kind.dtype in DTYPES
+        outcome = opinfo.attempt(op, kind, MOST, opinfo.SpecialTrial) if is_tried else None
+        assert outcome is None or not outcome.difference, f"{kind}: {outcome.difference}"
+
+
 @pytest.mark.skipif(not IS_LISTED, reason=f"{opinfo.LIST.name} is of another version of torch, with other entries")
 @pytest.mark.parametrize("kind", opinfo.KINDS)
 def test_share(kind):

@@ -62,12 +62,14 @@ TB_DEVICE T tb_logaddexp2(T x, T y) {
 }
 
 TB_DEVICE T tb_logit(T x, int has_eps, T eps) {
-  const T z = has_eps ? tb_clamp(x, 1, eps, 1, TC(1.0) - eps) : x;
+  const T z = has_eps && x < eps ? eps : has_eps && x > TC(1.0) - eps ? TC(1.0) - eps : x;
   return log(z / (TC(1.0) - z));
 }
 TB_DEVICE T tb_logit_backward(T grad, T x, int has_eps, T eps) {
-  const T low = has_eps ? eps : TC(0.0);
-  return x < low || x > TC(1.0) - low ? (has_eps ? TC(0.0) : (T)NAN) : grad / (x * (TC(1.0) - x));
+  const int limits = has_eps && !(eps < 0);
+  const T low = limits ? eps : TC(0.0);
+  if (x < low || x > TC(1.0) - low) return limits ? TC(0.0) : (T)NAN;
+  return x == 0 || x == 1 ? grad * INFINITY : grad / (x * (TC(1.0) - x));
 }
 
 TB_DEVICE T tb_gelu_tanh_backward(T grad, T x) {

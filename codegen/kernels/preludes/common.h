@@ -97,7 +97,7 @@ typedef union {
 } tb_scalar;
 
 // What this item does of [0, count): neighbours at once where items run together, else a stretch. Only these loops divide
-// work. A step from the last element may go beyond what Index holds, so steps are taken and compared without the sign.
+// work. A step from the last element may be beyond what Index holds, so steps are taken and compared without the sign.
 #define TB_ITEM ((UIndex)TB_BLOCK * (UIndex)TB_BLOCK_ITEMS + (UIndex)TB_LOCAL_ITEM)
 #define TB_ITEMS ((UIndex)TB_BLOCKS * (UIndex)TB_BLOCK_ITEMS)
 #ifdef TB_CHUNKED

@@ -14,6 +14,7 @@
 #include "csrc/core/DType.h"
 #include "csrc/core/Stream.h"
 #include "csrc/ops/generated/Compositions.h"
+#include "csrc/ops/generated/Geometry.h"
 #include "csrc/ops/generated/Launch.h"
 #include "csrc/ops/generated/Modules.h"
 #include "csrc/ops/generated/Support.h"
@@ -21,8 +22,6 @@
 
 namespace torch_backend::generated {
 namespace {
-
-constexpr int64_t kLimit32 = (int64_t{1} << 31) - (int64_t{1} << 20);
 
 const void* address_of(const at::Tensor& tensor) {
   return tensor.const_data_ptr();
@@ -63,7 +62,7 @@ void write_places(const at::Tensor& out, const at::Tensor& rows, const at::Tenso
   const auto compute = compute_type(type);
   TORCH_CHECK_NOT_IMPLEMENTED(type != ValueType::none && computes(device, compute), "searchsorted of ",
                               rows.scalar_type(), " is not implemented for device ", device_api().name());
-  const bool fits = std::max(values.numel(), rows.numel()) < kLimit32;
+  const bool fits = std::max(values.numel(), rows.numel()) < Geometry::kLimit32;
   const bool wide = out.scalar_type() == at::kLong;
   static const char kKind = 0;
   KernelKey key{&kKind};
@@ -130,8 +129,12 @@ at::Tensor isin(const at::Tensor& elements, const at::Tensor& test_elements, boo
     return at::full(elements.sizes(), invert, elements.options().dtype(at::kBool));
   }
   const auto common = at::result_type(elements, test_elements);
-  const auto values = elements.to(common);
-  const auto sorted = std::get<0>(test_elements.to(common).flatten().sort());
+  auto values = elements.to(common);
+  auto sorted = std::get<0>(test_elements.to(common).flatten().sort(-1, /*descending=*/at::isFloatingType(common)));
+  if (at::isFloatingType(common)) { // NaN goes first, where the search leaves it behind
+    values = values.neg();
+    sorted = sorted.neg();
+  }
   const auto nearest = sorted.take(places_in(sorted, values, false, false, {}, {}).clamp_max_(sorted.numel() - 1));
   return invert ? nearest.ne(values) : nearest.eq(values);
 }

@@ -29,6 +29,12 @@ at::Tensor norm_backward(const at::Tensor& grad, const at::Tensor& difference, d
   return (by * slope).masked_fill_(distance.eq(0).logical_or(difference.eq(0)), 0);
 }
 
+/// Of differences along `dim`. Of those that are not 0 as many as there are, unless one is NaN.
+at::Tensor norm(const at::Tensor& difference, double p, int64_t dim) {
+  return p == 0 ? difference.sgn().abs_().masked_fill_(difference.isnan(), NAN).sum(dim)
+                : at::linalg_vector_norm(difference, p, at::IntArrayRef{dim});
+}
+
 at::Tensor differences(const at::Tensor& left, const at::Tensor& right) {
   return left.unsqueeze(-2) - right.unsqueeze(-3);
 }
@@ -43,7 +49,7 @@ at::Tensor cdist(const at::Tensor& left, const at::Tensor& right, double p, std:
   if (by_product && left.numel() > 0 && right.numel() > 0) {
     return at::_euclidean_dist(left, right);
   }
-  return at::linalg_vector_norm(differences(left, right), p, at::IntArrayRef{-1});
+  return norm(differences(left, right), p, -1);
 }
 
 at::Tensor cdist_backward(const at::Tensor& grad, const at::Tensor& left, const at::Tensor& right, double p,
@@ -59,7 +65,7 @@ std::tuple<at::Tensor, at::Tensor> pairs_of(const at::Tensor& rows) {
 
 at::Tensor pdist(const at::Tensor& self, double p) {
   const auto [first, second] = pairs_of(self);
-  return at::linalg_vector_norm(self.index_select(0, first) - self.index_select(0, second), p, at::IntArrayRef{1});
+  return norm(self.index_select(0, first) - self.index_select(0, second), p, 1);
 }
 
 at::Tensor pdist_backward(const at::Tensor& grad, const at::Tensor& self, double p, const at::Tensor& distance) {
@@ -91,7 +97,7 @@ at::Tensor limited_norm(const at::Tensor& self, const at::Scalar& p, int64_t dim
   }
   const auto wide = self.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const auto norm = at::linalg_vector_norm(self, p, others, /*keepdim=*/true, wide);
-  const auto factor = (norm + 1e-7).reciprocal_().mul_(maxnorm).masked_fill_(norm.le(maxnorm), 1);
+  const auto factor = (norm + 1e-7).reciprocal_().mul_(maxnorm).masked_fill_(norm.gt(maxnorm).logical_not_(), 1);
   return self * factor.to(self.scalar_type());
 }
 

@@ -19,6 +19,7 @@ struct How {
   int64_t interpolation;
   int64_t padding;
   bool align_corners;
+  bool is_volume;
 };
 
 /// A neighbour along one dimension, for each place of the grid: [N, places].
@@ -45,21 +46,28 @@ at::Tensor reflected(at::Tensor x, int64_t size, bool align_corners, at::Tensor*
   return at::where(is_odd, extra.neg().add_(span), extra).add_(low);
 }
 
+/// From 0 to `last`; NaN, which stands for the image's border at -1, is 0.
+at::Tensor limited(const at::Tensor& x, double last) {
+  return x.masked_fill(x.gt(0).logical_not_(), 0).clamp_max_(last);
+}
+
 at::Tensor clipped(const at::Tensor& x, int64_t size, at::Tensor* slope) {
   const auto last = static_cast<double>(size - 1);
-  *slope = slope->masked_fill(x.le(0).logical_or_(x.ge(last)), 0);
-  return x.clamp(0, last);
+  *slope = slope->masked_fill(x.gt(0).logical_and_(x.lt(last)).logical_not_(), 0);
+  return limited(x, last);
 }
 
 at::Tensor padded(const at::Tensor& x, int64_t size, const How& how, at::Tensor* slope) {
-  return how.padding == kZeros    ? x
-         : how.padding == kBorder ? clipped(x, size, slope)
-                                  : clipped(reflected(x, size, how.align_corners, slope), size, slope);
+  if (how.padding == kZeros) {
+    // As PyTorch's kernels for images and for volumes: of what is no place the former keep the NaN.
+    return how.is_volume ? x.masked_fill(x.isfinite().logical_not_(), -100) : x;
+  }
+  return clipped(how.padding == kBorder ? x : reflected(x, size, how.align_corners, slope), size, slope);
 }
 
 Tap tap_at(const at::Tensor& place, int64_t size, const at::Tensor& weight, const at::Tensor& slope) {
   const auto last = static_cast<double>(size - 1);
-  return {place.clamp(0, last).to(at::kLong), place.ge(0).logical_and_(place.le(last)), weight, slope};
+  return {limited(place, last).to(at::kLong), place.ge(0).logical_and_(place.le(last)), weight, slope};
 }
 
 /// The cubic convolution's weight, and its slope, at a distance of 0 to 2.
@@ -170,7 +178,7 @@ at::Tensor grid_sampler(const at::Tensor& input, const at::Tensor& grid, int64_t
   check_arguments(input, grid, interpolation);
   const auto wide = wide_type(input);
   const auto pixels = input.to(wide).flatten(2);
-  Neighbours all(input, grid.to(wide), {interpolation, padding, align_corners});
+  Neighbours all(input, grid.to(wide), {interpolation, padding, align_corners, input.dim() == 5});
   auto sizes = grid.sizes().vec();
   sizes.pop_back();
   sizes.insert(sizes.begin() + 1, input.size(1));
@@ -178,8 +186,8 @@ at::Tensor grid_sampler(const at::Tensor& input, const at::Tensor& grid, int64_t
   auto places = result.flatten(2);
   do {
     const auto index = all.index().unsqueeze(1).expand(places.sizes());
-    const auto values = pixels.gather(2, index) * all.weight(kNoDimension).unsqueeze(1);
-    places.add_(values.masked_fill(all.inside().logical_not().unsqueeze(1), 0));
+    const auto values = pixels.gather(2, index).masked_fill_(all.inside().logical_not_().unsqueeze(1), 0);
+    places.add_(values.mul_(all.weight(kNoDimension).unsqueeze(1)));
   } while (all.next());
   return result.to(input.scalar_type());
 }
@@ -190,7 +198,7 @@ std::tuple<at::Tensor, at::Tensor> grid_sampler_backward(const at::Tensor& grad,
   const auto wide = wide_type(input);
   const auto pixels = input.to(wide).flatten(2);
   const auto of_places = grad.to(wide).flatten(2);
-  Neighbours all(input, grid.to(wide), {interpolation, padding, align_corners});
+  Neighbours all(input, grid.to(wide), {interpolation, padding, align_corners, input.dim() == 5});
   auto grad_input = output_mask[0] ? at::zeros(input.sizes(), pixels.options()) : at::Tensor();
   auto grad_grid = at::zeros(grid.sizes(), pixels.options());
   do {
