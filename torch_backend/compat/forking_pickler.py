@@ -83,7 +83,6 @@ def _check_can_share(what: str, device: "torch.device") -> None:
 
 
 def _reduce_storage(storage: "torch.UntypedStorage", place: Place) -> Any:
-    import torch
     from torch.multiprocessing import reductions
 
     from torch_backend import _C
@@ -91,8 +90,7 @@ def _reduce_storage(storage: "torch.UntypedStorage", place: Place) -> Any:
     if storage.nbytes() == 0:
         return _rebuild_empty_storage, (str(storage.device),)
     _watch_the_end()
-    holder = torch.empty(0, dtype=torch.uint8, device=storage.device)
-    message = _C.lend_storage(holder.set_(storage))
+    message = _C.lend_storage(storage)
     reductions.shared_cache[_key(message)] = reductions.StorageWeakRef(storage)  # type: ignore[no-untyped-call]
     return _rebuild_storage, (place, message)
 
@@ -149,7 +147,7 @@ def _rebuild_storage(place: Place, message: bytes) -> "torch.UntypedStorage":
         if storage is not None and (lender != os.getpid() or storage.data_ptr() == address):
             _C.acknowledge_storage(message)
         else:
-            storage = _C.borrow_storage(message).untyped_storage()
+            storage = _C.borrow_storage(message)
             reductions.shared_cache[key] = reductions.StorageWeakRef(storage)  # type: ignore[no-untyped-call]
     received: torch.UntypedStorage = storage
     return received

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/ops/empty_strided.h>
+#include <ATen/EmptyTensor.h>
 #include <c10/core/DeviceGuard.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/Dtype.h>
@@ -15,6 +15,7 @@
 
 #include "csrc/core/Capture.h"
 #include "csrc/core/Runtime.h"
+#include "csrc/memory/DeviceAllocator.h"
 #include "csrc/ops/host/GraphCall.h"
 #include "csrc/ops/host/HostLaunch.h"
 #include "csrc/ops/tensor/StorageOf.h"
@@ -164,8 +165,9 @@ py::object HostGraph::enqueue(const py::list& inputs, c10::DeviceIndex index) co
         results.append(results[result.index]);
         break;
       case Foreseen::Kind::kNew: {
-        const auto options = at::TensorOptions(guard.current_device()).dtype(result.dtype);
-        at::Tensor output = at::empty_strided(result.sizes, result.strides, options);
+        at::Tensor output =
+            at::detail::empty_strided_generic(result.sizes, result.strides, &device_allocator(),
+                                              c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), result.dtype);
         outputs.emplace_back(i, make_cpu_alias(output));
         results.append(steal(THPVariable_Wrap(std::move(output))));
       }

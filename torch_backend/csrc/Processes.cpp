@@ -5,8 +5,7 @@
 #include <cstring>
 #include <string>
 
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
+#include <c10/core/Storage.h>
 
 #include "csrc/memory/DeviceAllocator.h"
 #include "csrc/memory/ipc/LoanBook.h"
@@ -34,21 +33,13 @@ StorageMessage from_bytes(const std::string& bytes) {
   return message;
 }
 
-at::Tensor borrow_storage(const std::string& bytes) {
-  const auto message = from_bytes(bytes);
-  auto storage = ipc::borrow(message);
-  const auto options =
-      at::TensorOptions().dtype(at::kByte).device(c10::Device(c10::DeviceType::PrivateUse1, message.device));
-  return at::empty({0}, options).set_(std::move(storage));
-}
-
 } // namespace
 
 void init_processes(py::module_& m) {
   m.def(
-      "lend_storage", [](const at::Tensor& holder) { return to_bytes(ipc::lend(holder.storage())); },
-      py::arg("holder"));
-  m.def("borrow_storage", &borrow_storage, py::arg("message"));
+      "lend_storage", [](const at::Storage& storage) { return to_bytes(ipc::lend(storage)); }, py::arg("storage"));
+  m.def(
+      "borrow_storage", [](const std::string& bytes) { return ipc::borrow(from_bytes(bytes)); }, py::arg("message"));
   m.def(
       "acknowledge_storage", [](const std::string& bytes) { ipc::acknowledge(from_bytes(bytes)); }, py::arg("message"));
   m.def(

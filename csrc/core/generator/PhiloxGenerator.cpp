@@ -4,10 +4,10 @@
 #include <cstring>
 #include <mutex>
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/Utils.h>
 #include <ATen/core/GeneratorForPrivateuseone.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
 
 #include "csrc/core/DeviceApi.h"
 #include "csrc/core/Runtime.h"
@@ -64,7 +64,7 @@ void PhiloxGenerator::set_state(const c10::TensorImpl& new_state) {
 
 c10::intrusive_ptr<c10::TensorImpl> PhiloxGenerator::get_state() const {
   const std::array<uint64_t, 2> words{state_->seed, state_->offset};
-  auto state = at::empty({static_cast<int64_t>(sizeof(words))}, at::TensorOptions(at::kCPU).dtype(at::kByte));
+  const at::Tensor state = at::detail::empty_cpu({static_cast<int64_t>(sizeof(words))}, at::kByte);
   std::memcpy(state.mutable_data_ptr<uint8_t>(), words.data(), sizeof(words));
   return state.getIntrusivePtr();
 }

@@ -6,7 +6,8 @@
 #include <vector>
 
 #include <ATen/EmptyTensor.h>
-#include <ATen/ops/empty.h>
+#include <ATen/ops/fill_native.h>
+#include <ATen/record_function.h>
 #include <c10/core/ScalarType.h>
 
 #include "csrc/ops/dispatch/ForeseenCache.h"
@@ -40,9 +41,9 @@ at::Tensor as_trial(const at::Tensor& tensor) {
     length += (tensor.size(dim) - 1) * tensor.stride(dim);
   }
   const bool ones = tensor.is_floating_point() || tensor.is_complex();
-  auto memory = at::empty({length}, at::TensorOptions(at::kCPU).dtype(tensor.scalar_type()));
-  memory.fill_(ones ? 1 : 0);
-  auto trial = memory.as_strided(tensor.sizes(), tensor.strides());
+  at::Tensor trial = at::detail::empty_cpu({length}, tensor.scalar_type());
+  at::native::fill_(trial, ones ? 1 : 0);
+  trial.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides());
   trial._set_conj(tensor.is_conj());
   trial._set_neg(tensor.is_neg());
   if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
@@ -154,6 +155,7 @@ Foreseen as_foreseen(std::optional<Stack>&& results) {
 
 Foreseen call_meta_kernel(const c10::OperatorHandle& op, const OperatorTraits& traits,
                           c10::ArrayRef<c10::IValue> arguments) {
+  const at::RecordFunctionGuard unrecorded(false);
   Pairs pairs;
   Stack meta = stand_ins_of(traits, arguments, pairs, as_meta);
   const auto& schema = op.schema().arguments();
@@ -166,6 +168,7 @@ Foreseen call_meta_kernel(const c10::OperatorHandle& op, const OperatorTraits& t
 
 Foreseen try_cpu_kernel(const c10::OperatorHandle& op, const OperatorTraits& traits,
                         c10::ArrayRef<c10::IValue> arguments) {
+  const at::RecordFunctionGuard unrecorded(false);
   Pairs pairs;
   const Stack trial = stand_ins_of(traits, arguments, pairs, as_trial);
   return as_foreseen(call_stand_ins(op, traits, c10::DispatchKey::CPU, pairs, trial));

@@ -3,8 +3,9 @@
 #include <memory>
 #include <utility>
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/empty_strided.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/ops/copy_native.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/util/Exception.h>
@@ -181,7 +182,11 @@ at::Tensor GraphCall::result(const at::Tensor& cpu, bool on_device, bool own) {
   const auto* kept = storage ? kept_by(storage) : nullptr;
   if (!on_device) {
     const bool is_devices = kept != nullptr || (storage && is_device_memory(cpu));
-    return is_devices ? at::empty_strided(cpu.sizes(), cpu.strides(), cpu.options()).copy_(cpu) : cpu;
+    if (!is_devices) {
+      return cpu;
+    }
+    at::Tensor own = at::detail::empty_strided_cpu(cpu.sizes(), cpu.strides(), cpu.scalar_type());
+    return at::native::copy_(own, cpu);
   }
   if (kept != nullptr) {
     if (kept->stand_in == cpu.unsafeGetTensorImpl() && same_geometry(cpu, *kept->original)) {
@@ -209,7 +214,12 @@ bool graphs_run_on_stream() {
 
 at::Tensor draw_seeds(int64_t count, c10::DeviceIndex device) {
   auto* generator = resolve_generator(std::nullopt, device < 0 ? current_device() : device);
-  return at::empty({count}, at::TensorOptions(c10::kCPU).dtype(c10::kLong)).random_(draw_cpu_generator(*generator));
+  const auto drawn = draw_cpu_generator(*generator);
+  at::Tensor seeds = at::detail::empty_cpu({count}, c10::kLong);
+  for (auto* seed = seeds.mutable_data_ptr<int64_t>(); count > 0; --count) {
+    *seed++ = static_cast<int64_t>(drawn.get<at::CPUGeneratorImpl>()->random64() >> 1);
+  }
+  return seeds;
 }
 
 } // namespace torch_backend

@@ -2,7 +2,6 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/MemoryOverlap.h>
-#include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
 #include "csrc/core/Capture.h"
@@ -272,9 +271,9 @@ c10::Storage HostCall::bring(const c10::Storage& host, c10::Device device) {
     known.on_device = c10::Storage(c10::Storage::use_byte_size_t(), host.nbytes(), c10::DataPtr(nullptr, device),
                                    &device_allocator(), /*resizable=*/true);
   } else if (!known.on_device) {
-    const auto bytes = at::TensorOptions(c10::kCPU).dtype(c10::kByte);
-    const auto size = static_cast<int64_t>(host.nbytes());
-    const at::Tensor from = at::empty({0}, bytes).set_(host, 0, {size}, {1});
+    const auto from = at::detail::make_tensor<c10::TensorImpl>(
+        c10::Storage(host), c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(c10::kByte));
+    from.unsafeGetTensorImpl()->set_sizes_contiguous(static_cast<int64_t>(host.nbytes()));
     const at::Tensor to = empty_like_layout(from, device);
     bytes_copied_ += copy_from_host(from, to);
     known.on_device = to.storage();

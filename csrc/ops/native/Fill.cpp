@@ -2,10 +2,12 @@
 
 #include <cstring>
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/fill_native.h>
 #include <ATen/ops/fill_ops.h>
 #include <c10/core/DeviceGuard.h>
 
@@ -32,8 +34,8 @@ at::Tensor& fill_(at::Tensor& self, const at::Scalar& value) {
   }
   check_has_memory(*self.unsafeGetTensorImpl(), "aten::fill_");
   // The CPU's own fill converts the value, and says so if it does not fit.
-  at::Tensor element = at::empty({1}, at::TensorOptions(c10::kCPU).dtype(self.scalar_type()));
-  element.fill_(value);
+  at::Tensor element = at::detail::empty_cpu({1}, self.scalar_type());
+  at::native::fill_(element, value);
   if (self.numel() > 0) {
     const c10::DeviceGuard guard(self.device());
     device_api().memory_fill(self.device().index(), self.mutable_data_ptr(), element.const_data_ptr(),
