@@ -44,7 +44,12 @@ def with_specials(random: Random, x: Tensor) -> Tensor:
         values = random.sample(values, min(2, len(values)))
     number = x.numel() if random.random() < 0.1 and x.numel() <= 4096 else random.choice((1, 1, 2, 5))
     places = torch.tensor([random.randrange(x.numel()) for _ in range(number)])
-    chosen = torch.tensor([random.choice(values) for _ in range(number)], dtype=x.dtype)
+    value = (
+        (lambda: complex(random.choice(values), random.choice(values)))
+        if x.is_complex()
+        else lambda: random.choice(values)
+    )
+    chosen = torch.tensor([value() for _ in range(number)], dtype=x.dtype)
     changed = x.reshape(-1).index_put((places,), chosen).view(x.shape)
     return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype).copy_(changed) if _is_dense(x) else changed
 

@@ -1,6 +1,7 @@
 """Differences that PyTorch leaves to devices: the rows of ``explained.yaml``, each with its reason."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -24,7 +25,7 @@ class Row:
     Attributes:
         operators: patterns of entries.
         reason: why.
-        kinds, dtypes, forms: of differences, samples and calls; nothing means all.
+        kinds, forms: of differences and calls; nothing means all.
         given: what has to be so of the arguments, as in GIVEN; nothing means whatever they are.
         text: a regular expression for what differs.
     """
@@ -32,7 +33,6 @@ class Row:
     operators: tuple[str, ...]
     reason: str
     kinds: tuple[str, ...] = ()
-    dtypes: tuple[str, ...] = ()
     forms: tuple[str, ...] = ()
     given: str = ""
     text: str = ""
@@ -42,7 +42,6 @@ class Row:
         return (
             any(fnmatchcase(case.op.full_name, each) for each in self.operators)
             and (not self.kinds or found.kind in self.kinds)
-            and (not self.dtypes or str(case.dtype).removeprefix("torch.") in self.dtypes)
             and (not self.forms or case.form in self.forms)
             and (not self.given or GIVEN[self.given](case))
             and bool(re.search(self.text, found.text))
@@ -61,12 +60,12 @@ class Explanations:
         return next((i for i, row in enumerate(self.rows) if row.matches(case, found)), None)
 
 
-def _any(test: Any) -> Any:
-    return lambda case: any(bool(test(x).any()) for x in tensors((case.args, case.kwargs)) if x.numel())
+def _not_finite(case: Case) -> bool:
+    return any(not bool(x.isfinite().all()) for x in tensors((case.args, case.kwargs)))
 
 
-def _floats(test: Any) -> Any:
-    return _any(lambda x: test(x) if x.is_floating_point() or x.is_complex() else torch.zeros(1))
+def _falls(x: Tensor) -> bool:
+    return x.dim() == 1 and not x.dtype.is_floating_point and bool((x.diff() < 0).any())
 
 
 def _overlaps(x: Tensor) -> bool:
@@ -74,15 +73,10 @@ def _overlaps(x: Tensor) -> bool:
     return bool(numbers.as_strided(x.shape, x.stride(), x.storage_offset()).unique().numel() < x.numel())
 
 
-GIVEN = {
-    "nan": _floats(torch.isnan),
-    "not finite": lambda case: GIVEN["nan"](case) or _floats(torch.isinf)(case),
-    "large": _floats(lambda x: ~(x.abs().double() <= torch.finfo(x.dtype).max ** 0.5)),
-    "not finite gradients": lambda case: case.special_gradients or GIVEN["not finite"](case),
-    "offsets that fall": lambda case: any(
-        x.dim() == 1 and not x.dtype.is_floating_point and bool((x.diff() < 0).any())
-        for x in tensors((case.args[1:], case.kwargs))
-    ),
+GIVEN: dict[str, Callable[[Case], bool]] = {
+    "not finite": _not_finite,
+    "not finite, or gradients are not": lambda case: case.special_gradients or _not_finite(case),
+    "offsets that fall": lambda case: any(map(_falls, tensors((case.args[1:], case.kwargs)))),
     "written twice": lambda case: any(map(_overlaps, tensors(case.kwargs.get("out", case.args[:1])))),
 }
 """What may be said of arguments."""
