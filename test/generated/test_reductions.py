@@ -152,6 +152,18 @@ def test_long_sums(check, size):
     check(torch.sum, x.bfloat16())
 
 
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 31, 33, 64, 65, 512, 513, 1025, 2048, 2049, 5000])
+def test_rows_of_every_length(check, count):
+    x = values(37, count).round()
+    x[5, count // 2] = NAN
+    x[6] = -INF
+    for name in ("sum", "amax", "argmax", "argmin", "max", "any"):
+        check(lambda x, name=name: REDUCTIONS[name](x, 1), x)
+        check(lambda x, name=name: REDUCTIONS[name](x.reshape(37, 1, -1).expand(37, 2, -1), (0, 2)[1]), x)
+    check(lambda x: x.reshape(-1)[: 36 * count].reshape(6, 6, count).transpose(0, 1).sum((1, 2)), x.nan_to_num(0, 0, 0))
+    check(lambda x: x.sum(1), x.nan_to_num(0, 0, 0).to(torch.int8))
+
+
 @pytest.mark.parametrize("shape", [(70000, 2), (2, 70000), (300, 1000), (3, 40000, 5), (1000, 3, 100)])
 def test_long_columns(check, shape):
     x = torch.rand(shape, generator=torch.Generator().manual_seed(1))

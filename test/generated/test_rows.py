@@ -54,6 +54,18 @@ def test_softmax_of_every_shape(check, name, shape):
     check(lambda x: SOFTMAX[name](x.t() if x.dim() == 2 else x, -1), x.detach())
 
 
+LENGTHS = (2, 7, 16, 17, 63, 64, 65, 256, 257, 513, 1024, 1025, 2048, 2049)
+
+
+@pytest.mark.parametrize("count", LENGTHS)
+def test_rows_of_every_length(check, count):
+    x, weight, bias = (values(*shape).requires_grad_() for shape in ((37, count), (count,), (count,)))
+    for name in SOFTMAX:
+        check(with_gradients(lambda x, name=name: SOFTMAX[name](x, 1)), x, **LIMITS[torch.float32])
+        check(lambda x, name=name: SOFTMAX[name](x, 1), x.detach().bfloat16(), **LIMITS[torch.bfloat16])
+    check(with_gradients(lambda x, w, b: F.layer_norm(x, (count,), w, b)), x, weight, bias, rtol=1e-3, atol=1e-3)
+
+
 @pytest.mark.parametrize("name", SOFTMAX)
 def test_softmax_of_infinities(check, name):
     nan, inf = math.nan, math.inf

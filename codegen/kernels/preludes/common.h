@@ -120,6 +120,24 @@ typedef union {
 #define TB_FOR_BLOCKS(i, count) \
   for (Index i = (Index)TB_BLOCK; (UIndex)i < (UIndex)(count); i = (Index)((UIndex)i + (UIndex)TB_BLOCKS))
 
+// Sets `to` to the x of the item of this block whose number differs in the bit `mask`. All items of the block come here
+// together; `shared` has a place for each.
+#define TB_FROM_OTHER_SHARED(to, x, mask, shared) \
+  TB_BARRIER();                                   \
+  shared[TB_LOCAL_ITEM] = x;                      \
+  TB_BARRIER();                                   \
+  to = shared[TB_LOCAL_ITEM ^ (mask)];
+#ifdef TB_SHUFFLE
+#define TB_FROM_OTHER(to, x, mask, shared)        \
+  if ((mask) < TB_SHUFFLED) {                     \
+    to = TB_SHUFFLE(x, mask);                     \
+  } else {                                        \
+    TB_FROM_OTHER_SHARED(to, x, mask, shared)     \
+  }
+#else
+#define TB_FROM_OTHER TB_FROM_OTHER_SHARED
+#endif
+
 // Rows of `inner` elements: for those that this item does of [0, count), the elements of `row` from `begin` to `stop`.
 #ifdef TB_CHUNKED
 #define TB_FOR_ROWS(count, inner)                                                                           \

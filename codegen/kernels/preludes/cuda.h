@@ -21,6 +21,9 @@ typedef double f64;
 #define TB_BARRIER() __syncthreads()
 #define TB_INDEPENDENT
 #define TB_UNROLL _Pragma("unroll")
+// What the neighbour has whose number differs in the bits of `mask`, below TB_SHUFFLED.
+#define TB_SHUFFLED 32
+#define TB_SHUFFLE(x, mask) __shfl_xor_sync(0xffffffffu, x, mask)
 #define TB_BLOCK blockIdx.x
 #define TB_BLOCKS gridDim.x
 #define TB_LOCAL_ITEM threadIdx.x

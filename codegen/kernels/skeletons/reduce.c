@@ -9,7 +9,7 @@
 // REDUCED_STEP_n, KEPT_STEP_n  stride of input n in the inner dimension
 // COLUMNS                    neighbours are kept: several columns at once; else neighbours are reduced
 // DENSE                      of COLUMNS, where a row's few elements are followed by the next row's: several rows at once
-// GROUP                      most items of a block; they reduce together. Else every item for itself
+// GROUP, WIDTH               items of a block, and how many of them reduce together. Else every item for itself
 // PARTS                      what is reduced is divided, each part's state goes to PARTIAL; `reduce_parts` merges them
 
 #define OPERANDS (OUTPUTS + INPUTS)
@@ -50,20 +50,55 @@ typedef struct {
 #define AT_KEPT_BASE(n) (base[n] + k * (Index)args.kept_strides[n][KEPT - 1])
 #define PARTIAL(f) ((TB_GLOBAL F##f*)(WORKSPACE + args.fields[f]))
 
+#ifdef GROUP
+#define SHARED(f) TB_LOCAL_ARRAY(F##f, shared##f, GROUP);
+#define FROM_OTHER(f) F##f other##f; TB_FROM_OTHER(other##f, a##f[0], mask, shared##f)
+#define OTHER(f) other##f,
+#define MERGE_ITEMS                             \
+  TB_UNROLL                                     \
+  for (int mask = 1; mask < WIDTH; mask *= 2) { \
+    EACH_FIELD(FROM_OTHER)                      \
+    tb_merge(EACH_FIELD(OTHER) REFS(a, 0));     \
+  }
+// `what` of [0, count) for the WIDTH items of each group; those for which nothing is left wait with the others.
+#define DECLARE_ITEMS(count)                                \
+  EACH_FIELD(SHARED)                                        \
+  const Index lane = (Index)TB_LOCAL_ITEM & (WIDTH - 1);    \
+  const Index at_once = GROUP / WIDTH;                      \
+  const Index several_count = ((count) + at_once - 1) / at_once;
+#define FOR_ITEMS(what, count)                                                      \
+  TB_FOR_BLOCKS(several, several_count) {                                           \
+    const Index wanted = several * at_once + (Index)TB_LOCAL_ITEM / WIDTH;          \
+    const int is_there = wanted < (count);                                          \
+    const Index what = is_there ? wanted : 0;
+#else
+#define DECLARE_ITEMS(count)
+#define FOR_ITEMS(what, count) TB_FOR(what, count) {
+#endif
+
 #ifdef STAGE_2
 TB_KERNEL(reduce_parts) {
   const i64 n = args.reduced;
-  TB_FOR(o, (Index)args.outputs) {
+  DECLARE_ITEMS((Index)args.outputs)
+  FOR_ITEMS(o, (Index)args.outputs)
     Index base[OPERANDS];
     TB_LOCATE(base, 0, kept_sizes, kept_strides, KEPT - 1, o, 0, OUTPUTS)
     STATE(a, 1)
     tb_init(REFS(a, 0));
-    for (Index p = 0; p < (Index)args.parts; ++p) {
 #define LOAD(f) PARTIAL(f)[p * (Index)args.outputs + o],
-      tb_merge(EACH_FIELD(LOAD) REFS(a, 0));
+#ifdef GROUP
+    const Index parts = is_there ? (Index)args.parts : 0;
+    for (Index p = lane; p < parts; p += WIDTH) tb_merge(EACH_FIELD(LOAD) REFS(a, 0));
+    MERGE_ITEMS
+    if (lane == 0 && is_there)
+#else
+    for (Index p = 0; p < (Index)args.parts; ++p) tb_merge(EACH_FIELD(LOAD) REFS(a, 0));
+#endif
+    {
+      const int k = 0;
+      (void)k;
+      STORE(VALS(a, 0), AT_BASE)
     }
-    const int k = 0;
-    STORE(VALS(a, 0), AT_BASE)
   }
 } TB_END
 #else
@@ -150,15 +185,8 @@ TB_KERNEL(reduce) {
 #else
   const Index units = outputs;
 #endif
-#ifdef GROUP
-#define SHARED(f) TB_LOCAL_ARRAY(F##f, shared##f, GROUP);
-  EACH_FIELD(SHARED)
-  const Index item = (Index)TB_LOCAL_ITEM;
-  const Index items = (Index)TB_BLOCK_ITEMS;
-  TB_FOR_BLOCKS(w, units) {
-#else
-  TB_FOR(w, units) {
-#endif
+  DECLARE_ITEMS(units)
+  FOR_ITEMS(w, units)
 #ifdef PARTS
     const Index part = w / outputs;
     const Index o = w - part * outputs;
@@ -173,25 +201,28 @@ TB_KERNEL(reduce) {
     STATE(a, 1)
     tb_init(REFS(a, 0));
 #ifdef GROUP
-    for (Index r = begin + item; r < end; r += items) {
+    const Index stop = is_there ? end : begin;
+#if REDUCED == 1
+#define AHEAD 8 // elements that are read at once
+    Index k = begin + lane;
+    Index place[OPERANDS];
+    for (int n = OUTPUTS; n < OPERANDS; ++n) place[n] = base[n];
+    while (stop - k > (AHEAD - 1) * WIDTH) {
+      TB_UNROLL
+      for (int j = 0; j < AHEAD; ++j, k += WIDTH) tb_step(VALUES(AT_REDUCED), k NUMBERS, REFS(a, 0));
+    }
+    for (; k < stop; k += WIDTH) tb_step(VALUES(AT_REDUCED), k NUMBERS, REFS(a, 0));
+#else
+    for (Index r = begin + lane; r < stop; r += WIDTH) {
       const Index row = r / inner;
       const Index k = r - row * inner;
       Index place[OPERANDS];
       TB_LOCATE(place, base[n], reduced_sizes, reduced_strides, REDUCED - 2, row, OUTPUTS, OPERANDS)
       tb_step(VALUES(AT_REDUCED), r NUMBERS, REFS(a, 0));
     }
-#define SHARE(f) shared##f[item] = a##f[0];
-#define OTHER(f) shared##f[item + offset],
-    EACH_FIELD(SHARE)
-    for (Index offset = items / 2; offset > 0; offset /= 2) {
-      TB_BARRIER();
-      if (item < offset) {
-        tb_merge(EACH_FIELD(OTHER) REFS(a, 0));
-        EACH_FIELD(SHARE)
-      }
-    }
-    TB_BARRIER();
-    if (item == 0) {
+#endif
+    MERGE_ITEMS
+    if (lane == 0 && is_there) {
 #else
     Index row = begin / inner;
     Index first = begin - row * inner;
@@ -255,9 +286,6 @@ TB_KERNEL(reduce) {
       STORE(VALS(a, 0), AT_BASE)
 #endif
     }
-#ifdef GROUP
-    TB_BARRIER();
-#endif
   }
 } TB_END
 #endif

@@ -10,7 +10,11 @@
 // DERIVE_A, DERIVE_B  declare what the next steps use of the sums a and b
 // MAP               sets out from x0, ...
 // STORE_OUT, STORE_ROW  the element `out`, and after all the values of the row
-// GROUP             most items of a block, which do a row together
+// STASHES           STASH_OUT(e) keeps a value at the output's place, where it is read again sooner than computed
+// GROUP             items of a block
+// WIDTH             of them do a row together
+// EACH              most elements of an item, where it keeps them: KEPT_ELEMENTS declares kept0, ..., KEEP_ELEMENT sets them
+//                   from x0, ..., KEPT_ELEMENT the reverse
 
 #define OPERANDS (OUTPUTS + INPUTS)
 
@@ -48,41 +52,81 @@ typedef struct {
 #define S(s) lanes[s][l]
 #define EACH_ELEMENT for (Index k = 0; k < count; ++k)
 #else
+// WIDTH items do a row, as many rows at once as a block has items for; without EACH they go along it several times. Items
+// without a row have no elements, and wait with the others.
+#define JOIN_SUMS(x, y) ((x) + (y))
+#define JOIN_TOPS(x, y) ((y) > (x) ? (y) : (x))
+#define JOIN_ITEMS(x, JOIN)                         \
+  TB_UNROLL                                         \
+  for (int mask = 1; mask < WIDTH; mask *= 2) {     \
+    T other;                                        \
+    TB_FROM_OTHER(other, x, mask, shared)           \
+    x = JOIN(x, other);                             \
+  }
 #define SUM_PASS(SUMS, TERM, total)                               \
   T total[SUMS];                                                  \
   {                                                               \
     for (int s = 0; s < SUMS; ++s) total[s] = 0;                  \
     T* const sums = total;                                        \
-    EACH_ELEMENT { LOADS TERM }                                   \
+    EACH_ELEMENT { ELEMENT TERM } END_EACH                        \
+    TB_UNROLL                                                     \
     for (int s = 0; s < SUMS; ++s) {                              \
-      TB_BARRIER();                                               \
-      shared[item] = total[s];                                    \
-      for (Index offset = items / 2; offset > 0; offset /= 2) {         \
-        TB_BARRIER();                                             \
-        if (item < offset) shared[item] += shared[item + offset];     \
-      }                                                           \
-      TB_BARRIER();                                               \
-      total[s] = shared[0];                                       \
+      JOIN_ITEMS(total[s], JOIN_SUMS)                             \
     }                                                             \
   }
 #define S(s) sums[s]
-#define EACH_ELEMENT for (Index k = item; k < count; k += items)
+#ifdef EACH
+#define EACH_KEPT                       \
+  TB_UNROLL                             \
+  for (int j = 0; j < EACH; ++j) {      \
+    const Index k = lane + j * WIDTH;   \
+    if (k < count)
+#define END_EACH }
+#define EACH_ELEMENT EACH_KEPT
+#define ELEMENT KEPT_ELEMENT
+#else
+#define EACH_ELEMENT for (Index k = lane; k < count; k += WIDTH)
+#define END_EACH
+#define ELEMENT LOADS
+#endif
+#endif
+#ifdef TB_CHUNKED
+#define END_EACH
+#define ELEMENT LOADS
+#endif
+
+#if STASHES && defined(TB_CHUNKED)
+#define STASH(e) STASH_OUT(e)
+#define STASHED(e) STASHED_OUT
+#else
+#define STASH(e)
+#define STASHED(e) (e)
 #endif
 
 TB_KERNEL(rows) {
-  const Index count = (Index)args.count;
   const T n = (T)args.count;
 #ifdef TB_CHUNKED
+  const Index count = (Index)args.count;
   TB_FOR(row, (Index)args.rows) {
 #else
   TB_LOCAL_ARRAY(T, shared, GROUP);
   const Index item = (Index)TB_LOCAL_ITEM;
-  const Index items = (Index)TB_BLOCK_ITEMS;
-  TB_FOR_BLOCKS(row, (Index)args.rows) {
+  const Index lane = item & (WIDTH - 1);
+  const Index rows = (Index)args.rows;
+  const Index at_once = GROUP / WIDTH;
+  TB_FOR_BLOCKS(several, (rows + at_once - 1) / at_once) {
+    const Index wanted = several * at_once + item / WIDTH;
+    const Index row = TB_LEAST(wanted, rows - 1);
+    const Index count = wanted < rows ? (Index)args.count : 0;
 #endif
     Index base[OPERANDS];
     TB_LOCATE(base, 0, kept_sizes, kept_strides, KEPT - 1, row, 0, OPERANDS)
     CONSTANTS
+#if !defined(TB_CHUNKED) && defined(EACH)
+    KEPT_ELEMENTS
+    EACH_KEPT { LOADS KEEP_ELEMENT }
+    END_EACH
+#endif
 #if A_SUMS > 0
     SUM_PASS(A_SUMS, TERM_A, a)
 #elif defined(TB_CHUNKED)
@@ -109,17 +153,11 @@ TB_KERNEL(rows) {
     T a[1];
     a[0] = (T)(-INFINITY);
     EACH_ELEMENT {
-      LOADS
-      a[0] = A_VALUE > a[0] ? A_VALUE : a[0];
+      ELEMENT
+      a[0] = JOIN_TOPS(a[0], A_VALUE);
     }
-    TB_BARRIER();
-    shared[item] = a[0];
-    for (Index offset = items / 2; offset > 0; offset /= 2) {
-      TB_BARRIER();
-      if (item < offset) shared[item] = shared[item + offset] > shared[item] ? shared[item + offset] : shared[item];
-    }
-    TB_BARRIER();
-    a[0] = shared[0];
+    END_EACH
+    JOIN_ITEMS(a[0], JOIN_TOPS)
 #endif
     DERIVE_A
 #if B_SUMS > 0
@@ -127,13 +165,14 @@ TB_KERNEL(rows) {
     DERIVE_B
 #endif
     EACH_ELEMENT {
-      LOADS
+      ELEMENT
       T out;
       MAP
       STORE_OUT
     }
+    END_EACH
 #ifndef TB_CHUNKED
-    if (item == 0)
+    if (lane == 0 && count > 0)
 #endif
     {
       STORE_ROW

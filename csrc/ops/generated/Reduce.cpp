@@ -23,8 +23,9 @@ constexpr int kMaxOperands = Part::kMaxOperands;
 constexpr std::size_t kMaxNumbers = 4;
 constexpr int64_t kWorthAProcessor = 32768; // elements
 constexpr int64_t kTile = 1024;             // as the skeleton has it
-constexpr int64_t kLongRow = 64;            // worth the items of a block
-constexpr int64_t kMaxParts = 256;
+constexpr int64_t kWorthAnItem = 64;
+constexpr int64_t kWorthTogether = 8; // elements of a row
+constexpr int64_t kMaxParts = 4096;
 constexpr int64_t kColumnsAtOnce = 8;
 
 enum class Step : uint8_t { kOne, kZero, kOther };
@@ -44,7 +45,9 @@ struct Plan {
   bool fits_32 = true;
   bool columns = false;
   bool dense = false; // see the skeleton
-  uint32_t group = 0; // items of a block that reduce together; 0: each for itself
+  uint32_t items = 1;          // of a block
+  uint32_t width = 0;          // of them reduce together; 0: each for itself
+  uint32_t width_of_parts = 0; // in the second stage
   int64_t parts = 1;
   int64_t part_size = 0;
   int64_t units = 0; // pieces of work of all parts
@@ -105,19 +108,26 @@ struct Plan {
       const int64_t wanted = std::clamp<int64_t>(outputs * count / kWorthAProcessor, 1, processors);
       parts = units >= wanted ? 1 : std::min((wanted + units - 1) / units, std::max<int64_t>(count / 1024, 1));
     } else {
-      const int64_t items = block_items(device);
-      if (!neighbours_are_kept && count >= kLongRow && items > 1) {
-        group = static_cast<uint32_t>(items);
+      items = block_items(device);
+      if (!neighbours_are_kept && count >= kWorthTogether && items > 1) {
+        width = std::min<uint32_t>(count <= 64 ? 8 : count <= 512 ? 32 : count <= 2048 ? 128 : items, items);
       }
       units = outputs;
-      const int64_t enough = group ? 2 * processors : 2 * processors * items; // units, for all to have work
-      const int64_t worth = group ? 16 * items : kLongRow;                    // elements of a part
+      const int64_t enough = 8 * processors * (width ? items / width : items); // units, for all to have work
+      const int64_t worth = width ? 16 * width : kWorthAnItem;                 // elements of a part
       parts = std::clamp<int64_t>(enough / std::max<int64_t>(units, 1), 1,
                                   std::clamp<int64_t>(count / worth, 1, kMaxParts));
+      if (items > 1 && parts >= 8 && outputs < 4096) {
+        width_of_parts = std::min<uint32_t>(parts <= 64 ? 8 : items, items);
+      }
     }
     part_size = std::max<int64_t>((count + parts - 1) / parts, 1);
     parts = std::max<int64_t>((count + part_size - 1) / part_size, 1);
     units *= parts;
+  }
+
+  uint32_t width_in(bool second_stage) const {
+    return second_stage ? width_of_parts : width;
   }
 
   KernelKey key(bool second_stage) const {
@@ -131,7 +141,7 @@ struct Plan {
                    static_cast<uint64_t>(kept.geometry.rank_class()) << 12 |
                    static_cast<uint64_t>(reduced.geometry.rank_class()) << 8 | static_cast<uint64_t>(num_outputs) << 5 |
                    static_cast<uint64_t>(fits_32) << 4 | static_cast<uint64_t>(columns) << 3 |
-                   static_cast<uint64_t>(group != 0) << 2 | static_cast<uint64_t>(parts > 1) << 1 |
+                   static_cast<uint64_t>(width_in(second_stage)) << 32 | static_cast<uint64_t>(parts > 1) << 1 |
                    static_cast<uint64_t>(second_stage);
     return key;
   }
@@ -177,8 +187,9 @@ struct Plan {
     if (dense) {
       text.define("DENSE", 1);
     }
-    if (group) {
-      text.define("GROUP", group);
+    if (const auto together = width_in(second_stage)) {
+      text.define("GROUP", items);
+      text.define("WIDTH", together);
     }
     if (parts > 1) {
       text.define("PARTS", 1);
@@ -272,8 +283,11 @@ tb_status reduce(const tb_kernel_context& context, const ReductionEntry& entry, 
     }
     args.pass(launch);
     const int64_t units = second_stage ? plan.kept.geometry.count : plan.units;
-    if (plan.group && !second_stage) {
-      launch.run_blocks(function, units, plan.group);
+    if (const auto width = plan.width_in(second_stage)) {
+      const int64_t at_once = plan.items / width;
+      launch.run_blocks(function, (units + at_once - 1) / at_once, plan.items);
+    } else if (!runs_in_stretches(context.device)) {
+      launch.run_blocks(function, (units + plan.items - 1) / plan.items, plan.items);
     } else {
       launch.run(function, units,
                  second_stage ? plan.parts

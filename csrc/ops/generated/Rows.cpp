@@ -24,7 +24,9 @@ struct RowPlan {
   Part kept;
   Part row;
   bool fits_32 = true;
-  uint32_t items = 1;
+  uint32_t items = 1; // of a block; `width` of them do a row together
+  uint32_t width = 1;
+  uint32_t each = 0; // most elements that an item keeps; 0: there are more
 
   const View& operand(int n) const {
     return operands[static_cast<std::size_t>(n)];
@@ -70,7 +72,20 @@ struct RowPlan {
     }
     key.words[2] = static_cast<uint64_t>(compute) << 8 | static_cast<uint64_t>(kept.geometry.rank_class()) << 4 |
                    static_cast<uint64_t>(fits_32);
+    key.words[3] = static_cast<uint64_t>(width) << 8 | each;
     return key;
+  }
+
+  void divide(int device) {
+    items = block_items(device);
+    const int64_t count = row.geometry.count;
+    each = count <= 16 ? 2 : 8;
+    width = 8; // side by side they read whole sectors of memory
+    while (width < items && static_cast<int64_t>(width) * each < count) {
+      width *= width < 32 ? 4 : 2;
+    }
+    width = std::min(width, items);
+    each = static_cast<int64_t>(width) * each < count ? 0 : each;
   }
 
   void write(SourceText& text, c10::ArrayRef<const char*> absent) const {
@@ -80,7 +95,11 @@ struct RowPlan {
     text.define("INPUTS", num_operands - num_outputs);
     text.define("KEPT", kept.geometry.rank_class());
     text.define("GROUP", items);
-    std::string constants, loads, row_stores;
+    text.define("WIDTH", width);
+    if (each) {
+      text.define("EACH", each);
+    }
+    std::string constants, loads, row_stores, kept_elements, keep, kept_element;
     for (int n = num_outputs; n < num_operands; ++n) {
       const int input = n - num_outputs;
       const char* type = name_of(operand(n).type());
@@ -90,6 +109,9 @@ struct RowPlan {
         constants += c10::str("const T x", input, " = (T)TB_LOAD_", type, "(p", n, ", base[", n, "]); ");
       } else {
         loads += c10::str("const T x", input, " = (T)TB_LOAD_", type, "(p", n, ", base[", n, "] + k); ");
+        kept_elements += c10::str("T kept", input, "[EACH]; ");
+        keep += c10::str("kept", input, "[j] = x", input, "; ");
+        kept_element += c10::str("const T x", input, " = kept", input, "[j]; ");
       }
     }
     const char* out_type = name_of(operand(0).type());
@@ -99,10 +121,14 @@ struct RowPlan {
                                 : std::string();
     }
     const bool stashed = entry->stashes && operand(0).type() == compute;
-    text.define("STASH(e)", stashed ? c10::str("TB_STORE_", out_type, "(p0, base[0] + k, (e));") : std::string());
-    text.define("STASHED(e)", stashed ? c10::str("TB_LOAD_", out_type, "(p0, base[0] + k)") : std::string("(e)"));
+    text.define("STASHES", stashed);
+    text.define("STASH_OUT(e)", c10::str("TB_STORE_", out_type, "(p0, base[0] + k, (e));"));
+    text.define("STASHED_OUT", c10::str("TB_LOAD_", out_type, "(p0, base[0] + k)"));
     text.define("CONSTANTS", constants);
     text.define("LOADS", loads);
+    text.define("KEPT_ELEMENTS", kept_elements);
+    text.define("KEEP_ELEMENT", keep);
+    text.define("KEPT_ELEMENT", kept_element);
     text.define("A_SUMS", entry->sums_a);
     text.define("A_VALUE", "x0");
     text.define("TERM_A", entry->term_a);
@@ -134,7 +160,7 @@ tb_status run_rows(const tb_kernel_context& context, const RowEntry& entry, c10:
   if (!is_floating(compute) || !computes(context.device, compute) || !plan.lay_out(dims)) {
     return TB_STATUS_UNSUPPORTED;
   }
-  plan.items = block_items(context.device);
+  plan.divide(context.device);
   const auto& function =
       find_function(context.device, plan.key(), "rows", "rows", [&](SourceText& text) { plan.write(text, absent); });
   const int64_t rows = plan.kept.geometry.count;
@@ -153,7 +179,8 @@ tb_status run_rows(const tb_kernel_context& context, const RowEntry& entry, c10:
   if (runs_in_stretches(context.device)) {
     launch.run(function, rows, count * 4);
   } else {
-    launch.run_blocks(function, rows, plan.items);
+    const int64_t at_once = plan.items / plan.width;
+    launch.run_blocks(function, (rows + at_once - 1) / at_once, plan.items);
   }
   return TB_STATUS_OK;
 }

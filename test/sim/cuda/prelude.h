@@ -114,6 +114,18 @@ static inline T atomicCAS(T* at, T was, T now) {
   return was;
 }
 
+// All items of a block come here together, also where those of a warp would do.
+template <class T>
+static inline T __shfl_xor_sync(unsigned, T x, int mask) {
+  static T all[1024];
+  const unsigned item = threadIdx.x;
+  all[item] = x;
+  __syncthreads();
+  const T other = all[item ^ mask];
+  __syncthreads();
+  return other;
+}
+
 // Instructions that modules use by name.
 static inline float sim_cvt_f32_f16(unsigned short x) {
   const float scaled = sim_bits<float>((unsigned)(x & 0x7fff) << 13) * 0x1p112f;
