@@ -244,6 +244,21 @@ def test_every_layout(check, name, layout):
             check(form, *mixed, rtol=2e-5, atol=2e-5, **keywords)
 
 
+@pytest.mark.parametrize("dtype", (*FLOATS, torch.int64, torch.int32, torch.uint8, torch.bool))
+@pytest.mark.parametrize("count", [16383, 16384, 20007])
+def test_many_elements(check, count, dtype):
+    x = torch.randint(0, 9, (count + 1,), generator=torch.Generator().manual_seed(0)).to(dtype)
+    for start in (0, 1):
+        check(lambda x, i=start: x[i:] * x[i:], x, exact=True)
+        check(lambda x, i=start: x[i : i + count] == x[-1:], x, exact=True)
+        check(lambda x, i=start: x[i:].to(torch.bfloat16), x, exact=True)
+        check(lambda x, i=start: x[i:].to(torch.float64), x, exact=True)
+        check(lambda x, i=start: torch.where(x[i:] > 3, x[i:], x[:1]), x, exact=True)
+        check(lambda x, i=start: x[i:].mul_(x[:1].clone()), x, exact=True)
+        if dtype.is_floating_point:
+            check(lambda x, i=start: x[i:].relu_() + 0.5, x, exact=True)
+
+
 def test_the_result_is_rounded_before_it_is_converted(check):
     small = torch.tensor([100, 127, -128], dtype=torch.int8)
     check(lambda x: torch.add(x, x, out=torch.zeros(3, dtype=torch.int64, device=x.device)), small, exact=True)

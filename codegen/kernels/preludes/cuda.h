@@ -29,6 +29,13 @@ typedef double f64;
 #define TB_LOCAL_ITEM threadIdx.x
 #define TB_BLOCK_ITEMS blockDim.x
 
+// What one access moves, or several.
+#define TB_HAS_VECTORS 1
+template <int size>
+struct alignas(size < 16 ? size : 16) tb_bytes {
+  u32 words[size / 4];
+};
+
 #define tb_bits_f32(x) __float_as_uint(x)
 #define tb_f32_of_bits(x) __uint_as_float(x)
 

@@ -5,6 +5,8 @@
 // APPLY(K)        compute one element; K(n) is the place of operand n's
 // STEP_n          stride of operand n in the inner dimension: a number where it is known, else a name of LOCALS
 // LOCALS          declarations of what is the same for all elements
+// VECTOR          elements that an item reads before it writes any, where all operands are aligned and side by side or the
+//                 same: VECTORS declares what it has of them, here_<n>, and SHADOWS p<n> as where that is; KEEP writes it back
 
 typedef struct {
   i64 count;
@@ -19,10 +21,30 @@ typedef struct {
 #define PLACE_1(n) (k * (Index)(STEP_##n))
 TB_KERNEL(pointwise) {
   LOCALS
+#if defined(VECTOR) && defined(TB_HAS_VECTORS)
+#define PLACE_HERE(n) (j * (STEP_##n))
+  const Index vectors = (Index)args.count / VECTOR;
+  TB_FOR(vector, vectors) {
+    VECTORS
+    {
+      SHADOWS
+      TB_UNROLL
+      for (int j = 0; j < VECTOR; ++j) {
+        APPLY(PLACE_HERE)
+      }
+    }
+    KEEP
+  }
+  TB_FOR(rest, (Index)args.count - vectors * VECTOR) {
+    const Index k = vectors * VECTOR + rest;
+    APPLY(PLACE_1)
+  }
+#else
   TB_INDEPENDENT
   TB_FOR(k, (Index)args.count) {
     APPLY(PLACE_1)
   }
+#endif
 } TB_END
 #else
 TB_KERNEL(pointwise) {

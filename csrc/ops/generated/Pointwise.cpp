@@ -116,7 +116,37 @@ Step step_of(const Geometry& geometry, int operand) {
   return stride == 1 ? Step::kOne : stride == 0 ? Step::kZero : Step::kOther;
 }
 
-KernelKey key_of(const PointwiseEntry& entry, const Call& call, const Geometry& geometry) {
+/// Whether what calls these functions can be repeated for each element of a vector.
+bool is_short(std::string_view texts) {
+  return texts.empty() || texts == "floating" || texts == "integral";
+}
+
+/// Elements that an item reads before it writes any; 0: operands are not aligned or not side by side, or too few or too much
+/// work for it to matter.
+int vector_of(int device, const PointwiseEntry& entry, const Call& call, const Geometry& geometry) {
+  constexpr int64_t kWorthVectors = 16384;
+  constexpr int kAccess = 16; // bytes
+  if (runs_in_stretches(device) || geometry.rank != 1 || geometry.count < kWorthVectors ||
+      !is_short(is_floating(compute_type(call.value)) ? entry.floating_texts : entry.integral_texts)) {
+    return 0;
+  }
+  int least = 8; // bytes of an element
+  for (int n = 0; n < call.num_operands; ++n) {
+    least = std::min(least, call.operands[static_cast<std::size_t>(n)]->dtype.bits / 8);
+  }
+  const int vector = std::min(kAccess / least, 8);
+  for (int n = 0; n < call.num_operands; ++n) {
+    const auto& operand = *call.operands[static_cast<std::size_t>(n)];
+    const auto address = reinterpret_cast<uintptr_t>(operand.data) + static_cast<uint64_t>(operand.byte_offset);
+    const auto step = step_of(geometry, n);
+    if (step == Step::kOther || (step == Step::kOne && address % kAccess != 0)) {
+      return 0;
+    }
+  }
+  return vector;
+}
+
+KernelKey key_of(const PointwiseEntry& entry, const Call& call, const Geometry& geometry, int vector) {
   KernelKey key{&entry};
   for (int n = 0; n < call.num_operands; ++n) {
     key.words[0] = key.words[0] << 4 | static_cast<uint64_t>(call.types[static_cast<std::size_t>(n)]);
@@ -127,7 +157,7 @@ KernelKey key_of(const PointwiseEntry& entry, const Call& call, const Geometry& 
     key.words[2] = key.words[2] << 2 | (what == 'o' ? 1u : what == '-' ? 2u : 3u);
   }
   key.words[3] = static_cast<uint64_t>(geometry.rank_class()) << 8 | static_cast<uint64_t>(call.value) << 4 |
-                 static_cast<uint64_t>(geometry.fits_32) << 3;
+                 static_cast<uint64_t>(geometry.fits_32) << 3 | static_cast<uint64_t>(vector) << 16;
   return key;
 }
 
@@ -204,7 +234,29 @@ std::string write_store(const Call& call, int n) {
   return c10::str("TB_STORE_", name_of(type), "(p", n, ", K(", n, "), ", result, "); ");
 }
 
-void write(SourceText& text, const PointwiseEntry& entry, const Call& call, const Geometry& geometry) {
+/// The operands' elements of one item, and the names of these in their place.
+void write_vectors(SourceText& text, const PointwiseEntry& entry, const Call& call, const Geometry& geometry,
+                   int vector) {
+  std::string vectors, shadows, keep;
+  for (int n = 0; n < call.num_operands; ++n) {
+    if (step_of(geometry, n) != Step::kOne) {
+      continue;
+    }
+    const auto type = c10::str("tb_bytes<", vector * call.operands[static_cast<std::size_t>(n)]->dtype.bits / 8, ">");
+    const auto there = c10::str("((", type, "*)p", n, ")[vector]");
+    const bool is_output = n < entry.num_outputs;
+    const bool is_input = !is_output || entry.kinds[0] == 'w';
+    vectors += c10::str(type, " here_", n, is_input ? c10::str(" = ", there) : std::string(), "; ");
+    shadows += c10::str("char* const p", n, " = (char*)&here_", n, "; ");
+    keep += is_output ? c10::str(there, " = here_", n, "; ") : std::string();
+  }
+  text.define("VECTOR", vector);
+  text.define("VECTORS", vectors);
+  text.define("SHADOWS", shadows);
+  text.define("KEEP", keep);
+}
+
+void write(SourceText& text, const PointwiseEntry& entry, const Call& call, const Geometry& geometry, int vector) {
   const auto compute = compute_type(call.value);
   text.compute_in(compute);
   text.index_of(geometry.fits_32);
@@ -231,6 +283,9 @@ void write(SourceText& text, const PointwiseEntry& entry, const Call& call, cons
     inputs += c10::str("&r", n, n + 1 < entry.num_outputs ? ", " : "");
     stores += write_store(call, n);
   }
+  if (vector) {
+    write_vectors(text, entry, call, geometry, vector);
+  }
   text.define("LOCALS", write_locals(call, geometry));
   text.define("APPLY(K)", c10::str("{ ", results, "apply(", inputs, "); ", stores, "}"));
   text.parameters(call.num_operands);
@@ -246,8 +301,9 @@ bool launch(const PointwiseEntry& entry, const Call& call, const tb_kernel_conte
       !geometry.of(call.operands.data(), call.num_operands)) {
     return false;
   }
-  const auto& function = find_function(context.device, key_of(entry, call, geometry), "pointwise", "pointwise",
-                                       [&](SourceText& text) { write(text, entry, call, geometry); });
+  const int vector = vector_of(context.device, entry, call, geometry);
+  const auto& function = find_function(context.device, key_of(entry, call, geometry, vector), "pointwise", "pointwise",
+                                       [&](SourceText& text) { write(text, entry, call, geometry, vector); });
   ArgsStruct args;
   args.add(geometry.count);
   args.add_dims(geometry);
@@ -257,7 +313,7 @@ bool launch(const PointwiseEntry& entry, const Call& call, const tb_kernel_conte
     launch.pointer(*call.operands[static_cast<std::size_t>(n)]);
   }
   args.pass(launch);
-  launch.run(function, geometry.count);
+  launch.run(function, vector ? geometry.count / vector : geometry.count);
   return true;
 }
 
