@@ -224,6 +224,14 @@ def test_places_of_a_grid_that_are_none(check, value, mode, padding, align_corne
     assert x.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int32, torch.int64, torch.int8])
+def test_many_sums_into_one_row(check, dtype):
+    source = torch.randint(-3, 4, (1000, 5), generator=torch.Generator().manual_seed(0)).to(dtype)
+    rows = torch.arange(1000) % 2
+    limits = {"rtol": 0, "atol": 2} if dtype is torch.bfloat16 else {"exact": True}
+    check(torch.index_add, torch.zeros(3, 5, dtype=dtype), 0, rows, source, **limits)
+
+
 OUT_OF_RANGE = {
     "index_select": lambda x, i: torch.index_select(x, 0, i),
     "gather": lambda x, i: torch.gather(x, 0, i[:, None]),

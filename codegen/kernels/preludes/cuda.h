@@ -53,5 +53,9 @@ TB_DEVICE u16 tb_store_half(float x) { u16 y; asm("cvt.rn.f16.f32 %0, %1;" : "=h
 #endif
 #define TB_ATOMIC_ADD_i32(p, x) atomicAdd((i32*)(p), (i32)(x))
 #define TB_ATOMIC_ADD_u32(p, x) atomicAdd((u32*)(p), (u32)(x))
+#define TB_ADDS_OF_ALL_WORDS 1 // of TB_ATOMIC_ADD: f32 and f64 too; sums of f32 flush subnormals
+#define TB_ATOMIC_ADD_i64(p, x) atomicAdd((u64*)(p), (u64)(i64)(x))
+#define TB_ATOMIC_ADD_f32(p, x) atomicAdd((f32*)(p), (f32)(x))
+#define TB_ATOMIC_ADD_f64(p, x) atomicAdd((f64*)(p), (f64)(x))
 #define TB_COMPARE_EXCHANGE_32(p, old, value) atomicCAS((u32*)(p), (u32)(old), (u32)(value))
 #define TB_COMPARE_EXCHANGE_64(p, old, value) atomicCAS((u64*)(p), (u64)(old), (u64)(value))

@@ -11,6 +11,7 @@
 // WRAPS           negative indices count from the end
 // READS           here = there. Else there = here, or
 // COMBINE(a, b)   there = COMBINE(there, here), computed in T
+// ADD(p, x)       the same in one instruction, where the device has that
 // WORD            what is moved as it is, of as many bytes as the dtype
 // VALUE           a number in place of what lies here
 
@@ -56,7 +57,9 @@ typedef struct {
 #else
 #define HERE ((T)LOAD_HERE(p0, PLACE(0)) * FACTOR)
 #endif
-#ifdef ATOMIC_UNION
+#if defined(ADD) && defined(TB_ADDS_OF_ALL_WORDS)
+#define ACT(place) ADD((TB_GLOBAL T*)p1 + (place), HERE);
+#elif defined(ATOMIC_UNION)
 // The containing word is exchanged until nobody has changed it in between.
 TB_DEVICE void tb_update(TB_GLOBAL char* p, Index place, T x) {
 #if ATOMIC_BYTES == 8

@@ -195,6 +195,9 @@ bool run(const tb_kernel_context& context, const Access& access) {
       text.define("LOAD_HERE(p, i)", c10::str("TB_LOAD_", name_of(here_type), "(p, i)"));
       text.define("LOAD_THERE(p, i)", c10::str("TB_LOAD_", name_of(type), "(p, i)"));
       text.define("STORE_THERE(p, i, x)", c10::str("TB_STORE_", name_of(type), "(p, i, x)"));
+      if (access.mode == Mode::kAdd && compute == type && !stretches) {
+        text.define("ADD", c10::str("TB_ATOMIC_ADD_", name_of(type)));
+      }
       if (!stretches) {
         define_atomic(text, type, access.there.element_bytes());
       }

@@ -108,6 +108,16 @@ template <class T>
 static inline T atomicAdd(T* at, T x) {
   return __atomic_fetch_add(at, x, __ATOMIC_RELAXED);
 }
+static inline float atomicAdd(float* at, float x) {
+  const float was = *at; // items run one at a time
+  *at = was + x;
+  return was;
+}
+static inline double atomicAdd(double* at, double x) {
+  const double was = *at;
+  *at = was + x;
+  return was;
+}
 template <class T>
 static inline T atomicCAS(T* at, T was, T now) {
   __atomic_compare_exchange_n(at, &was, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
