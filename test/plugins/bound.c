@@ -25,8 +25,7 @@ static int meet(const void* a, uint64_t a_pitch, const void* b, uint64_t b_pitch
   while (i < height && j < height) {
     const uintptr_t row = (uintptr_t)a + i * a_pitch, other = (uintptr_t)b + j * b_pitch;
     if (row < other + width && other < row + width) return 1;
-    if (row < other) ++i;
-    else ++j;
+    row < other ? ++i : ++j;
   }
   return 0;
 }
@@ -36,7 +35,8 @@ static tb_status refuse(const char* slot) {
 }
 
 FUNCTION(copy_apart, memory_copy) {
-  return meet(dst, 0, src, 0, size_bytes, 1) ? refuse("memory_copy") : lenient.memory_copy ARGUMENTS_OF(TB_SLOT_memory_copy);
+  return meet(dst, 0, src, 0, size_bytes, 1) ? refuse("memory_copy")
+                                             : lenient.memory_copy ARGUMENTS_OF(TB_SLOT_memory_copy);
 }
 
 FUNCTION(rows_apart, memory_copy_2d) {

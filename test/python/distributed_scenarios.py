@@ -109,7 +109,7 @@ def names() -> None:
 
 
 def bound() -> None:
-    """Groups of every name in groups of every name that are bound to a device, and a checkpoint that such a group saves."""
+    """Groups of every name within groups of every name that are bound to a device; one of them saves a checkpoint."""
     from torch.distributed import checkpoint
 
     names = (None, "nccl", f"{NAME}ccl", "gloo", f"cpu:gloo,{NAME}:{NAME}ccl", f"cpu:gloo,{NAME}:gloo")

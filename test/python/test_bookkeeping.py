@@ -1,4 +1,4 @@
-"""What the core and the package do for themselves is no operator of the user's: modes, functorch and profilers see none."""
+"""What the core and the package do for themselves is no operator of the user's: modes and profilers see none."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -176,7 +176,8 @@ def test_operators_show_no_copies_of_the_core(run_python: RunPython, mode: str) 
             (["aten::fill_"], torch.Tensor.fill_, x, 3),
         ]
         if MODE != "sync":  # there the CPU's kernel runs in the call, and calls other operators
-            calls += [(["aten::roll"], torch.roll, x, 1), (["aten::native_layer_norm"], layer_norm, x, (4,), None, None, 0)]
+            calls.append((["aten::roll"], torch.roll, x, 1))
+            calls.append((["aten::native_layer_norm"], layer_norm, x, (4,), None, None, 0))
         for wanted, function, *arguments in calls:
             with profile(activities=[ProfilerActivity.CPU]) as profiled:
                 function(*arguments)

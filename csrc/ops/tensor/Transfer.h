@@ -32,9 +32,9 @@ bool is_plain_copy(const at::Tensor& dst, const at::Tensor& src);
 /// Whether a copy between them changes nothing: the same elements in the same places.
 bool are_same_elements(const at::Tensor& a, const at::Tensor& b);
 
-/// Whether an element of one may lie on another element of the other, of tensors of the same sizes: true unless it is seen
-/// that none does. PyTorch refuses what it sees to overlap, and lets pass what it cannot tell; a device's copies and kernels
-/// take memory that lies apart, or one element for one.
+/// Whether an element of one may lie on another element of the other, of tensors of the same sizes: true unless it is
+/// seen that none does. PyTorch refuses what it sees to overlap, and lets pass what it cannot tell; a device's copies
+/// and kernels take memory that lies apart, or one element for one.
 bool may_overlap(const at::Tensor& a, const at::Tensor& b);
 
 /// Enqueue the copy as a one or two-dimensional plugin copy of `kind` (TB_COPY_...). False, with nothing done, if it is not

@@ -100,5 +100,5 @@ def check_copy_within(device: str, dtype: torch.dtype, data: st.DataObject) -> N
 @settings(derandomize=True, deadline=None, database=None, max_examples=300)
 @given(data=st.data())
 def test_any_copy_within_a_tensor(device: str, data: st.DataObject) -> None:
-    """A copy between any two views of a tensor does what it does on the CPU; where they overlap it changes no others."""
+    """A copy between two views of a tensor does what it does on the CPU; where they overlap it changes no others."""
     check_copy_within(device, data.draw(st.sampled_from([torch.float32, torch.uint8])), data)

@@ -38,7 +38,7 @@ def test_channels_last(device: str, code: str) -> None:
 
 @each("pad", {"replication": torch.ops.aten.replication_pad2d, "reflection": torch.ops.aten.reflection_pad2d})
 def test_out_of_another_layout(device: str, pad: torch._ops.OpOverloadPacket) -> None:
-    """What an operator writes into a tensor that is laid out row by row is right, though its image has channels last."""
+    """An operator on a channels_last image writes the right values into a tensor that is laid out row by row."""
     image = torch.arange(8.0).reshape(1, 2, 2, 2).to(memory_format=torch.channels_last)
     actual, expected = torch.zeros(1, 2, 2, 3, device=device), torch.zeros(1, 2, 2, 3)
     pad.out(image.to(device), [1, 0, 0, 0], out=actual)
