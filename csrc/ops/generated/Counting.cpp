@@ -172,29 +172,6 @@ at::Tensor bincount(const at::Tensor& self, const std::optional<at::Tensor>& wei
   return result.index_add(0, self.to(at::kLong), added);
 }
 
-at::Tensor histc(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max) {
-  TORCH_CHECK(bins > 0, "torch.histc(): bins must be > 0");
-  TORCH_CHECK(at::isFloatingType(self.scalar_type()), "\"histogram_cpu\" not implemented for '", self.scalar_type(),
-              "'");
-  double low = min.toDouble(), high = max.toDouble();
-  if (low == high && self.numel() > 0) {
-    const auto [least, most] = self.aminmax();
-    low = least.item().toDouble();
-    high = most.item().toDouble();
-  }
-  if (low == high) {
-    low -= 1;
-    high += 1;
-  }
-  TORCH_CHECK(std::isfinite(low) && std::isfinite(high), "torch.histc: range of [", low, ", ", high, "] is not finite");
-  TORCH_CHECK(low < high, "torch.histc: max must be larger than min");
-  const auto x = self.flatten();
-  const auto inside = x.ge(low).logical_and_(x.le(high));
-  const auto place = x.sub(low).mul_(bins).div_(high - low).masked_fill_(inside.logical_not(), 0);
-  return at::zeros({bins}, self.options())
-      .index_add(0, place.to(at::kLong).clamp_max_(bins - 1), inside.to(self.scalar_type()));
-}
-
 at::Tensor repeat_interleave(const at::Tensor& repeats, std::optional<c10::SymInt> output_size) {
   TORCH_CHECK(repeats.dim() == 1, "repeat_interleave only accept 1D vector as repeat");
   TORCH_CHECK(repeats.scalar_type() == at::kLong || repeats.scalar_type() == at::kInt,
@@ -392,8 +369,6 @@ void register_counting(Registrar& m) {
   TB_COMPOSITION(m, "isin.Scalar_Tensor", isin_Scalar_Tensor, is_number_in);
   TB_COMPOSITION(m, "isin.Scalar_Tensor_out", isin_Scalar_Tensor_out, Into<is_number_in>::call);
   TB_COMPOSITION(m, "bincount", bincount, bincount);
-  TB_COMPOSITION(m, "histc", histc, histc);
-  TB_COMPOSITION(m, "histc.out", histc_out, Into<histc>::call);
   TB_COMPOSITION(m, "repeat_interleave.Tensor", repeat_interleave_Tensor, repeat_interleave);
   TB_COMPOSITION(m, "equal", equal, equal);
   TB_COMPOSITION(m, "unfold_backward", unfold_backward, unfold_backward);

@@ -17,6 +17,8 @@ void register_native_kernels(Registrar& m) {
   register_random(m);
   register_batch_norm(m);
   register_embedding_bag(m);
+  register_histogram(m);
+  register_wide_kernels(m);
   register_stub_kernels(m);
   register_tensor_methods(m);
 }

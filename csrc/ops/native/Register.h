@@ -27,6 +27,8 @@ void register_attention(Registrar& m);
 void register_random(Registrar& m);
 void register_batch_norm(Registrar& m);
 void register_embedding_bag(Registrar& m);
+void register_histogram(Registrar& m);
+void register_wide_kernels(Registrar& m);
 void register_stub_kernels(Registrar& m);
 void register_tensor_methods(Registrar& m);
 

@@ -41,6 +41,7 @@ class each_operator(ops):  # type: ignore[misc]  # a decorator, and named as suc
 
     Args:
         part: what the test tries, as the report calls it.
+        entries: PyTorch's list, or some of it with other dtypes.
         select: which entries have a test.
         dtypes: the dtypes that there is a test for, if PyTorch says that the entry supports them.
         backward: whether the entry has to support the dtype in its backward pass.
@@ -52,6 +53,7 @@ class each_operator(ops):  # type: ignore[misc]  # a decorator, and named as suc
         self,
         part: str,
         *,
+        entries: Iterable[OpInfo] = op_db,
         select: Callable[[OpInfo], bool] = lambda op: True,
         dtypes: Iterable[torch.dtype] | None = None,
         backward: bool = False,
@@ -60,7 +62,7 @@ class each_operator(ops):  # type: ignore[misc]  # a decorator, and named as suc
     ) -> None:
         which = OpDTypes.any_one if any_one else OpDTypes.supported_backward if backward else OpDTypes.supported
         super().__init__(
-            [op for op in op_db if select(op)],
+            [op for op in entries if select(op)],
             dtypes=which,
             allowed_dtypes=None if dtypes is None else tuple(dtypes),
             skip_if_dynamo=False,

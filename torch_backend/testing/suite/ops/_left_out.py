@@ -51,6 +51,18 @@ ROWS = (
         parts=frozenset({"backward"}),
         samples=lambda arguments: "amax" in arguments or "amin" in arguments,
     ),
+    Row(
+        "*",
+        "PyTorch computes with complex32 on CUDA alone, and warns that it is an experiment there",
+        parts=frozenset({"dtypes of CUDA"}),
+        dtypes=frozenset({"complex32"}),
+    ),
+    Row(
+        "fft.*",
+        "PyTorch's functions refuse halves on all devices but CUDA and XPU before they ask the device",
+        parts=frozenset({"dtypes of CUDA"}),
+        dtypes=frozenset({"float16"}),
+    ),
 )
 
 

@@ -1,0 +1,94 @@
+// Histograms: PyTorch's kernels for CUDA take whole numbers, which programs count on, and those for the CPU do not.
+
+#include <cmath>
+#include <limits>
+
+#include <ATen/ATen.h>
+
+#include "csrc/core/Runtime.h"
+#include "csrc/ops/dispatch/Registrar.h"
+#include "csrc/ops/generated/Compositions.h"
+#include "csrc/ops/generated/Modules.h"
+#include "csrc/ops/native/Register.h"
+
+namespace torch_backend {
+namespace {
+
+/// `place` of each element of `self` that is `inside`, of `bins`; the last one has the upper end too.
+at::Tensor counts_at(const at::Tensor& self, at::Tensor place, const at::Tensor& inside, int64_t bins) {
+  place = place.masked_fill_(inside.logical_not(), 0).to(at::kLong).clamp_max_(bins - 1);
+  return at::zeros({bins}, self.options()).index_add_(0, place, inside.to(self.scalar_type()));
+}
+
+/// As on CUDA: ends are cut, and places are quotients of whole numbers.
+at::Tensor count_integers(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max) {
+  using Limits = std::numeric_limits<int64_t>;
+  int64_t low = min.to<int64_t>(), high = max.to<int64_t>();
+  if (low == high && self.numel() > 0) {
+    const auto [least, most] = self.aminmax();
+    low = least.item().toLong();
+    high = most.item().toLong();
+  }
+  if (low == high) {
+    low -= low > Limits::lowest();
+    high += high < Limits::max();
+  }
+  TORCH_CHECK(low < high, "torch.histc: max must be larger than min");
+  const auto x = self.flatten().to(at::kLong);
+  const auto inside = x.ge(low).logical_and_(x.le(high));
+  int64_t span = 0, most = 0;
+  const bool fits = !__builtin_sub_overflow(high, low, &span) && !__builtin_mul_overflow(span, bins, &most);
+  const double scale = static_cast<double>(bins) / (static_cast<double>(high) - static_cast<double>(low));
+  return counts_at(
+      self, fits ? x.sub(low).mul_(bins).div_(span, "trunc") : x.to(at::kDouble).sub_(low).mul_(scale), inside, bins);
+}
+
+at::Tensor count_floats(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max) {
+  TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(self.scalar_type()), "\"histogram_cpu\" not implemented for '",
+                              self.scalar_type(), "'");
+  double low = min.toDouble(), high = max.toDouble();
+  if (low == high && self.numel() > 0) {
+    const auto [least, most] = self.aminmax();
+    low = least.item().toDouble();
+    high = most.item().toDouble();
+  }
+  if (low == high) {
+    low -= 1;
+    high += 1;
+  }
+  TORCH_CHECK(std::isfinite(low) && std::isfinite(high), "torch.histc: range of [", low, ", ", high, "] is not finite");
+  TORCH_CHECK(low < high, "torch.histc: max must be larger than min");
+  const auto x = self.flatten();
+  return counts_at(self, x.sub(low).mul_(bins).div_(high - low), x.ge(low).logical_and_(x.le(high)), bins);
+}
+
+at::Tensor count(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max) {
+  TORCH_CHECK(bins > 0, "torch.histc(): bins must be > 0");
+  return (at::isIntegralType(self.scalar_type(), /*includeBool=*/false) ? count_integers : count_floats)(self, bins, min,
+                                                                                                          max);
+}
+
+bool has_host_kernel(const at::Tensor& self) {
+  const bool is_whole = at::isIntegralType(self.scalar_type(), /*includeBool=*/false);
+  return !is_whole && (device_api().host_access() || !generated::has_modules());
+}
+
+at::Tensor histc(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max) {
+  return has_host_kernel(self) ? AtenKernel<at::_ops::histc>::call(self, bins, min, max) : count(self, bins, min, max);
+}
+
+at::Tensor& histc_out(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max,
+                      at::Tensor& out) {
+  return has_host_kernel(self) ? AtenKernel<at::_ops::histc_out>::call(self, bins, min, max, out)
+                               : generated::Into<count>::call(self, bins, min, max, out);
+}
+
+} // namespace
+
+void register_histogram(Registrar& m) {
+  const Source source = generated::has_modules() ? Source::kGenerated : Source::kAten;
+  m.impl("histc", TORCH_FN(histc), source);
+  m.impl("histc.out", TORCH_FN(histc_out), source);
+}
+
+} // namespace torch_backend
