@@ -216,6 +216,32 @@ def test_indices_out_of_range_raise() -> None:
     torch.testing.assert_close(take(a, i % 333).cpu(), x[[0, 0]] * 2)
 
 
+def _count(a: torch.Tensor, dim: int) -> torch.Tensor:
+    return torch.arange(a.shape[dim], device=a.device)
+
+
+@pytest.mark.parametrize(
+    ("function", "dim"),
+    [
+        (lambda a, table: a * table[_count(a, 1)], 1),
+        (lambda a, table: (a * table[_count(a, 1)]).sum(1), 1),
+        (lambda a, table: (a * table[_count(a, 1) - a.shape[1]]).softmax(1), 1),
+        (lambda a, table: (a * table[_count(a, 0)][:, None]).sum(1), 0),
+        (lambda a, table: (a * table[_count(a, 0)][:, None]).sum(0), 0),
+        (lambda a, table: (a * table[_count(a, 1) * (1 << 24) // (1 << 24)]).cumsum(1), 1),
+    ],
+)
+def test_indices_that_are_counted_are_checked(check: Check, function: Callable[..., Any], dim: int) -> None:
+    fast = torch.compile(function, dynamic=True)
+    size = x.shape[dim]
+    for extra in (0, 10):
+        table = torch.randn(size + extra)
+        torch.testing.assert_close(fast(x.to(DEVICE), table.to(DEVICE)).cpu(), function(x, table), rtol=1e-4, atol=1e-4)
+    for entries in (size - 1, 1):
+        with pytest.raises((IndexError, RuntimeError), match=f"out of range for a dimension of size {entries}"):
+            fast(x.to(DEVICE), torch.randn(entries, device=DEVICE)).cpu()
+
+
 def test_threads_compile_and_run() -> None:
     failed: list[BaseException] = []
 

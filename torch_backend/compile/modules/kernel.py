@@ -200,11 +200,14 @@ class ModuleKernel(SIMDKernel[CSEVariable]):
         if self._load_mask:
             text = f"({self._load_mask} ? {text} : {literal(self._load_other or 0, computed)})"
         self._note_strides(index)
-        buffer = self.compute if self._load_mask else self.loads  # a mask is computed
-        if self.inside_reduction and not self._load_mask and self.loads is not self.compute:
-            reduced = [symbol for symbol in index.free_symbols if self._is_reduced(symbol)]
-            buffer = self.loads if reduced else self.outer
-        return self.cse.generate(buffer, text, dtype=computed)
+        return self.cse.generate(self._buffer_for(index), text, dtype=computed)
+
+    def _buffer_for(self, index: sympy.Expr) -> IndentedBuffer:
+        """Where the lines go that need ``index``."""
+        if self._load_mask or self.is_indirect_indexing(index):  # both are computed
+            return self.compute
+        is_kept = self.inside_reduction and not any(map(self._is_reduced, index.free_symbols))
+        return self.outer if is_kept else self.loads
 
     def _is_reduced(self, symbol: sympy.Basic) -> bool:
         entry = self.range_tree_nodes.get(symbol)
@@ -261,13 +264,15 @@ class ModuleKernel(SIMDKernel[CSEVariable]):
         if not (lower or upper):
             return
         self.may_fail = True
+        expr = self.prepare_indexing(expr)
         index, limit = self.index_to_str(expr), self.index_to_str(size)
         wrong = " || ".join([f"{index} < 0"] * lower + [f"{index} >= {limit}"] * upper)
         if self._load_mask:
             wrong = f"{self._load_mask} && ({wrong})"
-        instead = f" {index} = 0;" if isinstance(expr, sympy.Symbol) else ""
+        is_variable = expr.is_Symbol and self.is_indirect_indexing(expr)
+        instead = f"{index} = 0;" if is_variable else "continue;"
         report = f"tb_report(error_cell, TB_INDEX_OUT_OF_RANGE, args.n[0].i64_, {index}, {limit});"
-        self.compute.writeline(f"if ({wrong}) {{ {report}{instead} }}")
+        self._buffer_for(expr).writeline(f"if ({wrong}) {{ {report} {instead} }}")
 
     def device_assert_async(self, cond: CSEVariable, msg: str) -> None:
         raise NotImplementedError("assertions in kernels that a device compiles")
