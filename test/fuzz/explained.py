@@ -12,6 +12,7 @@ import yaml
 from cases import Case
 from differences import Difference
 from torch import Tensor
+from torch.testing._internal.opinfo.core import BinaryUfuncInfo, UnaryUfuncInfo
 
 from torch_backend.testing.suite.ops._samples import tensors
 
@@ -64,6 +65,16 @@ def _not_finite(case: Case) -> bool:
     return any(not bool(x.isfinite().all()) for x in tensors((case.args, case.kwargs)))
 
 
+def _large(case: Case) -> bool:
+    found = [x for x in tensors((case.args, case.kwargs)) if x.is_floating_point() or x.is_complex()]
+    return any(bool((x.abs().double() > torch.finfo(x.dtype).max ** 0.5).any()) for x in found)
+
+
+def _out_is_argument(case: Case) -> bool:
+    given, out = ({x.untyped_storage()._cdata for x in tensors(at)} for at in (case.args, case.kwargs.get("out")))
+    return bool(given & out) and not isinstance(case.op, (UnaryUfuncInfo, BinaryUfuncInfo))
+
+
 def _falls(x: Tensor) -> bool:
     return x.dim() == 1 and not x.dtype.is_floating_point and bool((x.diff() < 0).any())
 
@@ -76,6 +87,9 @@ def _overlaps(x: Tensor) -> bool:
 GIVEN: dict[str, Callable[[Case], bool]] = {
     "not finite": _not_finite,
     "not finite, or gradients are not": lambda case: case.special_gradients or _not_finite(case),
+    "larger than a square may be": _large,
+    "out is an argument": _out_is_argument,
+    "scale_grad_by_freq": lambda case: bool(case.kwargs.get("scale_grad_by_freq")),
     "offsets that fall": lambda case: any(map(_falls, tensors((case.args[1:], case.kwargs)))),
     "written twice": lambda case: any(map(_overlaps, tensors(case.kwargs.get("out", case.args[:1])))),
 }
