@@ -105,6 +105,7 @@ def test_norms(check, order):
     x = values(33, 70).abs() + 0.5
     for dim in (0, 1, None):
         check(lambda x, dim=dim: torch.linalg.vector_norm(x, order, dim), x)
+    check(lambda x: torch.linalg.vector_norm(x, order, 1), torch.tensor([[1e30], [-1e-30], [NAN], [-INF], [0.0]]))
     check(lambda x: torch.norm(x, order, 1, dtype=torch.float64), x)
     check(lambda x: torch.linalg.vector_norm(x, order, dtype=torch.float32), x.bfloat16())
 

@@ -80,10 +80,13 @@ tb_status norm(const void*, const tb_kernel_context& context, const tb_arg* args
   if (!view_of(args[0], &self) || args[1].tag == TB_ARG_COMPLEX) {
     return TB_STATUS_UNSUPPORTED;
   }
-  const double order = number_of(args[1], 2);
+  double order = number_of(args[1], 2);
   const uint64_t dims = dims_of(args[2], self.dim(), all_dims(self.dim()));
   if (!outputs_of(args, num_args, 1, self.dim(), dims, &outputs) || !is_floating(outputs[0].type())) {
     return TB_STATUS_UNSUPPORTED;
+  }
+  if (order != 0 && outputs[0].numel() == self.numel()) {
+    order = 1; // of one element its size, also where powers of it are no numbers
   }
   const auto compute = compute_type(outputs[0].type());
   const bool by_order = order != 0 && order != 1 && order != 2 && !std::isinf(order);
