@@ -98,8 +98,9 @@ at::Tensor pixel_unshuffle(const at::Tensor& self, int64_t factor) {
 }
 
 at::Tensor channel_shuffle(const at::Tensor& self, c10::SymInt groups) {
-  return at::native::math_channel_shuffle(self, groups.guard_int(__FILE__, __LINE__))
-      .contiguous(self.suggest_memory_format());
+  const auto format = self.suggest_memory_format(); // PyTorch's formula takes views of what is laid out so
+  return at::native::math_channel_shuffle(self.contiguous(format), groups.guard_int(__FILE__, __LINE__))
+      .contiguous(format);
 }
 
 at::Tensor max_unpool(const at::Tensor& self, const at::Tensor& indices, c10::SymIntArrayRef output_size) {

@@ -2,6 +2,7 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/MemoryOverlap.h>
+#include <ATen/core/DimVector.h>
 #include <c10/util/Exception.h>
 
 #include "csrc/core/Capture.h"
@@ -62,6 +63,21 @@ void check_resized(const Argument& argument, const Arguments& all) {
 
 bool is_strided(const at::Tensor& tensor) {
   return tensor.layout() == c10::kStrided;
+}
+
+/// Of what lies `strides` apart, the first of the elements that are one and the same, along each dimension.
+at::Tensor without_repeats(at::Tensor tensor, at::IntArrayRef strides) {
+  for (int64_t d = 0; d < tensor.dim(); ++d) {
+    if (strides[static_cast<std::size_t>(d)] == 0 && tensor.size(d) > 1) {
+      tensor = tensor.narrow(d, 0, 1);
+    }
+  }
+  return tensor;
+}
+
+/// To be written: elements of an expanded tensor stay one and the same, which the kernel refuses or takes.
+at::Tensor copy_to_write(const at::Tensor& tensor) {
+  return copy_to_host(without_repeats(tensor, tensor.strides())).expand(tensor.sizes());
 }
 
 } // namespace
@@ -131,7 +147,8 @@ const at::Tensor& HostCall::stand_in(const at::Tensor& tensor, bool written) {
     arguments_.push_back({make_alias(tensor), impl, written});
   } else {
     graph::refuse_in_capture(current_stream(device.index()), op_);
-    arguments_.push_back({copy_to_host(tensor), impl, written});
+    const bool repeats = written && at::has_internal_overlap(tensor) == at::MemOverlap::Yes;
+    arguments_.push_back({repeats ? copy_to_write(tensor) : copy_to_host(tensor), impl, written});
     bytes_copied_ += static_cast<uint64_t>(arguments_.back().stand_in.nbytes());
   }
   return arguments_.back().stand_in;
@@ -244,7 +261,8 @@ void HostCall::write_back(const Argument& argument) {
   if (stand_in->sizes() != original->sizes()) {
     resize_tensor(original, stand_in->sizes(), stand_in->strides());
   }
-  bytes_copied_ += copy_from_host(source, borrow(original));
+  const at::DimVector strides(original->strides());
+  bytes_copied_ += copy_from_host(without_repeats(source, strides), without_repeats(borrow(original), strides));
 }
 
 HostCall::Shared& HostCall::shared(const c10::Storage& host) {

@@ -64,8 +64,8 @@ at::Tensor count_floats(const at::Tensor& self, int64_t bins, const at::Scalar& 
 
 at::Tensor count(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max) {
   TORCH_CHECK(bins > 0, "torch.histc(): bins must be > 0");
-  return (at::isIntegralType(self.scalar_type(), /*includeBool=*/false) ? count_integers : count_floats)(self, bins, min,
-                                                                                                          max);
+  const bool is_whole = at::isIntegralType(self.scalar_type(), /*includeBool=*/false);
+  return (is_whole ? count_integers : count_floats)(self, bins, min, max);
 }
 
 bool has_host_kernel(const at::Tensor& self) {

@@ -57,6 +57,20 @@ def test_in_place_operator(device: str, change: Callable[[Tensor], Tensor]) -> N
     assert_close(x, expected, device, "the tensor after an in-place operator")
 
 
+@each("change", IN_PLACE)
+def test_elements_that_are_one_and_the_same(device: str, change: Callable[[Tensor], Tensor]) -> None:
+    """An in-place operator takes an expanded tensor if it takes it on the CPU, and refuses it otherwise."""
+    expected, x = torch.tensor([0.25]), torch.tensor([0.25]).to(device)
+    try:
+        change(expected.expand(4))
+    except RuntimeError:
+        with pytest.raises(RuntimeError):
+            change(x.expand(4)).cpu()
+    else:
+        change(x.expand(4))
+        assert_close(x, expected, device, "an element of an expanded tensor after an in-place operator")
+
+
 def test_in_place_results_reach_every_alias(device: str) -> None:
     """What an in-place operator writes is seen by every tensor on the same memory, laid out as it may be."""
     x = torch.zeros(3, 4, device=device)
