@@ -260,6 +260,18 @@ def test_out_of_range_is_found_when_the_device_is_waited_for(name, wait, index):
     assert torch.equal(x.cpu(), MATRIX)
 
 
+@pytest.mark.parametrize("classes", [-1, 3])
+def test_classes_below_zero_have_no_code(classes):
+    labels = torch.tensor([1, -1, 2]).to(DEVICE)
+    with pytest.raises(RuntimeError, match="index -1 is out of range|must be non-negative"):
+        torch.nn.functional.one_hot(labels, classes).cpu()
+
+
+def test_counts_of_the_largest_number():
+    with pytest.raises(RuntimeError, match="maximum value of input overflowed"):
+        torch.bincount(torch.tensor([1, 2**63 - 1]).to(DEVICE))
+
+
 def test_a_source_that_is_too_short():
     x, mask = to_device(MATRIX), to_device(MASK)
     with pytest.raises(RuntimeError, match=r"masked_scatter_: element \d+ of a source is wanted, which has 2"):

@@ -89,8 +89,11 @@ def test_a_target_that_is_no_class_is_an_error(target, how):
 
 @pytest.mark.parametrize("wrong", [1.5, -0.5, float("nan")])
 def test_binary_cross_entropy_refuses_what_is_no_probability(wrong):
+    values, ones = torch.tensor([0.5, wrong]).to(DEVICE), torch.ones(2).to(DEVICE)
     with pytest.raises(RuntimeError, match="elements of input should be between 0 and 1"):
-        F.binary_cross_entropy(torch.tensor([0.5, wrong]).to(DEVICE), torch.ones(2).to(DEVICE)).cpu()
+        F.binary_cross_entropy(values, ones).cpu()
+    with pytest.raises(RuntimeError, match="elements of target should be between 0 and 1"):
+        F.binary_cross_entropy(ones, values).cpu()
 
 
 SCANS = {

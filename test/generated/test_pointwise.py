@@ -316,6 +316,40 @@ def test_numbers_that_do_not_fit_are_as_the_cpu_takes_them(name, number):
         assert outcome(CONVERTING[name], x.to(DEVICE), number) == outcome(CONVERTING[name], x, number), dtype
 
 
+FLOATING = {
+    **{name: CONVERTING[name] for name in CONVERTING if name not in ("pow", "bitwise_and")},
+    "addcdiv": lambda x, number: x.addcdiv(x, x + 1, value=number),
+    "baddbmm": lambda x, number: torch.baddbmm(x.expand(1, 5, 5), x.expand(1, 5, 5), x.expand(1, 5, 5), beta=number),
+    "constant_pad": lambda x, number: torch.nn.functional.pad(x, (1, 1), value=number),
+    "elu": lambda x, number: torch.nn.functional.elu(x, number),
+    "fill_": lambda x, number: x.clone().fill_(number),
+    "fill_ of a view": lambda x, number: x.repeat(2, 1).t()[::2].fill_(number),
+    "foreach_add": lambda x, number: torch._foreach_add([x, x], number)[1],
+    "full": lambda x, number: torch.full((3,), number, dtype=x.dtype, device=x.device),
+    "hardshrink": lambda x, number: torch.nn.functional.hardshrink(x, number),
+    "index_add": lambda x, number: x.index_add(0, torch.tensor([1], device=x.device), x[:1], alpha=number),
+    "leaky_relu": lambda x, number: torch.nn.functional.leaky_relu(x, number),
+    "lerp": lambda x, number: torch.lerp(x, x, number),
+    "logspace": lambda x, number: torch.logspace(0, number, 3, dtype=x.dtype, device=x.device),
+    "masked_fill_": lambda x, number: x.clone().masked_fill_(x > 3, number),
+    "norm": lambda x, number: torch.linalg.vector_norm(x, abs(number)),
+    "scatter_reduce": lambda x, number: x.scatter(0, torch.tensor([1], device=x.device), number, reduce="add"),
+    "threshold": lambda x, number: torch.nn.functional.threshold(x, number, 3),
+}
+
+
+@pytest.mark.parametrize("number", [-1e9, 65505, 1e39, -1e39, 65504, float("inf"), float("nan")])
+@pytest.mark.parametrize("name", FLOATING)
+def test_numbers_beyond_a_floating_dtype_are_as_the_cpu_takes_them(name, number):
+    """Refused, or infinite where PyTorch computes with them as they are."""
+    for dtype in (torch.float16, torch.bfloat16, torch.float32):
+        x = torch.tensor([0, 1, 5, 100, 127], dtype=dtype)
+        ours, theirs = outcome(FLOATING[name], x.to(DEVICE), number), outcome(FLOATING[name], x, number)
+        assert (ours is None) == (theirs is None), (dtype, ours, theirs)
+        if theirs is not None:
+            torch.testing.assert_close(torch.tensor(ours), torch.tensor(theirs), rtol=1e-2, atol=1e-2, equal_nan=True)
+
+
 OF_THE_DTYPE = {
     "eq": torch.eq,
     "lt": torch.lt,

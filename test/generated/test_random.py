@@ -191,6 +191,39 @@ def test_errors(call: Callable[[torch.Tensor], torch.Tensor], message: str) -> N
         call(empty(5))
 
 
+WRONG = {
+    "bernoulli": (lambda p: torch.bernoulli(p), (1.25, -0.25, math.nan, math.inf)),
+    "bernoulli_": (lambda p: torch.empty(3, 3, dtype=torch.int32, device=p.device).bernoulli_(p), (1.25, math.nan)),
+    "bernoulli.out": (lambda p: torch.bernoulli(p, out=torch.empty_like(p)), (-0.25,)),
+    "normal": (lambda std: torch.normal(torch.zeros_like(std), std), (-0.25, math.nan, -math.inf)),
+    "normal.std": (lambda std: torch.normal(1.0, std), (-0.25, math.nan)),
+    "normal.out": (lambda std: torch.normal(1.0, std, out=torch.empty_like(std)), (-0.25,)),
+    "Normal": (lambda std: torch.distributions.Normal(1.0, std, validate_args=False).sample((2,)), (-0.25,)),
+    "poisson": (lambda rate: torch.poisson(rate), (-0.25, math.nan)),
+}
+
+
+@pytest.mark.parametrize("dtype", FLOATING)
+@pytest.mark.parametrize("name", WRONG)
+def test_parameters_that_pytorch_refuses(name: str, dtype: torch.dtype) -> None:
+    """The device finds them, in the words of the CPU; it draws on afterwards."""
+    call, values = WRONG[name]
+    for wrong in values:
+        parameters = torch.tensor([0.5, wrong, 1.0], dtype=dtype)
+        with pytest.raises(RuntimeError) as expected:
+            call(parameters)
+        with pytest.raises(RuntimeError) as found:
+            call(parameters.to(DEVICE)).cpu()
+        assert str(expected.value) in str(found.value), wrong
+        assert call(torch.tensor([0.0, 0.5, 1.0], dtype=dtype, device=DEVICE)).cpu().isfinite().all()
+
+
+def test_probabilities_of_float64_are_not_rounded() -> None:
+    if torch.float64 in backend.get_device_properties(0).dtypes:
+        with pytest.raises(RuntimeError, match="p_in <= 1"):
+            torch.bernoulli(torch.tensor([1 + 1e-12], dtype=torch.float64, device=DEVICE)).cpu()
+
+
 def test_empty() -> None:
     for draw in (torch.Tensor.uniform_, torch.Tensor.normal_, torch.Tensor.bernoulli_, torch.Tensor.random_):
         assert draw(empty(0)).numel() == 0

@@ -687,6 +687,19 @@ def _dot_of_anything() -> None:
         return aten.sum(self)
 
 
+@broken(
+    "refusal in other words",
+    caught_by="ops/test_errors.py::TestErrorsXCPU::test_errors_dot_xcpu_float32",
+    words="raised RuntimeError (sizes differ)",
+)
+def _dot_in_other_words() -> None:
+    @kernel("aten::dot")
+    def dot(self: Tensor, tensor: Tensor) -> Tensor:
+        if self.shape != tensor.shape:
+            raise RuntimeError("sizes differ")
+        return aten.dot(self, tensor)
+
+
 _chosen = os.environ.get("TORCH_BACKEND_BROKEN")
 if _chosen:
     BROKEN[_chosen].install()

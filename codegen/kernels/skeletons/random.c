@@ -11,11 +11,13 @@
 // V               type of a drawn value
 // STORE_n(x), LOAD_n  of operand n; operand 0 is the output
 // NUMBERS         declares s0, s1, ...: what came with the call
+// CELL            the error cell, of what is refused where CHECK fails
 
 typedef struct {
   i64 count;
   i64 seed;
   i64 step;
+  i64 op;
   i64 sizes[RANK];
   i64 strides[OPERANDS][RANK];
   tb_scalar scalars[SCALARS];
@@ -31,6 +33,8 @@ typedef struct {
   TB_LOCATE(at, 0, sizes, strides, RANK - 1, i, 0, OPERANDS)
 #endif
 
+// Of the element at first + j.
+#define CHECK(taken) if (!(taken)) tb_report(CELL, TB_INVALID_VALUE, args.op, (i64)(first + j), args.count);
 #define EACH(statement) for (int j = 0; j < PER; ++j) { statement }
 #if PER == 2
 #define WORD_64(j) ((u64)w[2 * (j)] << 32 | w[2 * (j) + 1])
@@ -70,9 +74,9 @@ typedef struct {
 #define DRAW_normal_mean NORMALS
 #define PUT_normal_mean STORE_0(v[j] * s0 + LOAD_1);
 #define DRAW_normal_std NORMALS
-#define PUT_normal_std STORE_0(v[j] * LOAD_1 + s0);
+#define PUT_normal_std CHECK(LOAD_1 >= 0) STORE_0(v[j] * LOAD_1 + s0);
 #define DRAW_normal_both NORMALS
-#define PUT_normal_both STORE_0(v[j] * LOAD_2 + LOAD_1);
+#define PUT_normal_both CHECK(LOAD_2 >= 0) STORE_0(v[j] * LOAD_2 + LOAD_1);
 // Never 0. s0 is 1 / lambda, s1 what is next to 0.
 #define DRAW_exponential EACH(const T x = -log(OPEN(j)); v[j] = (x > s1 ? x : s1) * s0;)
 #define PUT_exponential STORE_VALUE
@@ -85,7 +89,7 @@ typedef struct {
 #define DRAW_bernoulli EACH(v[j] = (i64)w[j] < s0;)
 #define PUT_bernoulli STORE_VALUE
 #define DRAW_bernoulli_tensor EACH(v[j] = (T)(w[j] >> 8) * TC(5.9604644775390625e-08);)
-#define PUT_bernoulli_tensor STORE_0(v[j] < LOAD_1);
+#define PUT_bernoulli_tensor CHECK(LOAD_1 >= 0 && LOAD_1 <= 1) STORE_0(v[j] < LOAD_1);
 // s0 + [0, s1); s1 is at most 2^20
 #define DRAW_integers EACH(v[j] = s0 + (i64)((u64)w[j] * (u64)s1 >> 32);)
 #define PUT_integers STORE_VALUE
@@ -109,7 +113,7 @@ TB_DEVICE int more(TB_PRIVATE Numbers* numbers) {
 #define U(j) TB_OPEN(numbers->w[j])
 
 TB_DEVICE T sample_poisson(TB_PRIVATE Numbers* numbers, T rate) {
-  if (!(rate > 0)) return rate == 0 ? 0 : NAN;
+  if (!(rate > 0)) return 0;
   if (rate < 10) { // as many as fit: Knuth
     const T limit = exp(-rate);
     T product = 1;
@@ -221,7 +225,7 @@ TB_DEVICE T sample_binomial(TB_PRIVATE Numbers* numbers, T count, T p) {
   numbers.step = step;    \
   numbers.n = (u64)(group);
 #define DRAW_poisson
-#define PUT_poisson STORE_0(sample_poisson(&numbers, LOAD_1));
+#define PUT_poisson CHECK(LOAD_1 >= 0) STORE_0(sample_poisson(&numbers, LOAD_1));
 #define DRAW_gamma
 #define PUT_gamma { const T x = sample_gamma(&numbers, LOAD_1); STORE_0(x > s0 ? x : s0); }
 #define DRAW_binomial

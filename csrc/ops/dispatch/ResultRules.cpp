@@ -3,6 +3,7 @@
 #include <vector>
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/WrapDimUtils.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/arange.h>
@@ -83,6 +84,12 @@ std::optional<Stack> binomial(c10::ArrayRef<c10::IValue> arguments) {
   return are_pairs ? like_self(arguments) : std::nullopt;
 }
 
+/// (self, dim)
+std::optional<Stack> along_dim(c10::ArrayRef<c10::IValue> arguments) {
+  at::maybe_wrap_dim(arguments[1].toInt(), arguments[0].toTensor().dim()); // raises
+  return like_self(arguments);
+}
+
 /// (element, test_elements, assume_unique, invert)
 std::optional<Stack> one_answer(c10::ArrayRef<c10::IValue> arguments) {
   return Stack{at::Tensor(at::detail::empty_meta({}, c10::ScalarType::Bool))};
@@ -110,7 +117,7 @@ ResultRule find_result_rule(const std::string& overload) {
     return convolution_backward<4>;
   }
   if (overload == "aten::_logcumsumexp") {
-    return like_self;
+    return along_dim;
   }
   if (overload == "aten::binomial") {
     return binomial;

@@ -105,9 +105,12 @@ at::Tensor channel_shuffle(const at::Tensor& self, c10::SymInt groups) {
 
 at::Tensor max_unpool(const at::Tensor& self, const at::Tensor& indices, c10::SymIntArrayRef output_size) {
   const auto dims = static_cast<int64_t>(output_size.size());
-  TORCH_CHECK(self.sizes() == indices.sizes() && (self.dim() == dims + 1 || self.dim() == dims + 2),
-              "max_unpool: the tensor is of sizes ", self.sizes(), " and the indices of ", indices.sizes(),
-              "; they must be the same, with ", dims + 1, " or ", dims + 2, " dimensions");
+  TORCH_CHECK(indices.scalar_type() == at::kLong, "elements in indices should be type int64 but got: ",
+              indices.scalar_type());
+  TORCH_CHECK(self.dim() == dims + 1 || self.dim() == dims + 2, "Input to max_unpooling", dims, "d should be a ",
+              dims + 1, "d or ", dims + 2, "d Tensor, but got a tensor with ", self.dim(), " dimensions.");
+  TORCH_CHECK(self.sizes() == indices.sizes(), "Expected shape of indices to be same as that of the input tensor (",
+              self.sizes(), ") but got indices tensor with shape: ", indices.sizes());
   auto sizes = self.sizes().vec();
   const auto wanted = C10_AS_INTARRAYREF_SLOW(output_size);
   std::copy(wanted.begin(), wanted.end(), sizes.end() - dims);

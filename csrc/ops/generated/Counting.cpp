@@ -17,6 +17,7 @@
 #include "csrc/ops/generated/Geometry.h"
 #include "csrc/ops/generated/Launch.h"
 #include "csrc/ops/generated/Modules.h"
+#include "csrc/ops/generated/Ranges.h"
 #include "csrc/ops/generated/Support.h"
 #include "csrc/profiler/Recording.h"
 
@@ -167,7 +168,10 @@ at::Tensor bincount(const at::Tensor& self, const std::optional<at::Tensor>& wei
   const auto [low, high] = self.aminmax();
   const auto ends = at::stack({low, high}).to(at::kLong).cpu();
   TORCH_CHECK(ends[0].item<int64_t>() >= 0, "bincount only supports 1-d non-negative integral inputs.");
-  const auto result = at::zeros({std::max(ends[1].item<int64_t>() + 1, least)}, self.options().dtype(type));
+  const auto largest = ends[1].item<int64_t>();
+  constexpr auto kLimit = std::numeric_limits<int64_t>::max();
+  TORCH_CHECK(largest < kLimit, "maximum value of input overflowed, it should be < ", kLimit, " but got ", largest);
+  const auto result = at::zeros({std::max(largest + 1, least)}, self.options().dtype(type));
   const auto added = weighs ? weights->to(type) : at::ones({}, result.options()).expand(self.sizes());
   return result.index_add(0, self.to(at::kLong), added);
 }
@@ -237,6 +241,10 @@ at::Tensor& logspace_out(const at::Scalar& start, const at::Scalar& end, int64_t
     at::native::resize_output(out, {steps});
   }
   const bool is_whole = !at::isFloatingType(out.scalar_type());
+  if (!is_whole && steps > 1) {
+    check_fits(start, out.scalar_type());
+    check_fits(end, out.scalar_type());
+  }
   const auto number = [&](const at::Scalar& x) { return is_whole ? at::Scalar(x.toLong()) : x; };
   const auto wide = computes(out.device().index(), ValueType::f64) ? at::kDouble : at::kFloat;
   const auto exponents = at::linspace(number(start), number(end), steps, out.options().dtype(wide));
@@ -260,12 +268,22 @@ at::Tensor multinomial(const at::Tensor& self, c10::SymInt num_samples, bool rep
     sizes.back() = samples;
     return at::empty(sizes, self.options().dtype(at::kLong));
   }
-  const auto is_number = self.ge(0).logical_and_(self.lt(std::numeric_limits<double>::infinity())).all(-1);
-  expect_on_device(is_number, "aten::multinomial: probability tensor contains either `inf`, `nan` or element < 0");
+  const bool draws_again = replacement && samples > 1;
+  const auto is_positive = self.ge(0), is_finite = self.lt(std::numeric_limits<double>::infinity());
+  if (draws_again) {
+    expect_on_device(is_positive.all(-1),
+                     "aten::multinomial: invalid multinomial distribution (encountering probability entry < 0)");
+    expect_on_device(
+        is_finite.all(-1),
+        "aten::multinomial: invalid multinomial distribution (encountering probability entry = infinity or NaN)");
+  } else {
+    expect_on_device(is_positive.logical_and_(is_finite).all(-1),
+                     "aten::multinomial: probability tensor contains either `inf`, `nan` or element < 0");
+  }
   const auto wide = self.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const auto total = self.sum(-1, /*keepdim=*/true, wide);
   expect_on_device(total.gt(0), "aten::multinomial: invalid multinomial distribution (sum of probabilities <= 0)");
-  if (!replacement || samples == 1) {
+  if (!draws_again) {
     // The greatest of p / q, q exponentially distributed, is drawn with probability p; so are those after it.
     const auto keys = at::div(self, at::empty_like(self).exponential_(1, generator));
     return samples == 1 ? keys.argmax(-1, /*keepdim=*/true) : std::get<1>(keys.topk(samples));
@@ -276,6 +294,12 @@ at::Tensor multinomial(const at::Tensor& self, c10::SymInt num_samples, bool rep
   const auto drawn = at::empty(sizes, self.options().dtype(wide)).uniform_(0, 1, generator);
   return places_in(ends, drawn.mul_(ends.narrow(-1, -1, 1)), false, /*right=*/true, {}, {})
       .clamp_max_(self.size(-1) - 1);
+}
+
+at::Tensor& multinomial_out(const at::Tensor& self, c10::SymInt num_samples, bool replacement,
+                            std::optional<at::Generator> generator, at::Tensor& out) {
+  TORCH_CHECK(out.scalar_type() == at::kLong, "multinomial expects Long tensor out, got: ", out.scalar_type());
+  return Into<multinomial>::call(self, std::move(num_samples), replacement, std::move(generator), out);
 }
 
 // ---- distinct ones ----
@@ -376,7 +400,7 @@ void register_counting(Registrar& m) {
   TB_COMPOSITION(m, "triu_indices", triu_indices, triu_indices);
   TB_COMPOSITION(m, "logspace.out", logspace_out, logspace_out);
   TB_COMPOSITION(m, "multinomial", multinomial, multinomial);
-  TB_COMPOSITION(m, "multinomial.out", multinomial_out, Into<multinomial>::call);
+  TB_COMPOSITION(m, "multinomial.out", multinomial_out, multinomial_out);
   TB_COMPOSITION(m, "_unique", _unique, unique);
   TB_COMPOSITION(m, "unique_dim", unique_dim, unique_dim);
   TB_COMPOSITION(m, "unique_dim_consecutive", unique_dim_consecutive, consecutive_rows);

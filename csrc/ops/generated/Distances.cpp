@@ -77,10 +77,9 @@ at::Tensor pdist_backward(const at::Tensor& grad, const at::Tensor& self, double
 
 at::Tensor cross(const at::Tensor& self, const at::Tensor& other, int64_t dim) {
   TORCH_CHECK(self.dim() == other.dim(), "linalg.cross: inputs must have the same number of dimensions.");
-  const auto [a, b] = at::expand_outplace(self, other);
-  dim = at::maybe_wrap_dim(dim, self.dim());
   TORCH_CHECK(self.size(dim) == 3 && other.size(dim) == 3, "linalg.cross: inputs dimension ", dim,
               " must have length 3. Got ", self.size(dim), " and ", other.size(dim));
+  const auto [a, b] = at::expand_outplace(self, other);
   return a->roll(-1, dim) * b->roll(-2, dim) - a->roll(-2, dim) * b->roll(-1, dim);
 }
 

@@ -90,7 +90,8 @@ bool spread_over(const View& like, View* view) {
   return true;
 }
 
-tb_status expect_probabilities(const tb_kernel_context& context, const View& x) {
+/// Else the device raises `message`, of static storage.
+tb_status expect_probabilities(const tb_kernel_context& context, const View& x, const char* message) {
   View flag;
   tb_status status = TB_STATUS_OK;
   if (!temporary(context, ValueType::b8, Dims(x.sizes.size(), 1), &flag, &status)) {
@@ -98,7 +99,7 @@ tb_status expect_probabilities(const tb_kernel_context& context, const View& x) 
   }
   status = reduce(context, reduction("are_probabilities"), flag, x, all_dims(x.dim()), compute_type(x.type()));
   if (status == TB_STATUS_OK) {
-    report_unless(context, flag.data, 1, "aten::binary_cross_entropy: all elements of input should be between 0 and 1");
+    report_unless(context, flag.data, 1, message);
   }
   return status;
 }
@@ -116,7 +117,12 @@ tb_status loss(const void* data, const tb_kernel_context& context, const tb_arg*
   }
   const auto compute = compute_type(out.type());
   if (&which == &kBinaryCrossEntropy) {
-    const auto status = expect_probabilities(context, operands[0]);
+    auto status = expect_probabilities(
+        context, operands[0], "aten::binary_cross_entropy: all elements of input should be between 0 and 1");
+    if (status == TB_STATUS_OK) {
+      status = expect_probabilities(context, operands[1],
+                                    "aten::binary_cross_entropy: all elements of target should be between 0 and 1");
+    }
     if (status != TB_STATUS_OK) {
       return status;
     }

@@ -204,9 +204,10 @@ tb_status masked_scatter(const void* entry, const tb_kernel_context& context, co
   const auto* self = tensor_of(args[0]);
   const auto* mask = tensor_of(args[1]);
   const auto* source = tensor_of(args[2]);
-  TORCH_CHECK(value_type(mask->dtype) == ValueType::b8, "masked_scatter_ only supports boolean masks");
-  TORCH_CHECK(self->dtype.code == source->dtype.code && self->dtype.bits == source->dtype.bits,
-              "masked_scatter: expected self and source to have same dtypes");
+  if (value_type(mask->dtype) != ValueType::b8 || self->dtype.code != source->dtype.code ||
+      self->dtype.bits != source->dtype.bits) {
+    return TB_STATUS_UNSUPPORTED; // PyTorch says what is wrong
+  }
   if (!self->data || mask->ndim > self->ndim) {
     return result(!self->data);
   }

@@ -18,6 +18,7 @@
 
 #include "csrc/core/Capture.h"
 #include "csrc/core/DType.h"
+#include "csrc/core/ErrorCell.h"
 #include "csrc/core/KernelHost.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/generator/PhiloxGenerator.h"
@@ -41,23 +42,29 @@ struct Distribution {
   const char* name;
   Numbers numbers;
   int per_step; // elements, where they take 32 bits; 1 if numbers may be rejected
+  const char* refusal = nullptr; // of parameters that lie beside the tensors: what PyTorch says to others than it takes
 };
+constexpr char kNoProbability[] =
+    "aten::bernoulli: Expected p_in >= 0 && p_in <= 1 to be true, but got false.  (Could this error message be "
+    "improved?  If so, please report an enhancement request to PyTorch.)";
+constexpr char kNoDeviation[] = "aten::normal: normal expects all elements of std >= 0.0";
+constexpr char kNoRate[] = "aten::poisson: invalid Poisson rate, expected rate to be non-negative";
 
 constexpr Distribution kUniform{"uniform", Numbers::kComputed, 4};
 constexpr Distribution kNormal{"normal", Numbers::kComputed, 4};
 constexpr Distribution kNormalMean{"normal_mean", Numbers::kComputed, 4};
-constexpr Distribution kNormalStd{"normal_std", Numbers::kComputed, 4};
-constexpr Distribution kNormalBoth{"normal_both", Numbers::kComputed, 4};
+constexpr Distribution kNormalStd{"normal_std", Numbers::kComputed, 4, kNoDeviation};
+constexpr Distribution kNormalBoth{"normal_both", Numbers::kComputed, 4, kNoDeviation};
 constexpr Distribution kLogNormal{"log_normal", Numbers::kComputed, 4};
 constexpr Distribution kExponential{"exponential", Numbers::kComputed, 4};
 constexpr Distribution kGeometric{"geometric", Numbers::kComputed, 4};
 constexpr Distribution kCauchy{"cauchy", Numbers::kComputed, 4};
 constexpr Distribution kBernoulli{"bernoulli", Numbers::kWhole, 4};
-constexpr Distribution kBernoulliTensor{"bernoulli_tensor", Numbers::kComputed, 4};
+constexpr Distribution kBernoulliTensor{"bernoulli_tensor", Numbers::kComputed, 4, kNoProbability};
 constexpr Distribution kIntegers{"integers", Numbers::kWhole, 4};
 constexpr Distribution kWideIntegers{"wide_integers", Numbers::kWhole, 2};
 constexpr Distribution kDropout{"dropout", Numbers::kComputed, 4};
-constexpr Distribution kPoisson{"poisson", Numbers::kComputed, 1};
+constexpr Distribution kPoisson{"poisson", Numbers::kComputed, 1, kNoRate};
 constexpr Distribution kGamma{"gamma", Numbers::kComputed, 1};
 constexpr Distribution kBinomial{"binomial", Numbers::kComputed, 1};
 
@@ -168,7 +175,10 @@ void Draw::write(SourceText& text) const {
                                                    : c10::str("const T s", i, " = TB_SCALAR(", i, "); ");
   }
   text.define("NUMBERS", numbers);
-  text.parameters(num_operands_);
+  if (distribution_.refusal) {
+    text.define("CELL", c10::str("p", num_operands_));
+  }
+  text.parameters(num_operands_ + (distribution_.refusal ? 1 : 0));
 }
 
 tb_status Draw::run() {
@@ -197,7 +207,8 @@ tb_status Draw::run() {
   const auto& function =
       find_function(context_.device, key, "philox random", "random", [&](SourceText& text) { write(text); });
   ArgsStruct args;
-  args.add({geometry_.count, static_cast<int64_t>(numbers_.seed), static_cast<int64_t>(numbers_.offset / 4)});
+  args.add({geometry_.count, static_cast<int64_t>(numbers_.seed), static_cast<int64_t>(numbers_.offset / 4),
+            distribution_.refusal ? fallible_operator(distribution_.refusal) : 0});
   args.add_dims(geometry_);
   for (int i = 0; i < std::max(num_scalars_, 1); ++i) {
     const int64_t word = scalars_[static_cast<std::size_t>(i)];
@@ -207,9 +218,15 @@ tb_status Draw::run() {
   for (int n = 0; n < num_operands_; ++n) {
     launch.pointer(*operands_[static_cast<std::size_t>(n)]);
   }
+  if (distribution_.refusal) {
+    launch.pointer(error_cell(context_.device));
+  }
   args.pass(launch);
   const int per = per_step();
   launch.run(function, std::max<int64_t>(geometry_.count / per, 1), per == 1 ? 64 : 16);
+  if (distribution_.refusal) {
+    fallible_launch(context_.device, context_.stream);
+  }
   return TB_STATUS_OK;
 }
 
@@ -319,6 +336,11 @@ tb_status bernoulli(const void*, const tb_kernel_context& context, const tb_arg*
   return draw.run();
 }
 
+/// Enough to tell whether the element of `p` is a probability.
+ValueType compared_in(int device, const tb_tensor& p) {
+  return value_type(p.dtype) == ValueType::f64 && computes(device, ValueType::f64) ? ValueType::f64 : ValueType::f32;
+}
+
 /// (self, p, generator): `self` is written.
 tb_status bernoulli_tensor(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
   if (!is_floating(value_type(tensor_in(args[1]).dtype)) || tensor_in(args[1]).ndim > tensor_in(args[0]).ndim) {
@@ -333,7 +355,7 @@ tb_status bernoulli_tensor(const void*, const tb_kernel_context& context, const 
   Draw draw(kBernoulliTensor, context, philox_of(args[2]));
   draw.operand(tensor_in(args[0]));
   draw.operand(tensor_in(args[1]));
-  draw.compute_in(ValueType::f32);
+  draw.compute_in(compared_in(context.device, tensor_in(args[1])));
   return draw.run();
 }
 
@@ -342,7 +364,7 @@ tb_status bernoulli_out(const void*, const tb_kernel_context& context, const tb_
   Draw draw(kBernoulliTensor, context, philox_of(args[1]));
   draw.operand(tensor_in(args[2]));
   draw.operand(tensor_in(args[0]));
-  draw.compute_in(ValueType::f32);
+  draw.compute_in(compared_in(context.device, tensor_in(args[0])));
   return is_floating(value_type(tensor_in(args[0]).dtype)) ? draw.run() : TB_STATUS_UNSUPPORTED;
 }
 

@@ -125,6 +125,9 @@ at::Tensor& linspace_out(const at::Scalar& start, const at::Scalar& end, int64_t
       first = static_cast<int64_t>(first.to<scalar_t>());
       last = static_cast<int64_t>(last.to<scalar_t>());
     });
+  } else if (c10::isFloatingType(out.scalar_type()) && steps > 1) {
+    check_fits(first, out.scalar_type());
+    check_fits(last, out.scalar_type());
   }
   resized(out, [&](at::Tensor& meta) { at::_ops::linspace_out::call(start, end, steps, meta); });
   const double step = steps > 1 ? (last.toDouble() - first.toDouble()) / static_cast<double>(steps - 1) : 0;

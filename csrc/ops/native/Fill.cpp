@@ -23,18 +23,23 @@
 namespace torch_backend {
 namespace {
 
+/// How many elements are enough to see whether PyTorch takes a number for those of `tensor`: it asks less of a single one.
+int64_t few(const at::Tensor& tensor) {
+  return tensor.numel() == 1 ? 1 : 2;
+}
+
 at::Tensor& fill_(at::Tensor& self, const at::Scalar& value) {
   if (runs_inline() || !self.is_non_overlapping_and_dense() || self.is_conj() || self.is_neg()) {
     if (!runs_on_aliased_memory() && at::has_internal_overlap(self) != at::MemOverlap::Yes) {
-      at::Tensor element = at::empty({}, self.options());
-      fill_(element, value);
-      return self.copy_(element.expand(self.sizes())); // within the device
+      at::Tensor elements = at::empty({few(self)}, self.options());
+      fill_(elements, value);
+      return self.copy_(elements.select(0, 0).expand(self.sizes())); // within the device
     }
     return AtenKernel<at::_ops::fill__Scalar>::call(self, value);
   }
   check_has_memory(*self.unsafeGetTensorImpl(), "aten::fill_");
   // The CPU's own fill converts the value, and says so if it does not fit.
-  at::Tensor element = at::detail::empty_cpu({1}, self.scalar_type());
+  at::Tensor element = at::detail::empty_cpu({few(self)}, self.scalar_type());
   at::native::fill_(element, value);
   if (self.numel() > 0) {
     const c10::DeviceGuard guard(self.device());

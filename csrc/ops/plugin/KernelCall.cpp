@@ -3,13 +3,17 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <tuple>
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/Resize.h>
+#include <c10/util/BFloat16.h>
 #include <c10/util/Exception.h>
+#include <c10/util/Half.h>
 #include <c10/util/StringUtil.h>
 
 #include "csrc/core/Capture.h"
@@ -68,6 +72,27 @@ tb_dtype dtype_in(const tb_arg& argument) {
 
 bool is_integer(tb_dtype type) {
   return (type.code == TB_DTYPE_INT || type.code == TB_DTYPE_UINT) && type.bits > 0 && type.bits <= 64;
+}
+
+/// The largest number of a floating dtype that PyTorch computes in.
+std::optional<double> largest_of(tb_dtype type) {
+  const bool is_bfloat = type.code == TB_DTYPE_BFLOAT;
+  if (!is_bfloat && type.code != TB_DTYPE_FLOAT) {
+    return std::nullopt;
+  }
+  if (type.bits == 16) {
+    return is_bfloat ? static_cast<double>(static_cast<float>(std::numeric_limits<c10::BFloat16>::max()))
+                     : static_cast<double>(static_cast<float>(std::numeric_limits<c10::Half>::max()));
+  }
+  return type.bits == 32 ? static_cast<double>(std::numeric_limits<float>::max()) : std::numeric_limits<double>::max();
+}
+
+/// Whether c10::Scalar::to takes it, or what saturates does; what is infinite already is taken.
+bool fits_floating(const tb_arg& number, double largest, bool saturates_below, bool saturates_above) {
+  const double value = number.tag == TB_ARG_FLOAT ? number.v.f
+                       : number.tag == TB_ARG_INT ? static_cast<double>(number.v.i)
+                                                  : 0;
+  return !std::isfinite(value) || ((value <= largest || saturates_above) && (value >= -largest || saturates_below));
 }
 
 /// As c10::Scalar::to does, or with saturation. False if it raises.
@@ -367,6 +392,16 @@ bool KernelCall::convert_numbers() {
   tb_dtype type = compute_dtype_;
   for (int i = 0; type.bits == 0 && i < num_arguments_; ++i) {
     type = dtype_in(arguments_[i]);
+  }
+  const auto largest = largest_of(type);
+  const double largest_wide = type.bits == 16 ? std::numeric_limits<float>::max() : largest.value_or(0);
+  for (int i = 0; largest && i < num_arguments_; ++i) {
+    const uint64_t bit = uint64_t{1} << i;
+    if ((converted.floating & bit) &&
+        !fits_floating(arguments_[i], converted.widened & bit ? largest_wide : *largest, converted.saturate_below & bit,
+                       converted.saturate_above & bit)) {
+      return false;
+    }
   }
   bool taken = true;
   for (int i = 0; is_integer(type) && i < num_arguments_; ++i) {

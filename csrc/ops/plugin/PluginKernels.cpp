@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/Exception.h>
@@ -122,6 +125,19 @@ constexpr bool kBoundsSaturate = false;
 constexpr bool kBoundsSaturate = true;
 #endif
 
+/// Whether PyTorch converts the number `name` of the overload to a floating dtype too, and, beside halves, to float32.
+std::pair<bool, bool> converts_to_floating(std::string_view overload, std::string_view name) {
+  const auto is_of = [&](std::initializer_list<const char*> parts) {
+    return std::any_of(parts.begin(), parts.end(), [&](const char* part) { return overload.find(part) != overload.npos; });
+  };
+  const bool is_arithmetic = is_of({"_foreach_add", "_foreach_sub", "_foreach_mul", "_foreach_div"});
+  const bool is_wide = is_of({"addcmul", "addcdiv", "addmm", "addbmm", "baddbmm", "lerp", "elu", "softplus", "_backward",
+                              "arange"}) ||
+                       name == "threshold";
+  const bool is_order = name == "p" || name == "ord" || name == "maxnorm" || name == "correction";
+  return {!is_order && (is_wide || !is_arithmetic), is_wide};
+}
+
 /// Of other numbers PyTorch makes tensors, whose values wrap: it calls them as it calls its tensors. What operators that are
 /// not PyTorch's do with numbers is not known.
 PluginKernel::ConvertedNumbers converted_numbers_of(const std::string& overload) {
@@ -141,6 +157,9 @@ PluginKernel::ConvertedNumbers converted_numbers_of(const std::string& overload)
     }
     const uint64_t bit = uint64_t{1} << i;
     found.all |= bit;
+    const auto [is_floating, is_wide] = converts_to_floating(overload, name);
+    found.floating |= is_floating ? bit : 0;
+    found.widened |= is_wide ? bit : 0;
     if (is_bounded && (name.starts_with("min") || (name == "scalar" && (has("_min") || has("maximum"))))) {
       found.saturate_below |= bit;
     }

@@ -81,7 +81,7 @@ def leaves_out_sample(operator: str, dtype: str, part: str, arguments: Collectio
 OTHER_EXCEPTIONS: dict[str, tuple[type[Exception], str]] = {
     "narrow_copy": (
         IndexError,
-        "PyTorch's narrow_copy for all other devices than the CPU checks the dimension otherwise",
+        "PyTorch's narrow_copy for all other devices than the CPU checks its arguments otherwise, in other words",
     ),
 }
 """Entries that raise another exception than the CPU by PyTorch's own doing, with the reason."""

@@ -7,12 +7,16 @@ from torch_backend.testing.suite.ops._entries import each_operator, instantiate
 from torch_backend.testing.suite.ops._operator_test import OperatorTest
 
 
+def _has_wrong_calls(op: OpInfo) -> bool:
+    return op.error_inputs_func is not None or op.error_inputs_sparse_func is not None
+
+
 class TestErrors(OperatorTest):
     """PyTorch's list of wrong calls."""
 
-    @each_operator("errors", select=lambda op: op.error_inputs_func is not None, any_one=True)
+    @each_operator("errors", select=_has_wrong_calls, any_one=True)
     def test_errors(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
-        """An operator refuses wrong arguments with the exception that the CPU raises."""
+        """An operator refuses wrong arguments with the exception that the CPU raises, and its words."""
         with self.trial(op, dtype, "errors", device).recorded() as trial:
             for wrong in trial.error_inputs():
                 case = trial.case(wrong.sample_input)
