@@ -2,8 +2,8 @@
 
 Collectives too, which the device's process group does.
 
-Each gets another of the same schema, whose CPU kernel copies its arguments to the current device, calls it there and
-copies its results back.
+Each gets another of the same schema, whose kernel copies its arguments to the current device, calls it there and copies
+its results back.
 """
 
 from typing import Any
@@ -26,14 +26,22 @@ def overload_name(target: OpOverload) -> str:
     return f"{target.namespace}.{target.__name__}"
 
 
+def is_ours(target: OpOverload) -> bool:
+    """Whether :func:`operator` has made ``target``."""
+    return target.namespace == _NAMESPACE
+
+
 def is_needed(target: OpOverload) -> bool:
     """Whether a graph of the CPU's cannot call ``target``."""
-    if target.namespace in ("prims", _NAMESPACE):
+    if is_ours(target):
+        return False
+    if torch.Tag.nondeterministic_seeded in target.tags:
+        return True
+    if target.namespace == "prims":
         return False
     name = target.name()  # type: ignore[no-untyped-call]
     return (
-        torch.Tag.nondeterministic_seeded in target.tags
-        or _is_collective(target)
+        _is_collective(target)
         or name in _ONLY_REFUSED
         or not torch._C._dispatch_has_computed_kernel_for_dispatch_key(name, "CPU")
     )
@@ -63,6 +71,8 @@ def _define(target: OpOverload) -> OpOverload:
         device = torch.device(torch._C._get_privateuse1_backend_name(), module.current_device())
 
         def to_device(value: Any) -> Any:
+            if isinstance(value, torch.device):
+                return device
             return value.to(device) if isinstance(value, Tensor) else value
 
         there_args, there_kwargs = _pytree.tree_map(to_device, (args, kwargs))
@@ -76,7 +86,7 @@ def _define(target: OpOverload) -> OpOverload:
 
     tags = (*target.tags, torch.Tag.needs_fixed_stride_order)
     _library.define(f"{name}({arguments}", tags=tags)  # type: ignore[no-untyped-call]
-    _library.impl(name, call, "CPU")  # type: ignore[no-untyped-call]
+    _library.impl(name, call, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
     torch.library.register_fake(f"{_NAMESPACE}::{name}", target, lib=_library)
     result: OpOverload = getattr(getattr(torch.ops, _NAMESPACE), name).default
     return result

@@ -59,16 +59,16 @@ def to_host(name: str, gm: GraphModule, example_inputs: Sequence[Any]) -> HostVe
     indices = {device.index for device in devices if device.index is not None}
     device = min(indices) if indices else -1
     graph = _copy_of(gm)
+    inputs = list(example_inputs)
+    seeds = _take_seeds(name, graph, inputs)
     operators: set[str] = set()
     for module in graph.modules():
         if isinstance(module, GraphModule):
             operators |= _rewrite(name, module)
     resized = _resized_in(graph.graph)
-    inputs = [_on_cpu(name, value) for value in example_inputs]
-    seeds = _take_seeds(graph, inputs)
     return HostVersion(
         graph,
-        inputs,
+        [_on_cpu(name, value) for value in inputs],
         is_there,
         device,
         seeds,
@@ -202,6 +202,7 @@ def _empty_on_cpu(like: Tensor) -> Tensor:
 def _rewrite(name: str, module: GraphModule) -> set[str]:
     """Make the nodes of ``module`` those of the CPU. Returns the operators that keep being called on the device."""
     operators = set()
+    there = {node for node in module.graph.nodes if _is_of_devices(name, node)}
     for node in list(module.graph.nodes):
         if _copies_across(name, node):
             node.target, node.args, node.kwargs = aten.clone.default, node.args[:1], {}
@@ -210,13 +211,13 @@ def _rewrite(name: str, module: GraphModule) -> set[str]:
                 node.meta[key] = _on_cpu(name, node.meta[key])
         node.args = _on_cpu(name, node.args)
         node.kwargs = _on_cpu(name, node.kwargs)
-        if node.op != "call_function":
+        if node.op != "call_function" or node not in there:
             continue
         if node.target in _EQUIVALENTS:
             _EQUIVALENTS[node.target](module.graph, node)
             continue
-        values = [node.target, *node.args]  # the first argument of some is what they call
-        for index, value in enumerate(values[:2]):
+        values = [node.target, *node.args]  # an argument of some is what they call
+        for index, value in enumerate(values):
             if isinstance(value, OpOverload) and on_device.is_needed(value):
                 operators.add(on_device.overload_name(value))
                 values[index] = on_device.operator(on_device.overload_name(value))
@@ -224,6 +225,13 @@ def _rewrite(name: str, module: GraphModule) -> set[str]:
     module.graph.lint()
     module.recompile()
     return operators
+
+
+def _is_of_devices(name: str, node: Node) -> bool:
+    """Whether ``node`` has anything to do with devices of the type ``name``: others draw from the CPU's generator."""
+    leaves = _pytree.tree_leaves(_pytree.tree_map(_value_of, [node.args, node.kwargs, node]))
+    devices = (leaf.device if isinstance(leaf, Tensor) else leaf for leaf in leaves)
+    return any(isinstance(device, torch.device) and device.type == name for device in devices)
 
 
 def _copies_across(name: str, node: Node) -> bool:
@@ -240,10 +248,10 @@ def _copies_across(name: str, node: Node) -> bool:
     )
 
 
-def _take_seeds(graph: GraphModule, inputs: list[Any]) -> int:
-    """Make the seeds that ``graph`` draws an input of it, the last one. Returns how many there are."""
+def _take_seeds(name: str, graph: GraphModule, inputs: list[Any]) -> int:
+    """Make the seeds that ``graph`` draws on a device an input of it, the last one. Returns how many there are."""
     prims = (inductor_prims.seeds, inductor_prims.seed)
-    nodes = [node for node in graph.graph.nodes if node.target in prims]
+    nodes = [node for node in graph.graph.nodes if node.target in prims and node.meta["val"].device.type == name]
     counts = [node.args[0] if node.target is inductor_prims.seeds else 1 for node in nodes]
     total = sum(counts)
     if total == 0:
@@ -257,6 +265,9 @@ def _take_seeds(graph: GraphModule, inputs: list[Any]) -> int:
     inputs.append(drawn.meta["val"])
     begin = 0
     for node, count in zip(nodes, counts, strict=True):
+        for user in list(node.users):
+            if user.target is inductor_prims.lookup_seed:  # its code takes the whole memory of a view
+                user.args = (drawn, begin + user.args[1])
         with graph.graph.inserting_before(node):
             if node.target is inductor_prims.seeds:
                 seeds = graph.graph.call_function(aten.slice.Tensor, (drawn, 0, begin, begin + count))

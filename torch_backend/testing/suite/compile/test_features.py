@@ -88,6 +88,51 @@ def test_streams_in_a_graph(device: str, backend: ModuleType) -> None:
     assert torch.compile(run)(x, backend.Stream()).unique().tolist() == [9]
 
 
+_DRAWS: tuple[Callable[[Tensor], Tensor], ...] = (
+    torch.rand_like,
+    torch.randn_like,
+    lambda x: torch.randint_like(x, 1000),
+    lambda x: torch.rand(64, device=x.device),
+    lambda x: torch.randn(64, device=x.device),
+    lambda x: torch.randint(0, 1000, (64,), device=x.device),
+    lambda x: torch.randperm(64, device=x.device),
+    lambda x: F.dropout(x, 0.5),
+    lambda x: F.alpha_dropout(x, 0.5, training=True),
+    lambda x: F.rrelu(-x, training=True),
+    lambda x: torch.bernoulli(x / 2),
+    lambda x: torch.normal(x, x),
+    lambda x: torch.poisson(x * 9),
+    lambda x: torch.multinomial(x, 64, replacement=True),
+    lambda x: torch.empty_like(x).uniform_(),
+    lambda x: torch.empty_like(x).normal_(),
+    lambda x: torch.empty_like(x).exponential_(),
+    lambda x: torch.empty_like(x).bernoulli_(0.5),
+)
+"""What draws numbers for 64 ones."""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("fallback_random", [False, True])
+def test_draws_on_the_host_and_the_device(device: str, backend: ModuleType, fallback_random: bool) -> None:
+    """Every draw of a graph has numbers of its own, of the generator that it would take eagerly, in a region too."""
+    region = torch.compiler.nested_compile_region(lambda x: F.dropout(x, 0.5))
+    run = torch.compile(lambda *xs: [[draw(x) for draw in (*_DRAWS, region)] for x in xs], fullgraph=True)
+    ones = torch.ones(64), torch.ones(64, device=device)
+
+    def numbers() -> list[list[list[float]]]:
+        return [[drawn.tolist() for drawn in each] for each in run(*ones)]
+
+    states = torch.get_rng_state(), backend.get_rng_state()
+    with torch._inductor.config.patch(fallback_random=fallback_random):
+        first = numbers()
+        assert len({tuple(drawn) for each in first for drawn in each}) == 2 * len(first[0])
+        for there, restore in enumerate((torch.set_rng_state, backend.set_rng_state)):
+            restore(states[there])
+            again = numbers()
+            assert again[there] == first[there]
+            assert not any(map(list.__eq__, again[1 - there], first[1 - there]))
+
+
 @pytest.mark.thorough
 def test_control_flow(device: str) -> None:
     """Branches, loops and scans whose conditions are tensors stay in one graph."""
@@ -139,32 +184,37 @@ def test_regions(device: str) -> None:
 
 @pytest.mark.thorough
 def test_flex_attention(device: str) -> None:
-    """flex_attention with a mask and changed scores, eager, compiled, and compiled without gradients."""
+    """flex_attention with a mask and scores of tensors, eager, compiled, for any sizes, and without gradients."""
     query, key, value = torch.randn(3, 1, 2, 128, 16, generator=torch.Generator().manual_seed(0)).to(device)
     slopes = torch.linspace(0, 1, 2, device=device)
-    causal = create_block_mask(lambda _b, _h, i, j: i >= j, 1, 1, 128, 128, device=device)
+    documents = torch.arange(130, device=device) // 50  # of more places than there are
+
+    def together(_b: Tensor, _h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return (i >= j) & (documents[i] == documents[j])
+
+    mask = create_block_mask(together, 1, 1, 128, 128, device=device)
 
     def run(query: Tensor, key: Tensor, value: Tensor, slopes: Tensor) -> Tensor:
         def nearer(score: Tensor, _: Tensor, head: Tensor, i: Tensor, j: Tensor) -> Tensor:
             return score - slopes[head] * (i - j)
 
-        result = flex_attention(query, key, value, score_mod=nearer, block_mask=causal)
+        result = flex_attention(query, key, value, score_mod=nearer, block_mask=mask)
         assert isinstance(result, Tensor)
         return result
 
     def right(query: Tensor, key: Tensor, value: Tensor, slopes: Tensor) -> Tensor:
         i, j = torch.arange(128, device=device)[:, None], torch.arange(128, device=device)
-        bias = torch.where(i >= j, -slopes[:, None, None] * (i - j), -torch.inf)
+        bias = torch.where(together(i, i, i, j), -slopes[:, None, None] * (i - j), -torch.inf)
         return F.scaled_dot_product_attention(query, key, value, bias[None])
 
     inputs = query, key, value, slopes
     expected = _gradients(right, *inputs)
     fast = torch.compile(run, fullgraph=True)
-    for form in (run, fast):
-        for actual, other in zip(_gradients(form, *inputs), expected, strict=True):
-            torch.testing.assert_close(actual, other, rtol=1e-3, atol=1e-3)
     with torch.no_grad():
         torch.testing.assert_close(fast(*inputs), expected[0], rtol=1e-3, atol=1e-3)
+    for form in (run, fast, torch.compile(run, fullgraph=True, dynamic=True)):
+        for actual, other in zip(_gradients(form, *inputs), expected, strict=True):
+            torch.testing.assert_close(actual, other, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.thorough
