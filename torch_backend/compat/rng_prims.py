@@ -1,35 +1,49 @@
 """``run_and_save_rng_state`` and ``run_with_rng_state``: a compiled backward pass computes random operators again.
 
 They save the generator's state before the operator and restore it for the second time, with a list of the devices they
-do that for. From torch 2.13 on the compiler takes the generator's graph-safe state, for the devices that say so in
-``register_graphsafe_rng_device_type``, which is what is looked for. May go with torch 2.12.
+do that for. From torch 2.13 on the compiler takes the generator's graph-safe state for the devices that say so in
+``register_graphsafe_rng_device_type``, but not in graphs that draw on several of them, nor if
+``torch._functorch.config.graphsafe_rng_functionalization`` is off, as it is for Inductor, whose code has such states of
+CUDA alone. May go when that list can be added to.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch._C import DispatchKey
-from torch._functorch._aot_autograd import utils
 from torch._prims import rng_prims
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode, track_tensor_tree
 from torch.utils import _pytree
 
-
-def register(name: str) -> None:
-    """Put the device ``name`` on that list, if this version of torch has it. Once per process."""
-    if hasattr(utils, "register_graphsafe_rng_device_type"):
-        return
-    _extend_saving(name)
-    _extend_restoring(name)
+DeviceOf = Callable[[Any, tuple[Any, ...], dict[str, Any]], torch.device | None]
+"""The device that an operator draws random numbers on when it is called so; None: PyTorch knows it."""
 
 
-def _extend_saving(name: str) -> None:
+def register(name: str, draws_there: Callable[[Any], bool]) -> None:
+    """Put the device ``name`` on that list. Once per process.
+
+    ``draws_there``: whether an operator draws on the current device of that name, wherever its tensors are.
+    """
+
+    def device_of(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.device | None:
+        if draws_there(op):
+            return torch.device(name, torch.get_device_module(name).current_device())
+        named = kwargs.get("device")
+        devices = [torch.device(named)] if named else [arg.device for arg in args if isinstance(arg, torch.Tensor)]
+        return next((device for device in devices if device.type == name), None)
+
+    _extend_saving(device_of)
+    _extend_restoring(device_of)
+
+
+def _extend_saving(device_of: DeviceOf) -> None:
     operator: Any = rng_prims.run_and_save_rng_state
     others = operator.py_kernels[DispatchKey.BackendSelect]
 
     def run(op: Any, *args: Any, **kwargs: Any) -> Any:
-        device = _device_of(name, args, kwargs)
+        device = device_of(op, args, kwargs)
         if device is None:
             return others(op, *args, **kwargs)
         return torch.get_device_module(device).get_rng_state(device), op(*args, **kwargs)
@@ -50,12 +64,12 @@ def _extend_saving(name: str) -> None:
     operator._dispatch_cache.clear()
 
 
-def _extend_restoring(name: str) -> None:
+def _extend_restoring(device_of: DeviceOf) -> None:
     operator: Any = rng_prims.run_with_rng_state
     others = operator.py_kernels[DispatchKey.BackendSelect]
 
     def run(rng_state: torch.Tensor, op: Any, *args: Any, **kwargs: Any) -> Any:
-        device = _device_of(name, args, kwargs)
+        device = device_of(op, args, kwargs)
         if device is None:
             return others(rng_state, op, *args, **kwargs)
         now = torch.get_device_module(device).get_rng_state(device)
@@ -67,10 +81,3 @@ def _extend_restoring(name: str) -> None:
 
     operator.py_kernels[DispatchKey.BackendSelect] = run
     operator._dispatch_cache.clear()
-
-
-def _device_of(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.device | None:
-    """The device, of the type ``name``, that an operator draws random numbers on; None if that is another's."""
-    named = kwargs.get("device")
-    devices = [torch.device(named)] if named else [arg.device for arg in args if isinstance(arg, torch.Tensor)]
-    return next((device for device in devices if device.type == name), None)

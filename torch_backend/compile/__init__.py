@@ -34,8 +34,9 @@ def register(name: str) -> None:
 
     def extend_rng_prims() -> None:
         from torch_backend.compat import rng_prims
+        from torch_backend.compile import on_device
 
-        rng_prims.register(name)
+        rng_prims.register(name, on_device.is_ours)
 
     def list_backend() -> None:
         from torch_backend.compile import named_backend

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch._dynamo.backends.debugging import aot_eager
+from torch._functorch import config as functorch_config
 from torch._inductor import config
 from torch._inductor.virtualized import V
 from torch.fx import GraphModule, Node
@@ -50,7 +51,9 @@ def register(name: str, reason: str | None) -> None:
                 f"torch.compile puts no graphs of {name} into graphs of the device, which mode='reduce-overhead' and "
                 "'max-autotune' ask for. The rest of the mode applies."
             )
-        return compile_fx(model_, example_inputs_, *args, **kwargs)
+        # Inductor's code has states of generators that graphs may capture for CUDA alone.
+        with functorch_config.patch(graphsafe_rng_functionalization=False):
+            return compile_fx(model_, example_inputs_, *args, **kwargs)
 
     seams.COMPILE_FX.replace(compile_on_device)
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+from torch.utils.checkpoint import checkpoint
 
 from torch_backend.testing import needs
 from torch_backend.testing.suite._threads import in_numbered_threads
@@ -131,6 +132,26 @@ def test_draws_on_the_host_and_the_device(device: str, backend: ModuleType, fall
             again = numbers()
             assert again[there] == first[there]
             assert not any(map(list.__eq__, again[1 - there], first[1 - there]))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("compiler", ["inductor", "aot_eager"])
+@pytest.mark.parametrize("graphsafe", [True, False])
+@pytest.mark.parametrize("on", [("cpu", 0), pytest.param((0, 1), marks=needs.devices(2))])
+def test_checkpoints_draw_the_same_again(device: str, on: tuple[object, int], graphsafe: bool, compiler: str) -> None:
+    """What a graph draws on two devices, the computation that is repeated for the gradients draws too."""
+
+    def run(*xs: Tensor) -> list[list[Tensor]]:
+        return [[x * draw(x.detach()) for draw in _DRAWS] for x in xs]
+
+    devices = ["cpu" if each == "cpu" else f"{device}:{each}" for each in on]
+    leaves = [torch.ones(64, device=each, requires_grad=True) for each in devices]
+    with torch._functorch.config.patch(graphsafe_rng_functionalization=graphsafe):
+        results = torch.compile(lambda *xs: checkpoint(run, *xs, use_reentrant=False), backend=compiler)(*leaves)
+    totals = [torch.stack(products).sum(0) for products in results]
+    torch.autograd.backward([total.sum() for total in totals])
+    for x, total in zip(leaves, totals, strict=True):
+        torch.testing.assert_close(x.grad, total.detach(), rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.thorough
