@@ -144,7 +144,6 @@ struct CUDA_MEMCPY2D {
 #define XCUDA_CONSTANT(name, value) constexpr int k##name = value;
 XCUDA_CONSTANTS(XCUDA_CONSTANT)
 #undef XCUDA_CONSTANT
-inline const CUstream kCU_STREAM_LEGACY = reinterpret_cast<CUstream>(1);
 
 // X(name, what follows it in the library, parameters): cuMemAlloc_v2 is cu.MemAlloc.
 #define XCUDA_FUNCTIONS(X)                                                                                             \

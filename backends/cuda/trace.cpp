@@ -258,9 +258,7 @@ void note_stream(device& d, tb_stream* stream) {
   const std::lock_guard<std::mutex> lock(t.mutex);
   if (!t.subscriber) return;
   uint32_t id = 0;
-  // The default stream has no number where it is null, but by its other handle.
-  const CUstream handle = stream ? handle_of(stream) : kCU_STREAM_LEGACY;
-  if (cupti.GetStreamIdEx(nullptr, handle, 0, &id) == kCUPTI_SUCCESS) t.streams[{d.index, id}] = stream;
+  if (cupti.GetStreamIdEx(d.context, handle_of(stream), 0, &id) == kCUPTI_SUCCESS) t.streams[{d.index, id}] = stream;
 }
 
 } // namespace xcuda

@@ -92,8 +92,14 @@ class NearTrial(Trial):
 NOT_NUMBERS = (float("nan"), float("inf"), -float("inf"))
 ONLY_NAN = ("var_mean*", "std_mean*", "*group_norm", "*instance_norm", "*batch_norm*", "*layer_norm")
 """Entries whose results for infinities depend on the order of operations, which differences of them are part of."""
-UNDEFINED = (*SOLUTIONS, "*grid_sample*", "special.*_polynomial_*")
-"""Entries with which the CPU reads other memory or ends the program: solutions, gradients of grids, NaN as an order."""
+UNDEFINED = (
+    *(*SOLUTIONS, "*grid_sample*", "special.*_polynomial_*"),
+    *("byte", "char", "short", "int", "long"),
+    "*max_unpool*",
+    *(["*conv[123_]*"] if DEVICE.startswith("xcuda") else []),
+)
+"""Entries with which the CPU reads other memory or ends the program: solutions, gradients of grids, NaN as an order; whole
+numbers of what is none; which of several elements is last at one place; what a library's convolution multiplies with 0."""
 
 
 class SpecialTrial(Trial):

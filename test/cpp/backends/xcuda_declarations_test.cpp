@@ -15,7 +15,6 @@
 #endif
 
 #include <cstddef>
-#include <string_view>
 #include <type_traits>
 
 #include "cuda/cu.h"
@@ -29,10 +28,6 @@ namespace {
 
 #define EXPECT_VALUE(name, value) static_assert(static_cast<int>(name) == value, #name);
 XCUDA_CONSTANTS(EXPECT_VALUE)
-// A pointer, which is no constant expression: the text of NVIDIA's macro is.
-#define TEXT_OF(...) #__VA_ARGS__
-#define EXPANDED(macro) TEXT_OF(macro)
-static_assert(std::string_view(EXPANDED(CU_STREAM_LEGACY)) == "((CUstream)0x1)");
 
 // Enumerations are passed as int, and our structs have other names.
 template <typename T>

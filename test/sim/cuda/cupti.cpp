@@ -17,7 +17,7 @@ namespace sim {
 namespace {
 
 constexpr int kInvalidParameter = 1, kMaxLimitReached = 12, kNotInitialized = 15, kQueueEmpty = 18, kInvalidKind = 21,
-              kInvalidStream = 22, kInvalidOperation = 7;
+              kInvalidStream = 20, kInvalidOperation = 7;
 constexpr uint64_t kAlignment = 8, kSmallestBuffer = 1024;
 constexpr int64_t kClockOffset = 3'000'000'000'000; // of CUPTI's clock, in nanoseconds
 constexpr size_t kLater = 40;                       // bytes behind what all versions of a record have
@@ -295,11 +295,8 @@ CUPTI_API cuptiGetStreamIdEx(CUcontext given, CUstream handle, uint8_t per_threa
   CUcontext context = nullptr;
   CUstream stream = nullptr;
   if (enter("cuptiGetStreamIdEx", &context)) return kNotInitialized;
-  // As on an H200 with CUDA 13.0: null is none.
-  if (!handle || per_thread ||
-      find_stream("cuptiGetStreamIdEx", handle == kCU_STREAM_LEGACY ? nullptr : handle, given ? given : context,
-                  &stream) ||
-      (given && stream->context != given))
+  // As on an H200 with CUDA 13.0, which does not take null for the current context.
+  if (!given || find_stream("cuptiGetStreamIdEx", handle, given, &stream) || per_thread || stream->context != given)
     return refuse(kInvalidStream, "cuptiGetStreamIdEx: not a stream of the context");
   *id = number_of(stream);
   return 0;
