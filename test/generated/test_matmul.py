@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from conftest import DEVICE
 
 REAL = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32)
 REAL += (torch.float64,)
@@ -42,6 +43,15 @@ def test_what_is_added(check):
     check(torch.baddbmm, values(3, 5, 6), values(3, 5, 8), values(3, 8, 6), beta=2, alpha=0.25)
     check(torch.baddbmm, values(1, 1, 6), values(3, 5, 8), values(3, 8, 6))
     check(torch.addbmm, values(5, 6), values(3, 5, 8), values(3, 8, 6), beta=2, alpha=0.25)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int32], ids=str)
+@pytest.mark.parametrize("sizes", [(2, 2), (3,), (3, 1), (1, 2, 1)], ids=str)
+def test_what_does_not_expand_is_not_added(dtype, sizes):
+    tensors = [values(*each, dtype=dtype) for each in (sizes, (2, 2), (2, 1))]
+    for given in (tensors, [x.to(DEVICE) for x in tensors]):
+        with pytest.raises(RuntimeError, match=r"expanded size of the tensor|number of sizes provided"):
+            torch.addmm(*given)
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.bfloat16, torch.float32], ids=str)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <ATen/ExpandUtils.h>
 #include <ATen/ops/fill_ops.h>
 
 namespace torch_backend {
@@ -72,7 +73,17 @@ bool GivenInputsCall::is_read(const at::Tensor& output) const {
   return num_shared > (updates ? 1 : 0);
 }
 
+/// What PyTorch leaves to its own kernels: what is added has to expand to the result. Raises as they do.
+void check_addend(const c10::TensorImpl& self, const at::Tensor& output) {
+  TORCH_CHECK(self.dim() <= output.dim(), "expand(): the number of sizes provided (", output.dim(),
+              ") must be greater or equal to the number of dimensions in the tensor (", self.dim(), ")");
+  at::inferExpandGeometry(self.sizes(), self.strides(), output.sizes());
+}
+
 bool GivenInputsCall::launch() {
+  if (first_ != nullptr && kernel_.op() == "aten::addmm.out") {
+    check_addend(*first_, op_.maybe_get_output(0));
+  }
   if (!has_work_) {
     return true;
   }
