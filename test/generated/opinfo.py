@@ -98,8 +98,11 @@ UNDEFINED = (
     "*max_unpool*",
     *(["*conv[123_]*"] if DEVICE.startswith("xcuda") else []),
 )
-"""Entries with which the CPU reads other memory or ends the program: solutions, gradients of grids, NaN as an order; whole
-numbers of what is none; which of several elements is last at one place; what a library's convolution multiplies with 0."""
+"""Entries with which the CPU reads other memory or ends the program: solutions, gradients of grids, NaN as an order.
+
+Whole numbers of what is none. Which of several elements is last at one place. What a convolution of a library multiplies by
+zeros.
+"""
 
 
 class SpecialTrial(Trial):

@@ -244,7 +244,7 @@ def test_every_layout(check, name, layout):
             check(form, *mixed, rtol=2e-5, atol=2e-5, **keywords)
 
 
-@pytest.mark.parametrize("dtype", (*FLOATS, torch.int64, torch.int32, torch.uint8, torch.bool))
+@pytest.mark.parametrize("dtype", [*FLOATS, torch.int64, torch.int32, torch.uint8, torch.bool])
 @pytest.mark.parametrize("count", [16383, 16384, 20007])
 def test_many_elements(check, count, dtype):
     x = torch.randint(0, 9, (count + 1,), generator=torch.Generator().manual_seed(0)).to(dtype)

@@ -111,7 +111,7 @@ def test_results_on_images_are_laid_out_as_on_cpu(device) -> None:
     other = set()
     for op in op_db:
         given = samples(op, torch.float32, 4) if torch.float32 in op.supported_dtypes("cpu") else ()
-        for sample in (images for sample in given for images in list(arranged(sample))[1:]):
+        for sample in (images for each in given for images in list(arranged(each))[1:]):
             there = moved(sample, op, device)
             actual, expected = (tensors(op(x.input, *x.args, **x.kwargs)) for x in (there, sample))
             pairs = [(a, e) for a, e in zip(actual, expected, strict=True) if a.layout is torch.strided]

@@ -36,10 +36,8 @@ StorageMessage from_bytes(const std::string& bytes) {
 } // namespace
 
 void init_processes(py::module_& m) {
-  m.def(
-      "lend_storage", [](const at::Storage& storage) { return to_bytes(ipc::lend(storage)); }, py::arg("storage"));
-  m.def(
-      "borrow_storage", [](const std::string& bytes) { return ipc::borrow(from_bytes(bytes)); }, py::arg("message"));
+  m.def("lend_storage", [](const at::Storage& storage) { return to_bytes(ipc::lend(storage)); }, py::arg("storage"));
+  m.def("borrow_storage", [](const std::string& bytes) { return ipc::borrow(from_bytes(bytes)); }, py::arg("message"));
   m.def(
       "acknowledge_storage", [](const std::string& bytes) { ipc::acknowledge(from_bytes(bytes)); }, py::arg("message"));
   m.def(

@@ -117,8 +117,8 @@ tb_status loss(const void* data, const tb_kernel_context& context, const tb_arg*
   }
   const auto compute = compute_type(out.type());
   if (&which == &kBinaryCrossEntropy) {
-    auto status = expect_probabilities(
-        context, operands[0], "aten::binary_cross_entropy: all elements of input should be between 0 and 1");
+    auto status = expect_probabilities(context, operands[0],
+                                       "aten::binary_cross_entropy: all elements of input should be between 0 and 1");
     if (status == TB_STATUS_OK) {
       status = expect_probabilities(context, operands[1],
                                     "aten::binary_cross_entropy: all elements of target should be between 0 and 1");

@@ -41,7 +41,7 @@ enum class Numbers : uint8_t { kComputed, kWhole }; // of the type that is compu
 struct Distribution {
   const char* name;
   Numbers numbers;
-  int per_step; // elements, where they take 32 bits; 1 if numbers may be rejected
+  int per_step;                  // elements, where they take 32 bits; 1 if numbers may be rejected
   const char* refusal = nullptr; // of parameters that lie beside the tensors: what PyTorch says to others than it takes
 };
 constexpr char kNoProbability[] =

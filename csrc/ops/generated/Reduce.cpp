@@ -44,7 +44,7 @@ struct Plan {
   Part reduced;
   bool fits_32 = true;
   bool columns = false;
-  bool dense = false; // see the skeleton
+  bool dense = false;          // see the skeleton
   uint32_t items = 1;          // of a block
   uint32_t width = 0;          // of them reduce together; 0: each for itself
   uint32_t width_of_parts = 0; // in the second stage

@@ -38,7 +38,7 @@ Division divide(int device, int64_t lines, int64_t count, int64_t side_by_side) 
     division.columns = side_by_side >= 8;
     return division;
   }
-  const uint32_t items = std::min<uint32_t>(block_items(device), 256); // local memory
+  const uint32_t items = std::min<uint32_t>(block_items(device), 256);                          // local memory
   const int64_t blocks = 8 * std::max(device_api().properties(device).multiprocessor_count, 1); // at once
   int64_t whole = 1; // a part is a multiple of it
   if (side_by_side < kWorthTogether && count >= kWorthTogether && items > 1) {
@@ -104,8 +104,7 @@ tb_status scan(const tb_kernel_context& context, const ReductionEntry& entry, c1
   }
   const bool neighbours_are_kept =
       std::llabs(kept.inner_stride(num_outputs)) < std::llabs(strides[static_cast<std::size_t>(num_outputs)]);
-  const auto division =
-      divide(context.device, lines, count, neighbours_are_kept ? kept.inner_size() : 1);
+  const auto division = divide(context.device, lines, count, neighbours_are_kept ? kept.inner_size() : 1);
   key.words[1] = static_cast<uint64_t>(compute) << 8 | static_cast<uint64_t>(kept.geometry.rank_class()) << 4 |
                  static_cast<uint64_t>(fits_32) << 1 | static_cast<uint64_t>(division.columns);
   key.words[2] = static_cast<uint64_t>(division.group) << 2 | static_cast<uint64_t>(division.parts > 1) << 1;

@@ -39,8 +39,8 @@ at::Tensor count_integers(const at::Tensor& self, int64_t bins, const at::Scalar
   int64_t span = 0, most = 0;
   const bool fits = !__builtin_sub_overflow(high, low, &span) && !__builtin_mul_overflow(span, bins, &most);
   const double scale = static_cast<double>(bins) / (static_cast<double>(high) - static_cast<double>(low));
-  return counts_at(
-      self, fits ? x.sub(low).mul_(bins).div_(span, "trunc") : x.to(at::kDouble).sub_(low).mul_(scale), inside, bins);
+  return counts_at(self, fits ? x.sub(low).mul_(bins).div_(span, "trunc") : x.to(at::kDouble).sub_(low).mul_(scale),
+                   inside, bins);
 }
 
 at::Tensor count_floats(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max) {

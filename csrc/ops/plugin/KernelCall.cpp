@@ -397,9 +397,8 @@ bool KernelCall::convert_numbers() {
   const double largest_wide = type.bits == 16 ? std::numeric_limits<float>::max() : largest.value_or(0);
   for (int i = 0; largest && i < num_arguments_; ++i) {
     const uint64_t bit = uint64_t{1} << i;
-    if ((converted.floating & bit) &&
-        !fits_floating(arguments_[i], converted.widened & bit ? largest_wide : *largest, converted.saturate_below & bit,
-                       converted.saturate_above & bit)) {
+    if ((converted.floating & bit) && !fits_floating(arguments_[i], converted.widened & bit ? largest_wide : *largest,
+                                                     converted.saturate_below & bit, converted.saturate_above & bit)) {
       return false;
     }
   }

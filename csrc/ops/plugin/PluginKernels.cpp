@@ -128,12 +128,13 @@ constexpr bool kBoundsSaturate = true;
 /// Whether PyTorch converts the number `name` of the overload to a floating dtype too, and, beside halves, to float32.
 std::pair<bool, bool> converts_to_floating(std::string_view overload, std::string_view name) {
   const auto is_of = [&](std::initializer_list<const char*> parts) {
-    return std::any_of(parts.begin(), parts.end(), [&](const char* part) { return overload.find(part) != overload.npos; });
+    return std::any_of(parts.begin(), parts.end(),
+                       [&](const char* part) { return overload.find(part) != overload.npos; });
   };
   const bool is_arithmetic = is_of({"_foreach_add", "_foreach_sub", "_foreach_mul", "_foreach_div"});
-  const bool is_wide = is_of({"addcmul", "addcdiv", "addmm", "addbmm", "baddbmm", "lerp", "elu", "softplus", "_backward",
-                              "arange"}) ||
-                       name == "threshold";
+  const bool is_wide =
+      is_of({"addcmul", "addcdiv", "addmm", "addbmm", "baddbmm", "lerp", "elu", "softplus", "_backward", "arange"}) ||
+      name == "threshold";
   const bool is_order = name == "p" || name == "ord" || name == "maxnorm" || name == "correction";
   return {!is_order && (is_wide || !is_arithmetic), is_wide};
 }

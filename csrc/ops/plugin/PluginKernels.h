@@ -85,8 +85,8 @@ class PluginKernel {
   /// argument.
   struct ConvertedNumbers {
     uint64_t all = 0;
-    uint64_t floating = 0; // where that dtype is a floating one too
-    uint64_t widened = 0;  // of them, those that are converted to float32 beside halves
+    uint64_t floating = 0;                           // where that dtype is a floating one too
+    uint64_t widened = 0;                            // of them, those that are converted to float32 beside halves
     uint64_t saturate_below = 0, saturate_above = 0; // of which it takes the nearest that fits
     bool wrap = true;                                // below 0 where the dtype is unsigned
   };

@@ -47,7 +47,7 @@ REFERENCES = {"histc": _histc, "nansum": _nansum, "nanmean": _nanmean}
 
 
 def _of_cuda_alone() -> Iterator[OpInfo]:
-    """PyTorch's list with the dtypes that only CUDA has. Entries that the CPU has none for are about CUDA's libraries."""
+    """PyTorch's list with the dtypes that only CUDA has. Entries without any of the CPU are about CUDA's libraries."""
     for op in op_db:
         entry = copy.copy(op)
         entry.dtypes = set(op.dtypesIfCUDA or ()) - set(op.dtypes)

@@ -15,7 +15,7 @@ class TestNoncontiguous(OperatorTest):
     def test_noncontiguous(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         """An operator on tensors with gaps, or images with channels last, gives what it gives on the CPU."""
         with self.trial(op, dtype, "noncontiguous", device).recorded() as trial, torch.no_grad():
-            for sample in (laid_out for sample in trial.samples() for laid_out in arranged(sample)):
+            for sample in (laid_out for each in trial.samples() for laid_out in arranged(each)):
                 case = trial.case(sample)
                 answer = trial.on_host(op, case)
                 if answer.error is not None:
