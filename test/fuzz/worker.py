@@ -3,8 +3,8 @@
 import argparse
 import importlib
 import json
+import os
 import resource
-import sys
 import warnings
 from fnmatch import fnmatchcase
 from random import Random
@@ -93,7 +93,8 @@ def main() -> None:
     warnings.simplefilter("ignore")
     for module in arguments.imports:
         importlib.import_module(module)
-    say, sys.stdout = sys.stdout, sys.stderr
+    say = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what operators print
     worker, random = Worker(f"{arguments.device}:0", compiled=arguments.compile), Random(arguments.seed)
     entries = [name for name in ENTRIES if any(fnmatchcase(name, pattern) for pattern in arguments.only)]
     left = arguments.count
