@@ -100,8 +100,8 @@ UNDEFINED = (
 )
 """Entries with which the CPU reads other memory or ends the program: solutions, gradients of grids, NaN as an order.
 
-Whole numbers of what is none. Which of several elements is last at one place. What a convolution of a library multiplies by
-zeros.
+Whole numbers of what is none. Which of several elements is last at one place. What a library's convolution
+multiplies by 0.
 """
 
 
