@@ -29,10 +29,11 @@ class Executor:
         """Call an operator that writes its results into tensors that it is given."""
         with torch.inference_mode():
             values = self._values(arguments)
+            laid_out = [(value, value.stride()) for value in values if isinstance(value, torch.Tensor)]
             _refusing(_call_of(op), values)
-            for value in values:
-                if isinstance(value, torch.Tensor):
-                    _resolve(value)
+            for tensor, strides in laid_out:
+                _resolve(tensor)
+                _lay_out(tensor, strides)
 
     def fill(self, op: str, arguments: Sequence[Any]) -> None:
         """Call an operator that returns new tensors, and write them into those that follow its arguments."""
@@ -107,6 +108,12 @@ def _resolve(tensor: torch.Tensor) -> None:
         tensor.conj().conj_physical_()
     if tensor.is_neg():
         torch._neg_view(tensor).neg_()
+
+
+def _lay_out(tensor: torch.Tensor, strides: tuple[int, ...]) -> None:
+    """Some kernels lay out what they write as their input is, which its owner does not see either."""
+    if tensor.stride() != strides:
+        torch.as_strided(tensor, tensor.shape, strides, tensor.storage_offset()).copy_(tensor.clone())
 
 
 def _computed(call: Call, values: Sequence[Any]) -> list[torch.Tensor | None]:
