@@ -85,6 +85,18 @@ bool fit_output(const at::Tensor& output, const at::Tensor& meta) {
   return true;
 }
 
+/// Whether PyTorch would resize an output of a pointwise operator that is an input, too, which it refuses.
+bool resizes_input(const at::Tensor& output, const at::Tensor& meta, Values inputs) {
+  if (!meta.defined() || output.sizes() == meta.sizes()) {
+    return false;
+  }
+  bool is_input = false;
+  for (const auto& input : inputs) {
+    for_each_tensor(input, [&](const at::Tensor& tensor) { is_input = is_input || tensor.is_same(output); });
+  }
+  return is_input;
+}
+
 bool is_empty(const c10::IValue& value) {
   bool empty = true;
   for_each_tensor(value, [&](const at::Tensor& tensor) { empty = empty && tensor.defined() && tensor.numel() == 0; });
@@ -348,7 +360,8 @@ bool BoxedKernel::prepare_outputs(Values arguments, const Stack& foreseen, c10::
       const auto& meta = next < metas.size() ? metas[next] : tensor;
       ++next;
       fits = fits && tensor.defined() && (!kernel_.allocates_output() || !share_storage(tensor, inputs)) &&
-             is_writable(tensor, inputs, pointwise_) && fit_output(tensor, meta);
+             is_writable(tensor, inputs, pointwise_) && !(pointwise_ && resizes_input(tensor, meta, inputs)) &&
+             fit_output(tensor, meta);
     });
     fits = fits && (metas.empty() || next == metas.size());
     outputs->push_back(out);

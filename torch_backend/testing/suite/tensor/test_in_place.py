@@ -103,12 +103,19 @@ def test_leaves_are_not_changed_in_place(device: str) -> None:
     assert_values(x, [2, 2, 2], "a leaf changed within no_grad")
 
 
-def test_in_place_operators_do_not_grow_their_tensor(device: str) -> None:
-    """An in-place operator raises if its result is larger than its tensor."""
-    x = torch.zeros(1, device=device)
+GROWING = {"add": torch.float32, "floor_divide": torch.int64, "logical_xor": torch.bool}
+
+
+@pytest.mark.parametrize("name", GROWING)
+def test_in_place_operators_do_not_grow_their_tensor(device: str, name: str) -> None:
+    """An in-place operator raises if its result is larger than its tensor, and so does one that is given it as out=."""
+    dtype = GROWING[name]
+    x, y = torch.zeros(2, 1, 2, dtype=dtype, device=device), torch.ones(2, 2, dtype=dtype, device=device)
     with pytest.raises(RuntimeError, match="broadcast shape"):
-        x.add_(torch.ones(3, device=device))
-    assert_values(x, [0], "a tensor that an operator refused to write to")
+        getattr(x, f"{name}_")(y)
+    with pytest.raises(RuntimeError, match="broadcast shape"):
+        getattr(torch, name)(x, y, out=x)
+    assert_values(x, [[[0, 0]], [[0, 0]]], "a tensor that an operator refused to write to")
 
 
 def test_inference_mode(device: str) -> None:
