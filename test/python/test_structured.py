@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
-from torch_backend.testing.suite.ops._samples import arranged, moved, samples, tensors
+from torch_backend.testing.suite.ops._samples import LAID_OUT_AS_ON_CUDA, arranged, moved, samples, tensors
 
 FLOAT = torch.tensor([[1.5, -2.0, 0.25], [3.0, -0.5, 8.0]])
 LONG = torch.tensor([[1, 2, 3], [4, 5, 6]])
@@ -100,9 +100,6 @@ def test_out_with_other_strides_keeps_them(device) -> None:
     values, indices = torch.empty(3, 2, device=device).t(), torch.empty(3, 2, dtype=torch.long, device=device).t()
     torch.sort(FLOAT.to(device), out=(values, indices))
     torch.testing.assert_close(values.cpu(), FLOAT.sort().values)
-
-
-LAID_OUT_AS_ON_CUDA = {"nn.functional.conv_transpose3d"}  # convolutions ask PyTorch for a device's layout
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -143,6 +143,10 @@ def with_gaps(value: Any) -> Any:
     return tree_map(spread, value)
 
 
+LAID_OUT_AS_ON_CUDA = frozenset({"nn.functional.conv_transpose3d"})
+"""Entries that ask PyTorch for a device's layout of results of channels_last images, and the CPU has another."""
+
+
 def arranged(sample: SampleInput) -> Iterator[SampleInput]:
     """The sample with gaps in its tensors, and, if some are images or volumes, with these channels last."""
     yield sample.transform(with_gaps)

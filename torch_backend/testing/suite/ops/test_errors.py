@@ -1,5 +1,7 @@
 """Arguments that an operator refuses."""
 
+from functools import partial
+
 import torch
 from torch.testing._internal.opinfo.core import OpInfo
 
@@ -22,7 +24,8 @@ class TestErrors(OperatorTest):
                 case = trial.case(wrong.sample_input)
                 answer = trial.on_host(op, case)
                 if answer.error is not None:
-                    trial.expect_error(answer.error, lambda case=case: trial.on_device(op, case), case.what)
+                    call = partial(trial.on_device, op, case)
+                    trial.expect_error(answer.error, call, case.what, in_words=True)
 
 
 instantiate(TestErrors, globals())

@@ -1,11 +1,13 @@
 """Operators on tensors with gaps between their elements, and on images whose channels come last."""
 
+from itertools import islice
+
 import torch
 from torch.testing._internal.opinfo.core import OpInfo
 
-from torch_backend.testing.suite.ops._entries import each_operator, instantiate
+from torch_backend.testing.suite.ops._entries import each_operator, full_name, instantiate
 from torch_backend.testing.suite.ops._operator_test import OperatorTest
-from torch_backend.testing.suite.ops._samples import arranged
+from torch_backend.testing.suite.ops._samples import LAID_OUT_AS_ON_CUDA, arranged
 
 
 class TestNoncontiguous(OperatorTest):
@@ -15,7 +17,8 @@ class TestNoncontiguous(OperatorTest):
     def test_noncontiguous(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         """An operator on tensors with gaps, or images with channels last, gives what it gives on the CPU."""
         with self.trial(op, dtype, "noncontiguous", device).recorded() as trial, torch.no_grad():
-            for sample in (laid_out for each in trial.samples() for laid_out in arranged(each)):
+            most = 1 if full_name(op) in LAID_OUT_AS_ON_CUDA else None
+            for sample in (laid_out for each in trial.samples() for laid_out in islice(arranged(each), most)):
                 case = trial.case(sample)
                 answer = trial.on_host(op, case)
                 if answer.error is not None:
