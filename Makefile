@@ -9,6 +9,7 @@
 #   make test-npu, make test-cuda    the same for the devices npu and xcuda, on simulations
 #   make check    conformance of DEVICE, with a report (check-output/)
 #   make upstream CHECKOUT=PATH    PyTorch's own tests from that checkout, on DEVICE
+#   make models    a training step of the architectures of Transformers and Diffusers, on DEVICE and the CPU
 #   make lint     formatting, types, spelling; builds nothing
 #   make bench    what the device costs against native CPU
 #   make docs     the documentation, as HTML (docs/_build/html/index.html)
@@ -54,12 +55,12 @@ TEST_SOURCES := $(shell find test/cpp -type f)
 
 .DELETE_ON_ERROR:
 .PHONY: help demo check build wheel first-hour test test-cpp test-python test-generated test-opinfo test-compiled-opinfo \
-	test-kit upstream test-opencl test-npu test-cuda test-ecosystem ecosystem test-torch \
+	test-kit upstream test-opencl test-npu test-cuda test-ecosystem ecosystem models test-torch \
 	test-sanitize test-sanitize-devices test-sanitize-core same-devices \
 	lint lint-ruff lint-format lint-mypy lint-imports lint-clang-format lint-cmake lint-codespell bench docs drift clean distclean
 
 help:
-	@sed -n '3,17s/^#   //p' Makefile
+	@sed -n '3,18s/^#   //p' Makefile
 
 # ---- environment ----
 
@@ -250,6 +251,10 @@ test-ecosystem: $(STAMPS)/built $(STAMPS)/for-ecosystem
 ecosystem: $(STAMPS)/built $(STAMPS)/for-ecosystem
 	@$(PY) .ci/ecosystem.py $(DEVICE) $(CHECKOUTS:%=--checkout %) > $(BUILD)/ecosystem.md
 	@cp $(BUILD)/ecosystem.md docs/reference/ecosystem_results.md && cat docs/reference/ecosystem_results.md
+
+# Not part of "test": all are hundreds. ARGUMENTS="--only 'qwen*' --compile 5 --minutes 15" are those of .ci/models.py.
+models: $(STAMPS)/built $(STAMPS)/for-ecosystem
+	@TORCH_BACKEND_XCPU_MODULES=1 $(PY) .ci/models.py --device $(DEVICE) --jobs $(JOBS) --json $(BUILD)/models.json $(ARGUMENTS)
 
 # The conformance kit on the smallest device, that in other processes, the complete one, and that with streams and all
 # else that it does not do by default. The reports are what .ci/compatibility.py writes into the documentation.
