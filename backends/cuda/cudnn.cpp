@@ -65,7 +65,8 @@ bool load() {
                                    {"cudnnGetVersion", reinterpret_cast<void**>(&library_version)}},
                                   "convolutions and attention are generated kernels");
 #undef XCUDA_FUNCTION
-  if (found)
+  constexpr size_t kFirstOf9 = 90000;
+  if (found && library_version() >= kFirstOf9) // not another one's, beside an older one
     load_library({"libcudnn.so.9"}, {{"cudnnGetLastErrorString", reinterpret_cast<void**>(&last_error_string)}},
                  "errors of cuDNN are told without details");
   constexpr size_t kMajor = 1000;
