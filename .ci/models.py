@@ -155,8 +155,8 @@ def of_transformers(model_type: str) -> tuple[nn.Module, list[dict[str, Any]]]:
     return model, [first, first | images, {main: values[main]}]
 
 
-def of_diffusers(name: str) -> tuple[nn.Module, list[dict[str, Any]]]:
-    """Its main models, as their pipelines call them."""
+def diffusers_models() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
+    """The library's main models: what each is made with, and inputs as its pipelines give them."""
     image, picture = torch.randn(2, 4, 16, 16), torch.randn(2, 3, 32, 32)
     time_step, text, pooled = torch.tensor([3, 7]), torch.randn(2, 6, 32), torch.randn(2, 32)
     noise = {"sample": image, "timestep": time_step}
@@ -181,7 +181,7 @@ def of_diffusers(name: str) -> tuple[nn.Module, list[dict[str, Any]]]:
     coders = {"down_block_types": ("DownEncoderBlock2D",) * 2, "up_block_types": ("UpDecoderBlock2D",) * 2}
     pooling = {"joint_attention_dim": 32, "pooled_projection_dim": 32}
     sd3 = {"sample_size": 16, "patch_size": 2, "in_channels": 4, "out_channels": 4, "caption_projection_dim": 32}
-    models: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    return {
         "UNet2DModel": (unet | widths | blocks | {"attention_head_dim": 8}, noise),
         "UNet2DConditionModel": (unet | widths | crossed, noise | {"encoder_hidden_states": text}),
         "AutoencoderKL": (widths | coders | {"latent_channels": 4, "norm_num_groups": 8}, {"sample": picture}),
@@ -195,16 +195,18 @@ def of_diffusers(name: str) -> tuple[nn.Module, list[dict[str, Any]]]:
             packed | context,
         ),
     }
-    if not name:
-        return nn.Module(), [dict.fromkeys(models)]
-    arguments, inputs = models[name]
+
+
+def of_diffusers(name: str) -> tuple[nn.Module, list[dict[str, Any]]]:
+    """A model and its inputs."""
+    arguments, inputs = diffusers_models()[name]
     torch.manual_seed(0)
     return getattr(diffusers, name)(**arguments), [inputs]
 
 
 def architectures() -> Iterator[str]:
     """Their names: the library's, and the architecture's."""
-    yield from (f"diffusers:{name}" for name in of_diffusers("")[1][0])
+    yield from (f"diffusers:{name}" for name in diffusers_models())
     known = transformers.CONFIG_MAPPING
     yield from (f"transformers:{name}" for name in modeling_auto.MODEL_MAPPING_NAMES if name in known)
 
