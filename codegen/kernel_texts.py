@@ -12,8 +12,10 @@ from typing import Any
 import yaml
 from torchgen.model import Argument, BaseTy, BaseType, ListType, NativeFunction, OptionalType, Type
 
+from .complex import complex_text
+
 _KERNELS = Path(__file__).parent / "kernels"
-_CLASSES = ("floating", "integral", "boolean")
+_CLASSES = ("floating", "integral", "boolean", "complex")
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class PointwiseEntry:
     floating: str | None
     integral: str | None
     boolean: str | None
+    complex: str | None
     floating_texts: str
     integral_texts: str
     num_outputs: int
@@ -85,17 +88,28 @@ def _function_files() -> list[Path]:
 @cache
 def _defined_functions() -> Mapping[str, frozenset[str]]:
     """The functions of each file."""
-    return {
-        file.stem: frozenset(re.findall(r"^TB_DEVICE \w+ (\w+)\(", file.read_text(), re.MULTILINE))
-        for file in _function_files()
-    }
+    return {file.stem: _functions_in(file) for file in _function_files()}
+
+
+def _functions_in(file: Path) -> frozenset[str]:
+    return frozenset(re.findall(r"^TB_DEVICE \w+ (\w+)\(", file.read_text(), re.MULTILINE))
+
+
+@cache
+def _complex_functions() -> frozenset[str]:
+    return _functions_in(_KERNELS / "preludes" / "complex.h") | {"tb_real"}
+
+
+def _known_calls(bodies: Iterable[str | None], known: frozenset[str]) -> set[str]:
+    called = {name for body in bodies for name in re.findall(r"\b(tb_\w+)\(", body or "")}
+    if unknown := called - known:
+        raise ValueError(f"pointwise.yaml: there is no {', '.join(sorted(unknown))}")
+    return called
 
 
 def _texts(bodies: Iterable[str | None], other: str) -> str:
     """The files with the functions that the bodies call. `other` is the one for the other kind of dtypes."""
-    called = {name for body in bodies for name in re.findall(r"\b(tb_\w+)\(", body or "")}
-    if unknown := called - frozenset().union(*_defined_functions().values()):
-        raise ValueError(f"pointwise.yaml: there is no {', '.join(sorted(unknown))}")
+    called = _known_calls(bodies, frozenset().union(*_defined_functions().values()))
     return " ".join(name for name, functions in _defined_functions().items() if name != other and called & functions)
 
 
@@ -113,7 +127,15 @@ def entry(function: NativeFunction, variant: str | None, value: object) -> Point
     inputs = [argument for argument in arguments.flat_all if argument not in arguments.out]
     outputs = len(function.func.returns)
     names = ["out"] if outputs == 1 else [f"out{i}" for i in range(outputs)]
-    by_class = value if isinstance(value, Mapping) else dict.fromkeys(("floating", "integral"), value)
+    by_class = {
+        kind: expressions
+        for kinds, expressions in (value.items() if isinstance(value, Mapping) else [("floating integral", value)])
+        for kind in kinds.split()
+    }
+    if "complex" in by_class:
+        calls = complex_text(str(by_class["complex"]))
+        _known_calls([calls], _complex_functions())
+        by_class["complex"] = calls
     if unknown := set(by_class) - set(_CLASSES):
         raise ValueError(f"pointwise.yaml: {function.func.name} has {', '.join(sorted(unknown))}")
     bodies = {kind: _body(by_class.get(kind), names) for kind in _CLASSES}

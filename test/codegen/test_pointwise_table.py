@@ -3,6 +3,7 @@
 import pytest
 
 from codegen import kernel_texts, missing, parse
+from codegen.complex import complex_text
 
 
 @pytest.fixture(scope="module")
@@ -36,3 +37,24 @@ def test_an_unknown_function_is_refused(functions):
     by_name = {str(function.func.name): function for function in functions}
     with pytest.raises(ValueError, match="there is no tb_unheard_of"):
         kernel_texts.entry(by_name["neg.out"], None, "tb_unheard_of(self)")
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        ("self + alpha * other", "tb_c_add(self, tb_c_mul(alpha, other))"),
+        ("TC(1.0) / sqrt(-self)", "tb_c_div(tb_real(TC(1.0)), tb_c_sqrt(tb_c_neg(self)))"),
+        ("mask != 0 ? value : self", "(tb_c_ne(mask, tb_real(0)) ? value : self)"),
+        ("self != 0 && other != 0", "tb_real((tb_c_ne(self, tb_real(0)) && tb_c_ne(other, tb_real(0))))"),
+        ("tb_lerp(self, end, 2)", "tb_c_lerp(self, end, tb_real(2))"),
+    ],
+)
+def test_expressions_of_complex_numbers_are_calls(expression, text):
+    assert complex_text(expression) == text
+
+
+@pytest.mark.parametrize("expression", ["self < other", "self % other", "tb_unheard_of(self)"])
+def test_what_complex_numbers_have_not_is_refused(functions, expression):
+    by_name = {str(function.func.name): function for function in functions}
+    with pytest.raises(ValueError, match="pointwise"):
+        kernel_texts.entry(by_name["add.out"], None, {"complex": expression})

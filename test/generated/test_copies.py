@@ -31,11 +31,19 @@ def test_negated_views(check):
     check(lambda x: torch._neg_view(x).contiguous(), values, exact=True)
 
 
-@pytest.mark.parametrize("source", [torch.int32, torch.float32, torch.complex64, torch.complex128])
-@pytest.mark.parametrize("target", [torch.float32, torch.complex64, torch.complex128])
+COMPLEX = [torch.complex32, torch.complex64, torch.complex128]
+
+
+@pytest.mark.filterwarnings("ignore:.*discards the imaginary part", "ignore:ComplexHalf support")
+@pytest.mark.parametrize("source", [torch.bool, torch.int32, torch.float32, torch.float64, *COMPLEX])
+@pytest.mark.parametrize("target", [torch.bool, torch.int64, torch.float16, torch.float32, *COMPLEX])
 def test_copies_between_complex_and_real(check, source, target):
-    values = torch.randn(4, 3, dtype=torch.complex64).mul(10).to(source)
+    values = torch.randn(4, 3, dtype=torch.complex64).mul(10)
+    values[0] = torch.tensor([0, 1j, -2])
+    values = values.to(source)
     check(lambda x: x.t().to(target), values, exact=True)
+    if source not in (torch.bool, torch.complex32):  # which the CPU does not negate
+        check(lambda x: torch._neg_view(x.conj()).to(target).resolve_conj().resolve_neg(), values, exact=True)
     check(lambda x: x.conj().to(target).resolve_conj(), values, exact=True)
     check(lambda x: x[::2].conj().clone(), values, exact=True)
 

@@ -16,6 +16,7 @@ from codegen import kernel_texts
 
 EVERYTHING = os.environ.get("TORCH_BACKEND_TEST_EVERY_KERNEL") == "1"
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+COMPLEX = (torch.complex64, torch.complex128)
 WHOLE = (torch.int64, torch.uint8, torch.int8, torch.int16, torch.int32, torch.bool)
 # Which show what the others share: loads, stores and rounding.
 SHOWN = (
@@ -73,10 +74,18 @@ def functional_form(name: str) -> Any:
     raise AssertionError(f"{name} has no functional form")
 
 
+def is_whole(dtype: torch.dtype) -> bool:
+    """Or bool."""
+    return not dtype.is_floating_point and not dtype.is_complex
+
+
 def values_of(dtype: torch.dtype) -> torch.Tensor:
     """What is worth trying, about 20 values."""
     if dtype is torch.bool:
         return torch.tensor([False, True])
+    if dtype.is_complex:
+        parts = [float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 0.3, -0.5, 1.0, -2.5, 20.0, -90.0]
+        return torch.complex(*torch.cartesian_prod(*[torch.tensor(parts, dtype=dtype.to_real())] * 2).unbind(1))
     if not dtype.is_floating_point:
         limits = torch.iinfo(dtype)
         numbers = [0, 1, 2, 3, 5, 7, 8, 63, 100, limits.max, limits.max - 1, limits.min]
@@ -117,6 +126,8 @@ def special_numbers(argument: Any, form: Any, dtype: torch.dtype) -> list[Any]:
     """What is worth trying for an argument that is a number."""
     if "number" not in str(argument.type) and "float" not in str(argument.type):
         return []
+    if dtype.is_complex:
+        return [complex(1.5, -0.5), 2j, *([] if argument.name == "exponent" else [complex(1, float("inf"))])]
     if dtype.is_floating_point:
         return [float("nan"), float("inf"), -float("inf"), 0]
     if dtype is torch.bool or form._schema.name.removeprefix("aten::") in DIVIDING:
@@ -128,17 +139,21 @@ def calls_of(form: Any, dtype: torch.dtype) -> Iterator[tuple[list[Any], dict[st
     """Arguments for some calls that try all values of all arguments."""
     arguments = form._schema.arguments
     tensors = [argument for argument in arguments if "Tensor" in str(argument.type)]
+    if form._schema.name in ("aten::complex", "aten::polar"):
+        dtype = dtype.to_real()
     data = dict(zip((argument.name for argument in tensors), tensors_of(len(tensors), dtype), strict=True))
     base = form._schema.name.removeprefix("aten::")
     if base in DIVIDING and dtype.is_floating_point:  # remainders of subnormal numbers are wrong on the CPU
         data = {name: x.masked_fill((x.abs() > 0) & (x.abs() < 1e-6), 0.5) for name, x in data.items()}
-    if not dtype.is_floating_point and dtype.is_signed and base in DIVIDING:
+    if is_whole(dtype) and dtype.is_signed and base in DIVIDING:
         data = {name: tensor.clamp(min=torch.iinfo(dtype).min + 1) for name, tensor in data.items()}
     optional = {argument.name for argument in tensors if "Optional" in str(argument.type)}
     if name := next((name for name in data if name.startswith("grad_out") and dtype.is_floating_point), None):
         data[name] = data[name].nan_to_num(3.0, 7.0, -9.0)
     for name in {"condition", "mask"} & data.keys():
-        data[name] = data[name] > 0 if dtype is not torch.bool else data[name]
+        data[name] = (
+            (data[name].real if dtype.is_complex else data[name]) > 0 if dtype is not torch.bool else data[name]
+        )
     chosen: dict[str, list[Any]] = {name: [tensor] for name, tensor in data.items()}
     # One of several that may be None is there.
     for index, name in enumerate(sorted(optional)):
@@ -147,9 +162,7 @@ def calls_of(form: Any, dtype: torch.dtype) -> Iterator[tuple[list[Any], dict[st
         if argument.name not in chosen:
             named = VARIANTS.get(argument.name) or NUMBERS[argument.name]
             chosen[argument.name] = (
-                [int(x) if x else x for x in named]
-                if not dtype.is_floating_point and argument.name not in VARIANTS
-                else named
+                [int(x) if x else x for x in named] if is_whole(dtype) and argument.name not in VARIANTS else named
             )
     most = max(map(len, chosen.values()))
     calls = [{name: each[i % len(each)] for name, each in chosen.items()} for i in range(most)]
@@ -174,7 +187,19 @@ def compare(form: Any, positional: list[Any], keywords: dict[str, Any], dtype: t
     result = form(*to_device(positional), **keywords)
     for got, wanted in zip(as_tuple(result), as_tuple(expected), strict=True):
         wanted = wanted.to(got.dtype) if in_float else wanted
+        if got.is_complex():
+            compare_parts(got.cpu(), wanted, limit)
+            continue
         torch.testing.assert_close(got.cpu(), wanted, rtol=limit, atol=limit, equal_nan=True)
+
+
+def compare_parts(got: torch.Tensor, wanted: torch.Tensor, limit: float) -> None:
+    """Each part is as the CPU's, in which rounding of the other is."""
+    assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape)
+    ours, theirs = torch.view_as_real(got.resolve_conj()), torch.view_as_real(wanted.resolve_conj())
+    near = (ours - theirs).abs() <= limit * (1 + theirs.abs().nan_to_num(0, 0, 0).amax(-1, keepdim=True))
+    same = (ours == theirs) | (ours.isnan() & theirs.isnan()) | near
+    assert same.all(), list(zip(got[~same.all(-1)], wanted[~same.all(-1)], strict=True))[:5]
 
 
 def as_float(value: Any) -> Any:
@@ -185,22 +210,35 @@ def as_tuple(value: Any) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
-LIMITS = {torch.float64: 1e-10, torch.float32: 2e-5, torch.bfloat16: 2e-2, torch.float16: 4e-3}
+LIMITS = {
+    torch.complex64: 1e-4,
+    torch.complex128: 1e-10,
+    torch.float64: 1e-10,
+    torch.float32: 2e-5,
+    torch.bfloat16: 2e-2,
+    torch.float16: 4e-3,
+}
 TABLE = kernel_texts.pointwise_table()
 
 
-def takes_whole(value: Any) -> bool:
-    """Whether an entry has expressions of its own for integers."""
-    return not isinstance(value, dict) or any(
-        "integral" in each for each in (value, *value.values()) if each is not value or isinstance(each, dict)
-    )
+def classes_of(value: Any) -> set[str]:
+    """What an entry has expressions for."""
+    if not isinstance(value, dict):
+        return {"floating", "integral"}
+    each = value.values() if all("=" in key for key in value) else [value]
+    return {name for expressions in each for key in expressions for name in key.split()}
 
 
 def cases() -> Iterator[Any]:
     for name, value in TABLE.items():
-        dtypes = FLOATS if EVERYTHING or name in SHOWN else FLOATS[:1]
-        if takes_whole(value):
-            dtypes += WHOLE if EVERYTHING or name in SHOWN else WHOLE[:2]
+        all_dtypes = {"floating": FLOATS, "integral": WHOLE, "complex": COMPLEX}
+        shown = {"floating": 1, "integral": 2, "complex": 1}
+        dtypes = [
+            dtype
+            for kind in all_dtypes
+            if kind in classes_of(value)
+            for dtype in all_dtypes[kind][: None if EVERYTHING or name in SHOWN else shown[kind]]
+        ]
         yield from (pytest.param(name, dtype, id=f"{name}-{str(dtype)[6:]}") for dtype in dtypes)
 
 
@@ -224,15 +262,29 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("name", TABLE if EVERYTHING else ALL_LAYOUTS)
-def test_every_layout(check, name, layout):
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        *(
+            (name, torch.float32)
+            for name in (TABLE if EVERYTHING else ALL_LAYOUTS)
+            if "floating" in classes_of(TABLE[name])
+        ),
+        *((name, torch.complex64) for name in ALL_LAYOUTS if "complex" in classes_of(TABLE[name])),
+    ],
+)
+def test_every_layout(check, name, dtype, layout):
     form = functional_form(name)
-    positional, keywords = next(calls_of(form, torch.float32))
+    positional, keywords = next(calls_of(form, dtype))
     if form._schema.arguments[0].alias_info is not None and layout in ("repeated", "one row each"):
         positional[0] = positional[0].clone()  # what is written must not overlap with itself
         layout_of = [lambda x: x, *[LAYOUTS[layout]] * len(positional)]
     else:
         layout_of = [LAYOUTS[layout]] * len(positional)
+    if dtype.is_complex:  # infinities depend on the order of operations
+        positional = [
+            x.where(x.isfinite(), 0.5) if isinstance(x, torch.Tensor) and x.is_complex() else x for x in positional
+        ]
     arranged = [
         arrange(each) if isinstance(each, torch.Tensor) else each
         for arrange, each in zip(layout_of, positional, strict=False)
@@ -257,6 +309,33 @@ def test_many_elements(check, count, dtype):
         check(lambda x, i=start: x[i:].mul_(x[:1].clone()), x, exact=True)
         if dtype.is_floating_point:
             check(lambda x, i=start: x[i:].relu_() + 0.5, x, exact=True)
+
+
+COMPLEX_CALLS = {
+    "with real tensors": lambda z, x: (z + x, x * z, x - z.conj(), z / x, torch.where(x > 0, z, x)),
+    "with whole numbers": lambda z, x: (z * x.long(), z + (x > 0), z == x.long(), z**2),
+    "with numbers": lambda z, x: (z * 2, 1j - z, z / (1 - 2j), x * 1j, x + (2 - 1j), z == 1j, z**1.5, 2.0**z),
+    "with tensors of no dimension": lambda z, x: (z * x[0, 0], x * z[0, 0], z.to(torch.complex64) + z[0, 0]),
+    "of conjugates": lambda z, x: (z.conj() * z, z.mT.conj() + z.mT, z.conj().imag * 2, (z - z.conj()).imag.neg()),
+    "in place": lambda z, x: (z.clone().mul_(x), z.clone().conj().add_(z), z.clone().div_(2j), z.clone().neg_()),
+    "filled": lambda z, x: (
+        *(torch.full_like(z, 2 - 1j), z.clone().fill_(1j), z.clone().real.fill_(3), z.clone().conj().fill_(1j)),
+        *(z.masked_fill(x > 0, 1 - 2j), torch.zeros_like(z), z.mT.clone().fill_(2j), torch.ones_like(z)),
+    ),
+    "of parts": lambda z, x: (z.real * x, z.imag + x, torch.complex(x, x + 1), torch.view_as_real(z) * 2),
+    "made of reals": lambda z, x: (torch.polar(x, x + 1), torch.view_as_complex(x.reshape(-1, 2)) * 2, x.to(z.dtype)),
+    "answers": lambda z, x: (z.isnan(), z.isinf(), z.isfinite(), z.bool(), torch.isclose(z, z + 1e-9), z != z.conj()),
+    "sizes": lambda z, x: (z.abs(), z.angle(), z.sgn(), (z * 1e30).abs() / 1e30),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*discards the imaginary part")
+@pytest.mark.parametrize("dtype", COMPLEX)
+@pytest.mark.parametrize("name", COMPLEX_CALLS)
+def test_complex_calls(check, name, dtype):
+    z = torch.randn(4, 6, dtype=dtype, generator=torch.Generator().manual_seed(0))
+    x = torch.randn(4, 6, dtype=dtype.to_real(), generator=torch.Generator().manual_seed(1)) * 3
+    check(lambda z, x: tuple(part.resolve_conj() for part in COMPLEX_CALLS[name](z, x)), z, x)
 
 
 def test_the_result_is_rounded_before_it_is_converted(check):

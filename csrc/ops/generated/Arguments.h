@@ -1,6 +1,7 @@
 // What a kernel's arguments hold.
 #pragma once
 
+#include <complex>
 #include <cstdint>
 
 #include "torch_backend/device.h"
@@ -21,6 +22,12 @@ inline int64_t int_of(const tb_arg& argument) {
 }
 inline double double_of(const tb_arg& argument) {
   return argument.tag == TB_ARG_FLOAT ? argument.v.f : static_cast<double>(argument.v.i);
+}
+/// Of any number.
+inline std::complex<double> complex_of(const tb_arg& argument) {
+  const auto* parts = static_cast<const double*>(argument.v.p);
+  return argument.tag == TB_ARG_COMPLEX ? std::complex<double>(parts[0], parts[1])
+                                        : std::complex<double>(double_of(argument));
 }
 inline bool is_real(const tb_arg& argument) {
   return argument.tag == TB_ARG_INT || argument.tag == TB_ARG_BOOL || argument.tag == TB_ARG_FLOAT;

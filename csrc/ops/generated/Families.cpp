@@ -3,12 +3,12 @@
 #include <algorithm>
 
 #include "csrc/ops/generated/Modules.h"
-#include "csrc/ops/generated/ValueType.h"
 
 namespace torch_backend::generated {
 
-void Kernels::add(const char* overload, GeneratedFunction function, uint32_t flags, const void* entry) {
-  kernels_.push_back(std::make_unique<PluginKernel>(overload, function, entry, flags, kValueTypes.data()));
+void Kernels::add(const char* overload, GeneratedFunction function, uint32_t flags, const void* entry,
+                  const TypeMask& types) {
+  kernels_.push_back(std::make_unique<PluginKernel>(overload, function, entry, flags, types.data()));
 }
 
 namespace {

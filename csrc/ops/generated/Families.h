@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "csrc/ops/generated/ValueType.h"
 #include "csrc/ops/plugin/PluginKernels.h"
 #include "torch_backend/device.h"
 
@@ -16,8 +17,9 @@ namespace torch_backend::generated {
 class Kernels {
  public:
   /// `flags` are TB_KERNEL_* and those of PluginKernels.h; `entry` is what the function is called with besides the
-  /// arguments, of static storage.
-  void add(const char* overload, GeneratedFunction function, uint32_t flags = 0, const void* entry = nullptr);
+  /// arguments, of static storage. `types` are the dtypes that it takes, a dtype_mask.
+  void add(const char* overload, GeneratedFunction function, uint32_t flags = 0, const void* entry = nullptr,
+           const TypeMask& types = kRealTypes);
 
   std::vector<std::unique_ptr<PluginKernel>> take() {
     return std::move(kernels_);

@@ -33,6 +33,7 @@ struct PointwiseEntry {
   /// whatever the others are, 'n' a number in T, 'i' a whole number, 's' a string, upper case where it may be None; 'w' comes first and is the output too; '#' at the
   /// end is numel.
   const char* kinds;
+  const char* complex = nullptr; // like `floating`
 };
 
 struct PointwiseTable {

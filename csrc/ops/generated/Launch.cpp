@@ -19,7 +19,7 @@ constexpr uint32_t kUsualBlock = 256;
 
 bool computes(int device, ValueType type) {
   const auto& mask = device_api().properties(device).compute_dtype_mask;
-  return type != ValueType::f64 || (mask[0] | mask[1] | mask[2] | mask[3]) == 0 ||
+  return part_type(type) != ValueType::f64 || (mask[0] | mask[1] | mask[2] | mask[3]) == 0 ||
          (mask[TB_DTYPE_MASK_WORD(TB_DTYPE_FLOAT, 64u)] & TB_DTYPE_MASK_FLAG(TB_DTYPE_FLOAT, 64u)) != 0;
 }
 

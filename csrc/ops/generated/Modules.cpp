@@ -240,8 +240,14 @@ void SourceText::define(std::string_view name, int64_t value) {
 }
 
 void SourceText::compute_in(ValueType type) {
-  const char* name = name_of(type);
+  const char* name = name_of(part_type(type));
   compute_ = c10::str("#define TB_T_", name, " 1\n");
+  if (is_complex(type)) {
+    text_ += c10::str("typedef ", name, " R;\n#define TB_COMPLEX ", name_of(type),
+                      "\n#define TB_SCALAR(n) tb_complex(args.scalars[2 * (n)].", name, "_, args.scalars[2 * (n) + 1].",
+                      name, "_)\n", kernel_text("complex"));
+    return;
+  }
   text_ += c10::str("typedef ", name, " T;\n#define TB_T ", name, "\n#define TB_SCALAR(n) (args.scalars[n].",
                     is_floating(type) ? name : "i64", "_)\n");
 }

@@ -32,7 +32,7 @@ class SourceText {
   /// `#define name value`. Line ends in `value` are kept as one line.
   void define(std::string_view name, std::string_view value);
   void define(std::string_view name, int64_t value);
-  /// T, TC and what belongs to them; see codegen/kernels/preludes/common.h.
+  /// T, TC and what belongs to them; see codegen/kernels/preludes/common.h, and complex.h.
   void compute_in(ValueType type);
   /// Index and UIndex: of 32 bits or of 64.
   void index_of(bool fits_32);

@@ -38,7 +38,7 @@ struct Call {
   std::array<const tb_tensor*, kMaxOperands> operands;
   std::array<ValueType, kMaxOperands> types;
   int num_operands = 0;
-  std::array<int64_t, kMaxScalars> scalars;
+  std::array<int64_t, 2 * kMaxScalars> scalars; // where complex numbers are computed, two for each
   int num_scalars = 0;
   ValueType value = ValueType::none; // what PyTorch computes in: results are rounded to it
   /// What stands for each argument of apply(), in order: 'o' an operand, 's' a number, '-' None.
@@ -52,6 +52,9 @@ struct Call {
     types[static_cast<std::size_t>(num_operands)] = value_type(tensor->dtype);
     operands[static_cast<std::size_t>(num_operands)] = tensor;
     return types[static_cast<std::size_t>(num_operands++)] != ValueType::none;
+  }
+  int scalar_words() const {
+    return std::max(num_scalars, 1) * (is_complex(value) ? 2 : 1);
   }
   void add_argument(char what) {
     arguments[static_cast<std::size_t>(num_arguments++)] = what;
@@ -92,14 +95,20 @@ double round_to(double number, ValueType type) {
 
 /// `kind` is a letter of PointwiseEntry::kinds.
 bool add_number(const PointwiseEntry& entry, Call& call, const tb_arg& argument, char kind) {
-  if (call.num_scalars == kMaxScalars || !is_real(argument)) {
+  const auto compute = compute_type(call.value);
+  const bool takes = is_real(argument) || (is_complex(compute) && argument.tag == TB_ARG_COMPLEX);
+  if (call.num_scalars == kMaxScalars || !takes) {
     return false;
   }
-  auto& number = call.scalars[static_cast<std::size_t>(call.num_scalars++)];
+  auto* const numbers = &call.scalars[static_cast<std::size_t>(call.num_scalars++ * (is_complex(compute) ? 2 : 1))];
+  auto& number = numbers[0];
   const bool is_whole = kind == 'i' || kind == 'I';
-  const auto compute = compute_type(call.value);
   if (is_whole) {
     number = int_of(argument);
+  } else if (is_complex(compute)) {
+    const auto value = complex_of(argument);
+    number = scalar_of(value.real(), part_type(compute));
+    numbers[1] = scalar_of(value.imag(), part_type(compute));
   } else if (!is_floating(compute)) {
     number = wrap(int_of(argument), call.value);
   } else if (compute != call.value && (kind == 't' || kind == 'T') && !keeps_numbers(entry)) {
@@ -126,7 +135,7 @@ bool is_short(std::string_view texts) {
 int vector_of(int device, const PointwiseEntry& entry, const Call& call, const Geometry& geometry) {
   constexpr int64_t kWorthVectors = 16384;
   constexpr int kAccess = 16; // bytes
-  if (runs_in_stretches(device) || geometry.rank != 1 || geometry.count < kWorthVectors ||
+  if (runs_in_stretches(device) || is_complex(call.value) || geometry.rank != 1 || geometry.count < kWorthVectors ||
       !is_short(is_floating(compute_type(call.value)) ? entry.floating_texts : entry.integral_texts)) {
     return 0;
   }
@@ -165,6 +174,9 @@ const char* body_of(const PointwiseEntry& entry, const Call& call) {
   if (is_floating(call.value)) {
     return entry.floating;
   }
+  if (is_complex(call.value)) {
+    return entry.complex;
+  }
   return call.value == ValueType::b8 && entry.boolean ? entry.boolean : entry.integral;
 }
 
@@ -175,9 +187,10 @@ std::string write_locals(const Call& call, const Geometry& geometry) {
   for (int i = 0; i < call.num_arguments; ++i) {
     const char what = call.arguments[static_cast<std::size_t>(i)];
     if (what == 'i') {
-      locals += c10::str("const i64 s", scalar, " = args.scalars[", scalar, "].i64_; ");
+      locals +=
+          c10::str("const i64 s", scalar, " = args.scalars[", scalar * (is_complex(call.value) ? 2 : 1), "].i64_; ");
     } else if (what == 's') {
-      locals += c10::str("const T s", scalar, " = (T)TB_SCALAR(", scalar, "); ");
+      locals += c10::str("const T s", scalar, " = ", is_complex(call.value) ? "" : "(T)", "TB_SCALAR(", scalar, "); ");
     }
     scalar += what == 'i' || what == 's';
   }
@@ -212,13 +225,18 @@ std::string write_inputs(const PointwiseEntry& entry, const Call& call) {
     }
     if (what == 'o') {
       const auto type = call.types[static_cast<std::size_t>(operand)];
-      const bool rounds =
-          *kinds != 'm' && !holds(call.value, type) && !(is_floating(call.value) && keeps_numbers(entry));
-      inputs += c10::str(rounds ? "TB_V_ROUND(" : "", "(T)TB_LOAD_", name_of(type), "(p", operand, ", K(", operand,
-                         "))", rounds ? "), " : ", ");
+      const bool rounds = *kinds != 'm' && !is_complex(call.value) && !holds(call.value, type) &&
+                          !(is_floating(call.value) && keeps_numbers(entry));
+      const char* convert = rounds                   ? "TB_V_ROUND((T)"
+                            : is_complex(type)       ? ""
+                            : is_complex(call.value) ? "tb_real("
+                                                     : "(T)";
+      const bool opens = rounds || (is_complex(call.value) && !is_complex(type));
+      inputs +=
+          c10::str(convert, "TB_LOAD_", name_of(type), "(p", operand, ", K(", operand, "))", opens ? "), " : ", ");
       ++operand;
     } else if (what == '-') {
-      inputs += "0, ";
+      inputs += is_complex(call.value) ? "tb_real(0), " : "0, ";
     } else {
       inputs += c10::str("s", scalar++, ", ");
     }
@@ -230,7 +248,12 @@ std::string write_inputs(const PointwiseEntry& entry, const Call& call) {
 std::string write_store(const Call& call, int n) {
   const auto type = call.types[static_cast<std::size_t>(n)];
   const bool rounds = type != call.value && type != ValueType::b8 && compute_type(call.value) != call.value;
-  const auto result = rounds ? c10::str("TB_ROUND_", name_of(call.value), "(r", n, ")") : c10::str("r", n);
+  std::string result = c10::str("r", n);
+  if (is_complex(call.value)) {
+    result += is_complex(type) ? "" : type == ValueType::b8 ? ".re || r" + std::to_string(n) + ".im" : ".re";
+  } else if (rounds) {
+    result = c10::str("TB_ROUND_", name_of(call.value), "(r", n, ")");
+  }
   return c10::str("TB_STORE_", name_of(type), "(p", n, ", K(", n, "), ", result, "); ");
 }
 
@@ -260,10 +283,12 @@ void write(SourceText& text, const PointwiseEntry& entry, const Call& call, cons
   const auto compute = compute_type(call.value);
   text.compute_in(compute);
   text.index_of(geometry.fits_32);
-  text.define("TB_V", name_of(call.value));
+  if (!is_complex(compute)) {
+    text.define("TB_V", name_of(call.value));
+  }
   text.define("OPERANDS", call.num_operands);
   text.define("RANK", geometry.rank_class());
-  text.define("SCALARS", call.num_scalars > 0 ? call.num_scalars : 1);
+  text.define("SCALARS", call.scalar_words());
   for (int n = 0; n < call.num_operands; ++n) {
     const Step step = step_of(geometry, n);
     text.define(c10::str("STEP_", n), step == Step::kOne    ? std::string("1")
@@ -271,7 +296,7 @@ void write(SourceText& text, const PointwiseEntry& entry, const Call& call, cons
                                                             : c10::str("step", n));
   }
   for (const auto& name : c10::split(is_floating(compute) ? entry.floating_texts : entry.integral_texts, ' ')) {
-    if (!name.empty()) {
+    if (!name.empty() && !is_complex(compute)) {
       text.line(kernel_text(std::string(name).c_str()));
     }
   }
@@ -297,8 +322,9 @@ bool launch(const PointwiseEntry& entry, const Call& call, const tb_kernel_conte
   if (std::find(output.shape, output.shape + output.ndim, 0) != output.shape + output.ndim) {
     return true; // no elements
   }
-  if (call.value == ValueType::none || !body_of(entry, call) || !computes(context.device, call.value) ||
-      !geometry.of(call.operands.data(), call.num_operands)) {
+  const bool has_complex = std::any_of(call.types.begin(), call.types.begin() + call.num_operands, is_complex);
+  if (call.value == ValueType::none || (has_complex && !is_complex(call.value)) || !body_of(entry, call) ||
+      !computes(context.device, call.value) || !geometry.of(call.operands.data(), call.num_operands)) {
     return false;
   }
   const int vector = vector_of(context.device, entry, call, geometry);
@@ -307,7 +333,7 @@ bool launch(const PointwiseEntry& entry, const Call& call, const tb_kernel_conte
   ArgsStruct args;
   args.add(geometry.count);
   args.add_dims(geometry);
-  args.add({call.scalars.data(), static_cast<std::size_t>(std::max(call.num_scalars, 1))});
+  args.add({call.scalars.data(), static_cast<std::size_t>(call.scalar_words())});
   Launch launch(context);
   for (int n = 0; n < call.num_operands; ++n) {
     launch.pointer(*call.operands[static_cast<std::size_t>(n)]);
@@ -351,6 +377,13 @@ bool can_write_in_place(const tb_arg* args, int32_t num_args) {
 
 /// What PyTorch computes a call in. Where it does not say: the dtype of the output, or if that is an answer, of the input.
 ValueType value_of(const tb_kernel_context& context, const Call& call, const tb_arg* args, int32_t num_inputs) {
+  for (int32_t i = 0; i < num_inputs; ++i) {
+    const auto* tensor = tensor_of(args[i]);
+    if (tensor && tensor->dtype.code == TB_DTYPE_COMPLEX && !is_complex(call.types[0]) &&
+        context.compute_dtype.code != TB_DTYPE_COMPLEX) {
+      return value_type(tensor->dtype); // whose size or sign the output has
+    }
+  }
   if (context.compute_dtype.bits != 0) {
     return value_type(context.compute_dtype);
   }
@@ -410,13 +443,13 @@ tb_status pointwise(const void* data, const tb_kernel_context& context, const tb
 
 // ---- copies ----
 
-const PointwiseEntry kCopy{
-    "aten::copy_", nullptr, "T x, TB_PRIVATE T* out", "*out = x;", "*out = x;", nullptr, "", "", 1, "t"};
-const PointwiseEntry kNegatedCopy{
-    "aten::copy_", nullptr, "T x, TB_PRIVATE T* out", "*out = -x;", "*out = -x;", nullptr, "", "", 1, "t"};
-
-const PointwiseEntry kZero{
-    "aten::zero_", nullptr, "TB_PRIVATE T* out", "*out = 0;", "*out = 0;", nullptr, "", "", 1, ""};
+constexpr PointwiseEntry copy_of(const char* real, const char* complex) {
+  return {"aten::copy_", nullptr, "T x, TB_PRIVATE T* out", real, real, nullptr, "", "", 1, "t", complex};
+}
+/// By what is to be turned: the sign, the imaginary part's sign.
+constexpr PointwiseEntry kCopies[2][2] = {
+    {copy_of("*out = x;", "*out = x;"), copy_of("*out = x;", "*out = tb_c_conj(x);")},
+    {copy_of("*out = -x;", "*out = tb_c_neg(x);"), copy_of("*out = -x;", "*out = tb_c_neg(tb_c_conj(x));")}};
 
 /// A tensor as kernels get it, without elements that it does not own.
 tb_tensor describe(const at::Tensor& tensor, tb_dtype dtype) {
@@ -434,55 +467,16 @@ tb_dtype bits_of(std::size_t size_bytes) {
   return {TB_DTYPE_INT, static_cast<uint8_t>(8 * size_bytes), 1};
 }
 
-/// The real or the imaginary part of a complex tensor, as if neither conj nor neg bit were set.
-struct Half {
-  Half(const at::Tensor& tensor, bool imaginary) : described(describe(tensor, {})) {
-    const auto size = tensor.element_size() / 2;
-    described.dtype = {TB_DTYPE_FLOAT, static_cast<uint8_t>(8 * size), 1};
-    described.byte_offset += imaginary ? size : 0;
-    for (const auto stride : tensor.strides()) {
-      strides.push_back(2 * stride);
-    }
-    described.strides = strides.data();
-  }
-  Half(const Half&) = delete;
-  Half& operator=(const Half&) = delete;
-
-  c10::SmallVector<int64_t, 8> strides;
-  tb_tensor described;
-};
-
-/// `entry` with one input, or none. In the input's dtype, or that of the output.
-bool compute(const PointwiseEntry& entry, const tb_tensor& dst, const tb_tensor* src,
+/// In the input's dtype, or if only the output's is complex in that.
+bool compute(const PointwiseEntry& entry, const tb_tensor& dst, const tb_tensor& src,
              const tb_kernel_context& context) {
   Call call;
-  if (!call.add_operand(&dst) || (src && !call.add_operand(src))) {
+  if (!call.add_operand(&dst) || !call.add_operand(&src)) {
     return false;
   }
-  if (src) {
-    call.add_argument('o');
-  }
-  call.value = compute_type(call.types[src ? 1 : 0]);
+  call.add_argument('o');
+  call.value = compute_type(call.types[is_complex(call.types[0]) && !is_complex(call.types[1]) ? 0 : 1]);
   return launch(entry, call, context);
-}
-
-/// Part by part: of a real tensor the imaginary part is zero, and only the real part goes into one.
-bool copy_parts(const at::Tensor& dst, const at::Tensor& src, const tb_kernel_context& context) {
-  const bool negated = dst.is_neg() != src.is_neg();
-  const auto one = [&](const tb_tensor& to, const tb_tensor& from, bool turned) {
-    return compute(turned ? kNegatedCopy : kCopy, to, &from, context);
-  };
-  if (!dst.is_complex()) {
-    return one(describe(dst, tb_dtype_or_none(dst.scalar_type())), Half(src, false).described, negated);
-  }
-  const Half real(dst, false);
-  const Half imaginary(dst, true);
-  if (!src.is_complex()) {
-    return one(real.described, describe(src, tb_dtype_or_none(src.scalar_type())), negated) &&
-           compute(kZero, imaginary.described, nullptr, context);
-  }
-  return one(real.described, Half(src, false).described, negated) &&
-         one(imaginary.described, Half(src, true).described, negated != (dst.is_conj() != src.is_conj()));
 }
 
 } // namespace
@@ -491,31 +485,22 @@ bool copy_elements(const at::Tensor& dst, const at::Tensor& src, const Stream& s
   if (!has_modules()) {
     return false;
   }
-  const bool same =
-      dst.scalar_type() == src.scalar_type() && dst.is_neg() == src.is_neg() && dst.is_conj() == src.is_conj();
-  const bool whole = same && dst.element_size() <= 8;
-  const auto known = [](const at::Tensor& tensor) {
-    return tensor.is_complex() || value_type(tb_dtype_or_none(tensor.scalar_type())) != ValueType::none;
-  };
-  if (!whole && !(known(dst) && known(src))) {
-    return false;
-  }
+  const bool turned = dst.is_neg() != src.is_neg(), conjugated = dst.is_conj() != src.is_conj();
+  const bool whole = dst.scalar_type() == src.scalar_type() && !turned && !conjugated;
   tb_kernel_context context{};
   context.device = stream.device_index();
   context.stream = stream.handle();
   CallSpan span("kernel_launch", context.device);
   span.kernel(context.stream, "aten::copy_");
   bool copied = false;
-  if (whole) {
-    const auto bits = bits_of(dst.element_size());
-    const tb_tensor from = describe(src, bits);
-    copied = compute(kCopy, describe(dst, bits), &from, context);
-  } else if (dst.is_complex() || src.is_complex()) {
-    copied = copy_parts(dst, src, context);
+  if (whole && dst.element_size() > 8) {
+    const tb_tensor to = describe(dst, bits_of(dst.element_size())), from = describe(src, to.dtype);
+    copied = copy_views(context, View(to), View(from));
   } else {
-    const tb_tensor from = describe(src, tb_dtype_or_none(src.scalar_type()));
-    copied = compute(dst.is_neg() != src.is_neg() ? kNegatedCopy : kCopy,
-                     describe(dst, tb_dtype_or_none(dst.scalar_type())), &from, context);
+    const auto dtype_of = [&](const at::Tensor& tensor) {
+      return whole ? bits_of(tensor.element_size()) : tb_dtype_or_none(tensor.scalar_type());
+    };
+    copied = compute(kCopies[turned][conjugated], describe(dst, dtype_of(dst)), describe(src, dtype_of(src)), context);
   }
   if (copied) {
     span.enqueued();
@@ -526,10 +511,13 @@ bool copy_elements(const at::Tensor& dst, const at::Tensor& src, const Stream& s
 bool copy_views(const tb_kernel_context& context, const View& dst, const View& src) {
   View to = dst, from = src;
   if (to.dtype.code == from.dtype.code && to.dtype.bits == from.dtype.bits) {
+    if (to.element_bytes() > 8) {
+      to = to.in_halves();
+      from = from.in_halves();
+    }
     to.dtype = from.dtype = bits_of(static_cast<std::size_t>(to.element_bytes()));
   }
-  const tb_tensor out = to.tensor(), in = from.tensor();
-  return compute(kCopy, out, &in, context);
+  return compute(kCopies[0][0], to.tensor(), from.tensor(), context);
 }
 
 bool compute_elements(const tb_kernel_context& context, const PointwiseEntry& entry, c10::ArrayRef<View> outputs,
@@ -565,7 +553,8 @@ void add_pointwise(Kernels& kernels) {
   for (std::size_t i = 0; i < table.size; ++i) {
     const auto& entry = table.entries[i];
     if (i == 0 || std::strcmp(entry.overload, table.entries[i - 1].overload) != 0) {
-      kernels.add(entry.overload, pointwise, TB_KERNEL_MIXED_DTYPES | TB_KERNEL_NUMBERS | kTakesEmpty, &entry);
+      kernels.add(entry.overload, pointwise, TB_KERNEL_MIXED_DTYPES | TB_KERNEL_NUMBERS | kTakesEmpty, &entry,
+                  kAllTypes);
     }
   }
 }

@@ -26,7 +26,8 @@ namespace torch_backend::generated {
 namespace {
 
 bool is_offered(const at::Tensor& out) {
-  return !device_api().host_access() && value_type(tb_dtype_or_none(out.scalar_type())) != ValueType::none;
+  const auto type = value_type(tb_dtype_or_none(out.scalar_type()));
+  return !device_api().host_access() && type != ValueType::none && !is_complex(type);
 }
 
 /// What PyTorch's meta kernel says of the size, and raises of the arguments.

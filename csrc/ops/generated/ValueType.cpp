@@ -11,22 +11,27 @@ struct Named {
 
 /// In the order of ValueType.
 constexpr Named kTypes[] = {
-    {ValueType::b8, TB_DTYPE_BOOL, 8},    {ValueType::u8, TB_DTYPE_UINT, 8},      {ValueType::i8, TB_DTYPE_INT, 8},
-    {ValueType::i16, TB_DTYPE_INT, 16},   {ValueType::i32, TB_DTYPE_INT, 32},     {ValueType::i64, TB_DTYPE_INT, 64},
-    {ValueType::f16, TB_DTYPE_FLOAT, 16}, {ValueType::bf16, TB_DTYPE_BFLOAT, 16}, {ValueType::f32, TB_DTYPE_FLOAT, 32},
-    {ValueType::f64, TB_DTYPE_FLOAT, 64},
+    {ValueType::b8, TB_DTYPE_BOOL, 8},        {ValueType::u8, TB_DTYPE_UINT, 8},
+    {ValueType::i8, TB_DTYPE_INT, 8},         {ValueType::i16, TB_DTYPE_INT, 16},
+    {ValueType::i32, TB_DTYPE_INT, 32},       {ValueType::i64, TB_DTYPE_INT, 64},
+    {ValueType::f16, TB_DTYPE_FLOAT, 16},     {ValueType::bf16, TB_DTYPE_BFLOAT, 16},
+    {ValueType::f32, TB_DTYPE_FLOAT, 32},     {ValueType::f64, TB_DTYPE_FLOAT, 64},
+    {ValueType::c32, TB_DTYPE_COMPLEX, 32},   {ValueType::c64, TB_DTYPE_COMPLEX, 64},
+    {ValueType::c128, TB_DTYPE_COMPLEX, 128},
 };
 
-constexpr std::array<uint64_t, TB_DTYPE_MASK_WORDS> mask_of_types() {
-  std::array<uint64_t, TB_DTYPE_MASK_WORDS> mask{};
+constexpr TypeMask mask_of_types(bool with_complex) {
+  TypeMask mask{};
   for (const auto& type : kTypes) {
-    mask[TB_DTYPE_MASK_WORD(type.code, type.bits)] |= TB_DTYPE_MASK_FLAG(type.code, type.bits);
+    if (with_complex || type.code != TB_DTYPE_COMPLEX) {
+      mask[TB_DTYPE_MASK_WORD(type.code, type.bits)] |= TB_DTYPE_MASK_FLAG(type.code, type.bits);
+    }
   }
   return mask;
 }
 
 constexpr std::size_t kCodes = 8;
-constexpr std::size_t kSizes = 9; // bytes, and no bytes
+constexpr std::size_t kSizes = 17; // bytes, and no bytes
 
 constexpr std::array<std::array<ValueType, kSizes>, kCodes> types_by_dtype() {
   std::array<std::array<ValueType, kSizes>, kCodes> types{};
@@ -42,7 +47,8 @@ constexpr auto kTypesByDtype = types_by_dtype();
 
 } // namespace
 
-const std::array<uint64_t, TB_DTYPE_MASK_WORDS> kValueTypes = mask_of_types();
+const TypeMask kRealTypes = mask_of_types(false);
+const TypeMask kAllTypes = mask_of_types(true);
 
 ValueType value_type(tb_dtype dtype) {
   const std::size_t bytes = dtype.bits / 8;
@@ -61,7 +67,8 @@ std::size_t size_of(ValueType type) {
 }
 
 const char* name_of(ValueType type) {
-  static constexpr const char* kNames[] = {"b8", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64"};
+  static constexpr const char* kNames[] = {"b8",   "u8",  "i8",  "i16", "i32", "i64", "f16",
+                                           "bf16", "f32", "f64", "c32", "c64", "c128"};
   return type == ValueType::none ? "" : kNames[static_cast<int>(type)];
 }
 

@@ -9,7 +9,8 @@
 
 namespace torch_backend::generated {
 
-enum class ValueType : uint8_t { b8, u8, i8, i16, i32, i64, f16, bf16, f32, f64, none };
+/// Keys of kernels have four bits for each.
+enum class ValueType : uint8_t { b8, u8, i8, i16, i32, i64, f16, bf16, f32, f64, c32, c64, c128, none };
 
 ValueType value_type(tb_dtype dtype);
 /// The other way.
@@ -19,7 +20,8 @@ std::size_t size_of(ValueType type);
 /// "f32", the end of TB_LOAD_f32.
 const char* name_of(ValueType type);
 
-/// What kernels compute in where values are of `type`: f32 for the half types, i32 for the small integers and bool.
+/// What kernels compute in where values are of `type`: f32 for the half types, i32 for the small integers and bool, c64 for
+/// complex numbers of halves.
 inline ValueType compute_type(ValueType type) {
   switch (type) {
     case ValueType::b8:
@@ -30,6 +32,8 @@ inline ValueType compute_type(ValueType type) {
     case ValueType::f16:
     case ValueType::bf16:
       return ValueType::f32;
+    case ValueType::c32:
+      return ValueType::c64;
     default:
       return type;
   }
@@ -39,7 +43,27 @@ inline bool is_floating(ValueType type) {
   return type >= ValueType::f16 && type <= ValueType::f64;
 }
 
-/// The dtypes that kernels load and store, as a dtype_mask.
-extern const std::array<uint64_t, TB_DTYPE_MASK_WORDS> kValueTypes;
+inline bool is_complex(ValueType type) {
+  return type >= ValueType::c32 && type <= ValueType::c128;
+}
+
+/// Of the parts of a complex number; of others itself.
+inline ValueType part_type(ValueType type) {
+  switch (type) {
+    case ValueType::c32:
+      return ValueType::f16;
+    case ValueType::c64:
+      return ValueType::f32;
+    case ValueType::c128:
+      return ValueType::f64;
+    default:
+      return type;
+  }
+}
+
+/// The dtypes that all kernels load and store, as a dtype_mask, and those that some do.
+using TypeMask = std::array<uint64_t, TB_DTYPE_MASK_WORDS>;
+extern const TypeMask kRealTypes;
+extern const TypeMask kAllTypes;
 
 } // namespace torch_backend::generated

@@ -68,6 +68,23 @@ View View::without_dim(int d) const {
   return view;
 }
 
+View View::in_halves() const {
+  View view = half(0);
+  view.add_dim(2, 1);
+  return view;
+}
+
+View View::half(int which) const {
+  View view = *this;
+  view.dtype = {dtype.code == TB_DTYPE_COMPLEX ? uint8_t{TB_DTYPE_FLOAT} : dtype.code,
+                static_cast<uint8_t>(dtype.bits / 2), 1};
+  view.data += which * view.element_bytes();
+  for (auto& stride : view.strides) {
+    stride *= 2;
+  }
+  return view;
+}
+
 bool View::expands_to(c10::ArrayRef<int64_t> shape) const {
   return sizes.size() <= shape.size() &&
          std::equal(sizes.begin(), sizes.end(), shape.end() - sizes.size(),

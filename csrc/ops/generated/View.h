@@ -56,6 +56,10 @@ struct View {
   /// With a new dimension before dimension `at`, along which the elements are the same.
   View repeated(int64_t at, int64_t size) const;
   View without_dim(int d) const;
+  /// With a last dimension of two, the halves of each element: of complex numbers their parts.
+  View in_halves() const;
+  /// One of them.
+  View half(int which) const;
   bool expands_to(c10::ArrayRef<int64_t> shape) const;
   /// Broadcast to a shape that it can be broadcast to.
   View expanded(c10::ArrayRef<int64_t> shape) const;

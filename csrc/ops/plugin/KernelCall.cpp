@@ -74,10 +74,12 @@ bool is_integer(tb_dtype type) {
   return (type.code == TB_DTYPE_INT || type.code == TB_DTYPE_UINT) && type.bits > 0 && type.bits <= 64;
 }
 
-/// The largest number of a floating dtype that PyTorch computes in.
+/// The largest number of a floating dtype that PyTorch computes in, and of the parts of a complex one.
 std::optional<double> largest_of(tb_dtype type) {
   const bool is_bfloat = type.code == TB_DTYPE_BFLOAT;
-  if (!is_bfloat && type.code != TB_DTYPE_FLOAT) {
+  if (type.code == TB_DTYPE_COMPLEX) {
+    type.bits /= 2;
+  } else if (!is_bfloat && type.code != TB_DTYPE_FLOAT) {
     return std::nullopt;
   }
   if (type.bits == 16) {
@@ -89,10 +91,13 @@ std::optional<double> largest_of(tb_dtype type) {
 
 /// Whether c10::Scalar::to takes it, or what saturates does; what is infinite already is taken.
 bool fits_floating(const tb_arg& number, double largest, bool saturates_below, bool saturates_above) {
-  const double value = number.tag == TB_ARG_FLOAT ? number.v.f
-                       : number.tag == TB_ARG_INT ? static_cast<double>(number.v.i)
-                                                  : 0;
-  return !std::isfinite(value) || ((value <= largest || saturates_above) && (value >= -largest || saturates_below));
+  const auto fits = [&](double value) {
+    return !std::isfinite(value) || ((value <= largest || saturates_above) && (value >= -largest || saturates_below));
+  };
+  const auto* parts = static_cast<const double*>(number.v.p);
+  return number.tag == TB_ARG_COMPLEX ? fits(parts[0]) && fits(parts[1])
+         : number.tag == TB_ARG_FLOAT ? fits(number.v.f)
+                                      : number.tag != TB_ARG_INT || fits(static_cast<double>(number.v.i));
 }
 
 /// As c10::Scalar::to does, or with saturation. False if it raises.
