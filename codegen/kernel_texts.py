@@ -47,6 +47,7 @@ class ReductionEntry:
     num_numbers: int
     of_output: bool
     counts: bool
+    complex: str | None
 
 
 def texts() -> dict[str, str]:
@@ -199,7 +200,7 @@ def reduction_entries() -> list[ReductionEntry]:
     return [_reduction(name, value) for name, value in table.items()]
 
 
-_REDUCTION_KEYS = {"operators", "computes", "inputs", "numbers", "state", "step", "merge", "finish"}
+_REDUCTION_KEYS = {"operators", "computes", "inputs", "numbers", "state", "step", "merge", "finish", "complex"}
 
 
 def _reduction(name: str, value: Mapping[str, Any]) -> ReductionEntry:
@@ -244,4 +245,5 @@ def _reduction(name: str, value: Mapping[str, Any]) -> ReductionEntry:
         num_numbers=len(numbers),
         of_output=value.get("computes") == "output",
         counts="Index" in str(value["state"]),
+        complex=value.get("complex"),
     )

@@ -10,7 +10,7 @@ from conftest import DEVICE, to_device
 import torch_backend
 
 DTYPES = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16)
-DTYPES += (torch.float32, torch.float64)
+DTYPES += (torch.float32, torch.float64, torch.complex64, torch.complex128)
 MATRIX = torch.arange(-30.0, 30.0).reshape(5, 12)
 CUBE = torch.arange(120.0).reshape(4, 5, 6)
 ROWS = torch.tensor([3, 0, 3, 1])
@@ -30,6 +30,26 @@ def test_dtypes(check, dtype):
     check(torch.scatter, x, 1, places(5, 3, size=12), 3, exact=True)
     check(lambda a, b, i: a.index_put_((i,), b, accumulate=True), x.clone(), MATRIX[:4].to(dtype), ROWS, exact=True)
     check(lambda a, i: a[i, 2:4], x, ROWS, exact=True)
+    check(lambda a, i: a.index_fill_(0, i, 7), x.clone(), ROWS, exact=True)
+    check(torch.nonzero, x, exact=True)
+    check(torch.masked_select, x, MASK, exact=True)
+    check(torch.masked_scatter, x, MASK, x.flip(0), exact=True)
+    check(torch.take, x, places(2, 3, size=20), exact=True)
+    check(lambda a, i: a.put_(i, a[0, :6].clone(), accumulate=True), x.clone(), places(6, size=20), exact=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_complex_numbers(check, dtype):
+    x, there = torch.complex(MATRIX, MATRIX.flip(0)).to(dtype), places(3, 12, size=5)
+    check(torch.scatter, x, 1, places(5, 3, size=12), 3 - 1j, exact=True)
+    check(lambda a, i: a.index_fill_(1, i, 2j), x.clone(), ROWS, exact=True)
+    check(lambda a, i, b: a.scatter_add_(0, i, b), x.mT.contiguous().mT, there, x[:3], exact=True)
+    check(lambda a, i, b: a.index_add_(0, i, b, alpha=2), x.clone(), ROWS[:2], x[:2].conj(), exact=True)
+    check(lambda a, i, b: a.index_put_((i, i + 1), b, accumulate=True), x.clone(), ROWS, x[0, :4], exact=True)
+    check(lambda a, i, b: a.index_copy_(1, i, b), x.clone(), ROWS[:2], x[:, :2] + 1, exact=True)
+    check(lambda a: a.__setitem__(a.real > 3, 1j), x.clone(), exact=True)
+    check(lambda a, i: a.conj()[i], x, ROWS, exact=True)
+    check(torch.nonzero, torch.complex(MATRIX * 0, MATRIX), exact=True)
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,20 @@ def test_scans(check, name):
         check(lambda x: SCANS[name](x, 1), values(4, 30, dtype=dtype), **LIMITS[dtype])
 
 
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+@pytest.mark.parametrize("name", ["cumsum", "cumprod"])
+def test_scans_of_complex_numbers(check, name, dtype):
+    x = torch.polar(*values(2, 6, 33, 20, dtype=dtype.to_real()).mul(0.1).add(1).unbind())
+    for dim in (0, 1, 2):
+        check(lambda x, dim=dim: SCANS[name](x, dim), x, rtol=2e-5, atol=1e-5)
+        check(lambda x, dim=dim: SCANS[name](x.permute(2, 0, 1)[:, ::2].conj(), dim), x, rtol=2e-5, atol=1e-5)
+    check(lambda x: SCANS[name](x, 0), x.flatten(), rtol=1e-4, atol=1e-4)
+    check(lambda x: SCANS[name](x, 0), x[0, 0, 0])
+    special = x[0, 0, :6].clone()
+    special[2] = complex(math.inf, 1) if name == "cumsum" else complex(math.nan, 1)
+    check(lambda x: torch.view_as_real(SCANS[name](x, 0)), special)
+
+
 @pytest.mark.parametrize("count", [1, 31, 32, 33, 127, 129, 1023, 1024, 1025, 9000])
 @pytest.mark.parametrize("name", SCANS)
 def test_scans_of_every_length(check, name, count):

@@ -6,14 +6,17 @@ from conftest import DEVICE
 
 REAL = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32)
 REAL += (torch.float64,)
+COMPLEX = (torch.complex64, torch.complex128)
 SIZES = [(1, 1, 1), (3, 5, 7), (2, 300, 70), (300, 70, 2), (121, 129, 193), (130, 40, 600), (64, 64, 64)]
 
 
 def values(*sizes, dtype=torch.float32):
+    if dtype.is_complex:
+        return torch.randn(sizes, dtype=dtype)
     return torch.randn(sizes).to(dtype) if dtype.is_floating_point else torch.randint(0, 5, sizes).to(dtype)
 
 
-@pytest.mark.parametrize("dtype", REAL, ids=str)
+@pytest.mark.parametrize("dtype", REAL + COMPLEX, ids=str)
 def test_every_dtype(check, dtype):
     left, right, self = values(9, 20, dtype=dtype), values(20, 17, dtype=dtype), values(17, dtype=dtype)
     check(torch.mm, left, right)
@@ -54,15 +57,57 @@ def test_what_does_not_expand_is_not_added(dtype, sizes):
             torch.addmm(*given)
 
 
-@pytest.mark.parametrize("dtype", [torch.int64, torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bfloat16, torch.float32, torch.complex64], ids=str)
 def test_vectors(check, dtype):
     matrix, row, column = values(300, 70, dtype=dtype), values(70, dtype=dtype), values(300, dtype=dtype)
     check(torch.mv, matrix, row)
     check(lambda x, y: x.t().mv(y), matrix, column)
     check(torch.addmv, column, matrix, row, beta=2, alpha=3, rtol=1e-5, atol=1e-4)
     check(torch.dot, row, row)
+    check(torch.vdot, row, row.flip(0))
     check(torch.outer, row, column)
     check(torch.addr, matrix, column, row)
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_complex_sizes_and_strides(check, sizes):
+    rows, depth, columns = sizes
+    left, right = (values(*each, dtype=torch.complex64) for each in ((rows, depth), (depth, columns)))
+    limits = {"rtol": 1e-5, "atol": 1e-4}
+    check(torch.mm, left, right, **limits)
+    check(lambda x, y: x.conj() @ y.mT.contiguous().mT, left, right, **limits)
+    check(lambda x, y: x.mH.contiguous().mH @ y[:, ::2], left, right, **limits)
+    check(lambda x, y: (x @ y[:0]).abs() + torch.vdot(y[0], y[-1]), left[:, :0], right, **limits)
+
+
+@pytest.mark.parametrize("numbers", [(0.5, -2.0), (0, 1j), (1j, 1), (1 - 1j, 2 + 1j), (0j, 3)], ids=str)
+def test_complex_numbers_and_what_is_added(check, numbers):
+    beta, alpha = numbers
+    left, right = values(5, 8, dtype=torch.complex64), values(8, 6, dtype=torch.complex64)
+    wanted = values(5, 6, dtype=torch.complex64)
+    for self in (wanted, wanted[0], wanted.mT.contiguous().mT, torch.full_like(wanted, torch.nan if beta == 0 else 1)):
+        check(torch.addmm, self, left, right, beta=beta, alpha=alpha)
+    check(lambda out, x, y: out.addmm_(x, y, beta=beta, alpha=alpha), wanted.clone(), left, right)
+    batches = [values(3, *each, dtype=torch.complex128) for each in ((5, 6), (5, 8), (8, 6))]
+    check(torch.baddbmm, *batches, beta=beta, alpha=alpha)
+    check(torch.addmv, left[:, 0], left, right[:, 0], beta=beta, alpha=alpha)
+
+
+def rotated(x, angles):
+    """As rotary embeddings do it with complex numbers."""
+    pairs = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
+    return torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten(-2).to(x.dtype)
+
+
+def test_complex_networks(check):
+    def train(function, *tensors):
+        leaves = [x.detach().requires_grad_() for x in tensors]
+        result = function(*leaves)
+        return torch.autograd.grad(result, leaves, result.detach())
+
+    linear = [values(*each, dtype=torch.complex64) for each in ((4, 30, 20), (10, 20), (10,))]
+    check(lambda *tensors: train(torch.nn.functional.linear, *tensors), *linear, rtol=1e-4, atol=1e-4)
+    check(lambda *tensors: train(rotated, *tensors), values(2, 3, 7, 8), values(7, 4), rtol=1e-4, atol=1e-4)
 
 
 def test_nan_and_infinity(check):

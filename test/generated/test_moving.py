@@ -7,7 +7,9 @@ X = torch.arange(60.0).reshape(3, 4, 5)
 LAYOUTS = [lambda x: x, lambda x: x.permute(2, 0, 1), lambda x: x[:, ::2, 1:]]
 
 
-@pytest.mark.parametrize("dtype", [torch.bool, torch.int16, torch.bfloat16, torch.float32, torch.int64])
+@pytest.mark.parametrize(
+    "dtype", [torch.bool, torch.int16, torch.bfloat16, torch.float32, torch.int64, torch.complex64, torch.complex128]
+)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_moves(check, dtype, layout):
     x = layout(X.to(dtype))

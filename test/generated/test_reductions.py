@@ -6,12 +6,15 @@ import pytest
 import torch
 
 FLOATING = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+COMPLEX = (torch.complex64, torch.complex128)
 INTEGRAL = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 NAN, INF = math.nan, math.inf
 
 
 def values(*shape, dtype=torch.float32):
     generator = torch.Generator().manual_seed(0)
+    if dtype.is_complex:
+        return torch.randn(shape, generator=generator, dtype=torch.complex128).to(dtype)
     if dtype.is_floating_point:
         return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
     return torch.randint(0, 2 if dtype is torch.bool else 5, shape, generator=generator).to(dtype)
@@ -70,6 +73,43 @@ def test_numbers_are_bools_before_they_are_added_as_such(check, name, dtype):
     check(reduce, x.new_full((40,), 16), exact=True)
 
 
+def parts_of(x):
+    return torch.view_as_real(x) if x.is_complex() else x
+
+
+OF_COMPLEX = ("sum", "mean", "prod", "any", "all", "count_nonzero", "norm")
+
+
+@pytest.mark.parametrize("dtype", COMPLEX)
+@pytest.mark.parametrize("name", OF_COMPLEX)
+def test_complex_numbers(check, name, dtype):
+    x = values(7, 45, 3, dtype=dtype)
+    x[2, 3:, 1] = 0
+    x[3, 4, 1] = complex(0, 1e-30)
+    for dim in (0, 1, -1, (0, 2)) if name != "prod" else (0, 1, -1):
+        check(lambda x, dim=dim: REDUCTIONS[name](x, dim), x)
+        check(lambda x, dim=dim: REDUCTIONS[name](x.mT.conj(), dim), x)
+    check(lambda x: REDUCTIONS[name](x.sum(), 0), x)
+    check(
+        lambda x: REDUCTIONS[name](x * 0.01 + 1, None) if name != "prod" else (x * 0.01 + 1).prod(),
+        x,
+        rtol=1e-4,
+        atol=0,
+    )
+    special = torch.tensor([complex(NAN, 1), complex(1, NAN), complex(INF, 1), complex(0, -INF), 0, 1j], dtype=dtype)
+    for row in special[:, None]:
+        check(lambda x: parts_of(REDUCTIONS[name](x, 0)), torch.cat([row, x[0, :2, 0]]))
+
+
+@pytest.mark.parametrize("size", [33, 4097, 1 << 18])
+def test_long_complex_numbers(check, size):
+    x = torch.polar(torch.ones(size), values(size))
+    check(torch.sum, x, rtol=1e-4, atol=1e-2)
+    check(torch.prod, x, rtol=1e-3, atol=1e-3)
+    check(lambda x: x.reshape(1, -1).expand(3, -1).mean(1), x, rtol=1e-4, atol=1e-4)
+    check(torch.linalg.vector_norm, x)
+
+
 LAYOUTS = {
     "contiguous": lambda x: x,
     "transposed": lambda x: x.permute(2, 0, 1),
@@ -105,6 +145,7 @@ def test_norms(check, order):
     x = values(33, 70).abs() + 0.5
     for dim in (0, 1, None):
         check(lambda x, dim=dim: torch.linalg.vector_norm(x, order, dim), x)
+        check(lambda x, dim=dim: torch.linalg.vector_norm(torch.polar(x, x), order, dim), x)
     check(lambda x: torch.linalg.vector_norm(x, order, 1), torch.tensor([[1e30], [-1e-30], [NAN], [-INF], [0.0]]))
     check(lambda x: torch.norm(x, order, 1, dtype=torch.float64), x)
     check(lambda x: torch.linalg.vector_norm(x, order, dtype=torch.float32), x.bfloat16())
@@ -192,9 +233,10 @@ def test_numbers_and_dtypes(check):
 
 
 def test_products_of_vectors(check):
-    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.int64):
+    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.int64, *COMPLEX):
         x, y = values(1000, dtype=dtype), values(1000, dtype=dtype).flip(0)
         check(torch.dot, x, y)
     check(torch.vdot, values(999), values(1998)[::2])
     check(torch.trace, values(30, 41))
+    check(torch.trace, values(30, 41, dtype=torch.complex64))
     check(torch.trace, values(30, 41, dtype=torch.int32).t())

@@ -85,6 +85,9 @@ void Compaction::run(const char* action, const char* first, const char* second, 
     text.define("GROUP", items);
     text.define(c10::str("ACTION_", action), "1");
     text.define("LOAD(p, i)", c10::str("TB_LOAD_", name_of(type), "(p, i)"));
+    if (element_bytes > 8) {
+      text.line("typedef struct { i64 halves[2]; } i128;");
+    }
     text.define("WORD", c10::str("i", 8 * element_bytes));
     text.parameters(5);
   });

@@ -35,9 +35,10 @@ struct Access {
   Mode mode;
   View here;
   View there;
-  bool has_value = false; // in place of what lies here
-  uint64_t word = 0;      // its bits
-  int64_t scalar = 0;     // the value, or the factor of what is added
+  bool has_value = false;     // in place of what lies here
+  uint64_t word = 0;          // its bits
+  int64_t scalar = 0;         // the value, or the factor of what is added
+  std::complex<double> value; // the same, of complex numbers
   bool has_factor = false;
   bool wraps = false; // negative indices count from the end
   int num_indices = 0;
@@ -47,6 +48,15 @@ struct Access {
   int64_t skipped = INT64_MIN;  // an index that names nothing
   const char* counts = nullptr; // int32: what is added is divided by the count at the index
 
+  void set_value(const tb_arg& number, ValueType type) {
+    has_value = true;
+    if (is_complex(type)) {
+      value = complex_of(number);
+    } else {
+      word = bits_of_number(number, type);
+      scalar = scalar_of(number, compute_type(type));
+    }
+  }
   void add_index(const View& index, int64_t extent, int64_t step) {
     const auto n = static_cast<std::size_t>(num_indices++);
     indices[n] = index;
@@ -100,6 +110,33 @@ void define_atomic(SourceText& text, ValueType type, int bytes) {
   }
 }
 
+bool run(const tb_kernel_context& context, const Access& access);
+
+/// Elements of complex numbers, or of more bytes than a word has, by their halves.
+bool run_halves(const tb_kernel_context& context, const Access& access) {
+  Access halves = access;
+  for (int n = 0; n < access.num_indices; ++n) {
+    halves.steps[static_cast<std::size_t>(n)] *= 2;
+  }
+  if (access.has_value) {
+    bool taken = true;
+    for (const int which : {0, 1}) {
+      tb_arg number{TB_ARG_FLOAT, 0, {}};
+      number.v.f = which == 0 ? access.value.real() : access.value.imag();
+      halves.there = access.there.half(which);
+      halves.set_value(number, halves.there.type());
+      taken = taken && run(context, halves);
+    }
+    return taken;
+  }
+  halves.here = access.here.in_halves();
+  halves.there = access.there.in_halves();
+  for (int n = 0; n < access.num_indices; ++n) {
+    halves.indices[static_cast<std::size_t>(n)].add_dim(2, 0);
+  }
+  return run(context, halves);
+}
+
 /// False, with nothing done: more dimensions or other dtypes than the kernel takes, or sums whose order is not known in
 /// PyTorch's deterministic mode.
 bool run(const tb_kernel_context& context, const Access& access) {
@@ -111,6 +148,9 @@ bool run(const tb_kernel_context& context, const Access& access) {
   const int operands = 2 + access.num_indices;
   if (type == ValueType::none || here_type == ValueType::none || (!combines && here_type != type)) {
     return false;
+  }
+  if (is_complex(type) && (combines || access.has_value || access.there.element_bytes() > 8)) {
+    return access.mode <= Mode::kAdd && run_halves(context, access); // products are not by halves
   }
   const bool stretches = runs_in_stretches(context.device);
   if ((access.mode == Mode::kAdd || access.mode == Mode::kMultiply) && is_floating(compute) && !stretches &&
@@ -139,8 +179,7 @@ bool run(const tb_kernel_context& context, const Access& access) {
   const bool fits = geometry.fits_32 && last < Geometry::kLimit32;
   const int rank = geometry.rank_class();
   KernelKey key{&kKind};
-  key.words[0] = static_cast<uint64_t>(combines ? type : ValueType::none) << 4 |
-                 static_cast<uint64_t>(combines ? here_type : ValueType::none);
+  key.words[0] = combines ? static_cast<uint64_t>(type) << 4 | static_cast<uint64_t>(here_type) : 0;
   bool hoisted = true;
   for (int n = 0; n < operands; ++n) {
     const int64_t stride = geometry.inner_stride(n);
@@ -309,6 +348,13 @@ tb_status gather(const void* entry, const tb_kernel_context& context, const tb_a
   return run(context, access) ? TB_STATUS_OK : TB_STATUS_UNSUPPORTED;
 }
 
+bool takes(const tb_tensor& out, const tb_arg& source) {
+  const auto* tensor = tensor_of(source);
+  const auto type = value_type(out.dtype);
+  return type != ValueType::none && (tensor ? value_type(tensor->dtype) == type
+                                            : is_real(source) || (is_complex(type) && source.tag == TB_ARG_COMPLEX));
+}
+
 /// Writes `source`, a tensor or a number, to `out` at `index` along `dim`.
 tb_status write_along(const tb_kernel_context& context, const char* op, Mode mode, const tb_tensor& out, int64_t dim,
                       const tb_tensor& index, const tb_arg& source) {
@@ -321,11 +367,8 @@ tb_status write_along(const tb_kernel_context& context, const char* op, Mode mod
   if (const auto* tensor = tensor_of(source)) {
     access.here = at_least_1d(*tensor);
     access.here.sizes = indices.sizes;
-  } else if (is_real(source)) {
-    const auto type = value_type(out.dtype);
-    access.has_value = true;
-    access.word = bits_of_number(source, type);
-    access.scalar = scalar_of(source, compute_type(type));
+  } else if (takes(out, source)) {
+    access.set_value(source, value_type(out.dtype));
   } else {
     return TB_STATUS_UNSUPPORTED;
   }
@@ -348,12 +391,6 @@ bool mode_of(const tb_arg& reduce, Mode* mode) {
     return false;
   }
   return true;
-}
-
-bool takes(const tb_tensor& out, const tb_arg& source) {
-  const auto* tensor = tensor_of(source);
-  const auto type = value_type(out.dtype);
-  return type != ValueType::none && (tensor ? value_type(tensor->dtype) == type : is_real(source));
 }
 
 /// scatter.src_out, scatter.value_out, scatter_add.out, and with `reduce` scatter.reduce_out and scatter.value_reduce_out.
@@ -470,14 +507,12 @@ tb_status write_slices(const tb_kernel_context& context, const char* op, Mode mo
     if (tensor->ndim > 0) {
       access.here.stride(d) = tensor->strides[d];
     }
-  } else if (is_real(source)) {
-    access.has_value = true;
-    access.word = bits_of_number(source, type);
-    access.scalar = scalar_of(source, compute_type(type));
+  } else {
+    access.set_value(source, type);
   }
   access.there = without_dim(out, d, shape);
   if (factor) {
-    access.scalar = scalar_of(*factor, compute_type(type));
+    access.scalar = scalar_of(*factor, compute_type(part_type(type)));
     access.has_factor = double_of(*factor) != 1;
   }
   access.add_index(along_dim(index, d, shape), size_along(out, d), stride_along(out, d));
@@ -528,7 +563,7 @@ tb_status index_fill(const void* entry, const tb_kernel_context& context, const 
   if (!self->data) {
     return TB_STATUS_OK;
   }
-  if (value ? value->ndim != 0 || !takes(*self, args[3]) : !is_real(args[3])) {
+  if ((value && value->ndim != 0) || !takes(*self, args[3])) {
     return TB_STATUS_UNSUPPORTED;
   }
   return write_slices(context, static_cast<const char*>(entry), Mode::kSet, *self, args[1].v.i, *tensor_of(args[2]),
@@ -811,7 +846,8 @@ tb_status nonzero(const void* entry, const tb_kernel_context& context, const tb_
     const int64_t shape[] = {0, self->ndim};
     return context.host->alloc_output(0, 2, shape, &out);
   }
-  const View packed = dense_like(context, mask);
+  const View packed = is_complex(mask.type()) ? View(workspace(context, mask.numel()), ValueType::b8, mask.sizes)
+                                              : dense_like(context, mask);
   if (packed.data != mask.data && !copy_views(context, packed, mask)) {
     return TB_STATUS_UNSUPPORTED;
   }
@@ -829,6 +865,7 @@ struct Op {
   const char* overload;
   GeneratedFunction function;
   uint32_t flags;
+  bool takes_complex = true;
 };
 
 constexpr Op kOps[] = {
@@ -839,13 +876,13 @@ constexpr Op kOps[] = {
     {"aten::scatter.reduce_out", guarded<scatter>, kTakesEmpty | kUpdatesFirst},
     {"aten::scatter.value_reduce_out", guarded<scatter>, kTakesEmpty | kUpdatesFirst},
     {"aten::scatter_add.out", guarded<scatter>, kTakesEmpty | kUpdatesFirst},
-    {"aten::scatter_reduce.two_out", guarded<scatter_reduce>, kTakesEmpty | kUpdatesFirst},
+    {"aten::scatter_reduce.two_out", guarded<scatter_reduce>, kTakesEmpty | kUpdatesFirst, false},
     {"aten::index_add.out", guarded<index_add>, kTakesEmpty | kUpdatesFirst},
     {"aten::index_copy.out", guarded<index_copy>, kTakesEmpty | kUpdatesFirst},
-    {"aten::index_reduce.out", guarded<index_reduce>, kTakesEmpty | kUpdatesFirst},
+    {"aten::index_reduce.out", guarded<index_reduce>, kTakesEmpty | kUpdatesFirst, false},
     {"aten::index_fill_.int_Scalar", guarded<index_fill>, kTakesEmpty},
     {"aten::index_fill_.int_Tensor", guarded<index_fill>, kTakesEmpty},
-    {"aten::embedding_dense_backward", guarded<embedding_backward>, kTakesEmpty | TB_KERNEL_NEEDS_CONTIGUOUS},
+    {"aten::embedding_dense_backward", guarded<embedding_backward>, kTakesEmpty | TB_KERNEL_NEEDS_CONTIGUOUS, false},
     {"aten::take.out", guarded<take>, kTakesEmpty | TB_KERNEL_NEEDS_CONTIGUOUS},
     {"aten::put_", guarded<put>, kTakesEmpty | TB_KERNEL_NEEDS_CONTIGUOUS},
     {"aten::index.Tensor_out", guarded<index>, kTakesEmpty},
@@ -857,7 +894,7 @@ constexpr Op kOps[] = {
 
 void add_indexed(Kernels& kernels) {
   for (const auto& op : kOps) {
-    kernels.add(op.overload, op.function, op.flags, op.overload);
+    kernels.add(op.overload, op.function, op.flags, op.overload, op.takes_complex ? kAllTypes : kRealTypes);
   }
 }
 

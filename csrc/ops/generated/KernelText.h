@@ -52,8 +52,9 @@ struct ReductionEntry {
   uint8_t num_inputs;
   uint8_t num_outputs;
   uint8_t num_numbers;
-  bool of_output; // T is what the output's dtype is computed in, else the first input's
-  bool counts;    // elements have numbers, so that their order matters
+  bool of_output;      // T is what the output's dtype is computed in, else the first input's
+  bool counts;         // elements have numbers, so that their order matters
+  const char* complex; // what serves complex numbers: "parts", "sizes", another entry's name or, NULL, nothing
 };
 
 struct ReductionTable {

@@ -12,6 +12,7 @@
 #include "csrc/ops/generated/Geometry.h"
 #include "csrc/ops/generated/Launch.h"
 #include "csrc/ops/generated/Modules.h"
+#include "csrc/ops/generated/Pointwise.h"
 #include "csrc/ops/generated/Support.h"
 #include "csrc/ops/generated/ValueType.h"
 
@@ -20,19 +21,30 @@ namespace {
 
 /// [batch, row, column] of any strides.
 struct Matrix {
-  const tb_tensor* tensor = nullptr; // NULL: there is none
+  const char* data = nullptr; // its first element
+  bool is_there = false;
   ValueType type = ValueType::none;
   std::array<int64_t, 3> sizes{1, 1, 1};
   std::array<int64_t, 3> strides{};
 
   Matrix() = default;
   /// The dimensions of `of`, the last one being `last` (2: columns, 1: rows), and those before it those before that one.
-  explicit Matrix(const tb_arg& of, int last = 2)
-      : tensor(static_cast<const tb_tensor*>(of.v.p)), type(value_type(tensor->dtype)) {
-    for (int d = tensor->ndim - 1; d >= 0 && last >= 0; --d, --last) {
-      sizes[static_cast<std::size_t>(last)] = tensor->shape[d];
-      strides[static_cast<std::size_t>(last)] = tensor->strides[d];
+  explicit Matrix(const View& of, int last = 2) : data(of.data), is_there(true), type(of.type()) {
+    for (int d = of.dim() - 1; d >= 0 && last >= 0; --d, --last) {
+      sizes[static_cast<std::size_t>(last)] = of.size(d);
+      strides[static_cast<std::size_t>(last)] = of.stride(d);
     }
+  }
+  explicit Matrix(const tb_arg& of, int last = 2) : Matrix(View(tensor_in(of)), last) {}
+
+  View view() const {
+    View view(data, type, sizes);
+    view.strides.assign(strides.begin(), strides.end());
+    return view;
+  }
+  /// The real or the imaginary parts.
+  Matrix part(int which) const {
+    return is_there ? Matrix(view().half(which)) : *this;
   }
 
   void expand_to(const Matrix& other) {
@@ -65,6 +77,7 @@ struct Product {
   Matrix out, left, right, self;
   const tb_arg* alpha = &kOne;
   const tb_arg* beta = &kOne;
+  bool conjugates_left = false;
 };
 
 /// The struct Args of the skeleton.
@@ -100,21 +113,77 @@ Tile tile_of(int device, int64_t rows, int64_t size_bytes) {
   return tile;
 }
 
+/// alpha and beta as four real numbers; without `self` beta is not there.
+constexpr PointwiseEntry kScaledSum{
+    "aten::addmm.out",
+    nullptr,
+    "T product, int has_self, T self, T alpha, T alpha_i, T beta, T beta_i, TB_PRIVATE T* out",
+    nullptr,
+    nullptr,
+    nullptr,
+    "",
+    "",
+    1,
+    "tTnnnn",
+    "*out = tb_c_mul(tb_c_complex(alpha, alpha_i), product);"
+    "if (has_self) *out = tb_c_add(*out, tb_c_mul(tb_c_complex(beta, beta_i), self));"};
+
+tb_status run(Product product, const tb_kernel_context& context);
+
+/// Two products of real matrices for each part of the result.
+tb_status run_parts(const Product& product, const tb_kernel_context& context) {
+  const auto alpha = complex_of(*product.alpha), beta = complex_of(*product.beta);
+  const auto& out = product.out;
+  if (alpha.imag() != 0 || (product.self.is_there && beta.imag() != 0)) {
+    const int64_t count = out.sizes[0] * out.sizes[1] * out.sizes[2];
+    const View plain(workspace(context, count * static_cast<int64_t>(size_of(out.type))), out.type, out.sizes);
+    const auto status = run_parts({Matrix(plain), product.left, product.right, {}}, context);
+    Matrix self = beta == 0.0 ? Matrix() : product.self;
+    if (self.is_there) {
+      self.expand_to(out);
+    }
+    const View operands[] = {plain, self.is_there ? self.view() : View()};
+    const double numbers[] = {alpha.real(), alpha.imag(), beta.real(), beta.imag()};
+    return status != TB_STATUS_OK || compute_elements(context, kScaledSum, out.view(), operands, numbers, out.type)
+               ? status
+               : TB_STATUS_UNSUPPORTED;
+  }
+  const double sign = product.conjugates_left ? -1 : 1;
+  for (const int which : {0, 1}) {
+    for (const int left : {0, 1}) { // which part of it
+      Product part{out.part(which), product.left.part(left), product.right.part(left ^ which), {}};
+      tb_arg factor{TB_ARG_FLOAT, 0, {}}, real_beta = factor;
+      factor.v.f = alpha.real() * (left == 0 ? 1 : which == 0 ? -sign : sign);
+      real_beta.v.f = beta.real();
+      part.alpha = &factor;
+      part.beta = left == 0 ? &real_beta : &kOne;
+      part.self = left == 0 ? product.self.part(which) : part.out;
+      if (const auto status = run(part, context); status != TB_STATUS_OK) {
+        return status;
+      }
+    }
+  }
+  return TB_STATUS_OK;
+}
+
 tb_status run(Product product, const tb_kernel_context& context) {
   auto &out = product.out, &left = product.left, &right = product.right, &self = product.self;
   const ValueType compute = compute_type(out.type);
   if (out.sizes[0] * out.sizes[1] * out.sizes[2] == 0) {
     return TB_STATUS_OK;
   }
-  if (left.type != out.type || right.type != out.type || (self.tensor && self.type != out.type) ||
+  if (left.type != out.type || right.type != out.type || (self.is_there && self.type != out.type) ||
       out.type == ValueType::none || out.type == ValueType::b8 || !computes(context.device, compute)) {
     return TB_STATUS_UNSUPPORTED;
   }
+  if (is_complex(out.type)) { // of halves each product would be rounded
+    return out.type == compute ? run_parts(product, context) : TB_STATUS_UNSUPPORTED;
+  }
   const bool is_zero = product.beta->tag == TB_ARG_FLOAT ? product.beta->v.f == 0 : product.beta->v.i == 0;
-  if (self.tensor && is_zero) {
+  if (self.is_there && is_zero) {
     self = Matrix(); // not even its NaN
   }
-  if (self.tensor) {
+  if (self.is_there) {
     self.expand_to(out);
   }
   // Vectors of columns: at least as many columns as rows, if there are few.
@@ -136,7 +205,7 @@ tb_status run(Product product, const tb_kernel_context& context) {
 
   static const char kKind = 0;
   KernelKey key{&kKind};
-  key.words[0] = static_cast<uint64_t>(out.type) << 8 | static_cast<uint64_t>(self.tensor != nullptr) << 7 |
+  key.words[0] = static_cast<uint64_t>(out.type) << 8 | static_cast<uint64_t>(self.is_there) << 7 |
                  static_cast<uint64_t>(few) << 6 | static_cast<uint64_t>(left_along_k) << 5 |
                  static_cast<uint64_t>(right_along_k) << 4 | static_cast<uint64_t>(unit[0]) << 3 |
                  static_cast<uint64_t>(unit[1]) << 2 | static_cast<uint64_t>(unit[2]) << 1 |
@@ -147,7 +216,7 @@ tb_status run(Product product, const tb_kernel_context& context) {
     for (const char* name : {"OUT", "LEFT", "RIGHT"}) {
       text.define(name, name_of(out.type));
     }
-    if (self.tensor) {
+    if (self.is_there) {
       text.define("SELF", name_of(out.type));
     }
     if (few) {
@@ -162,7 +231,7 @@ tb_status run(Product product, const tb_kernel_context& context) {
     text.define("LEFT_STEP_K", unit[0] ? "1" : "args.left[2]");
     text.define("RIGHT_STEP_K", unit[1] ? "1" : "args.right[1]");
     text.define("RIGHT_STEP_COLUMN", unit[2] ? "1" : "args.right[2]");
-    text.parameters(self.tensor ? 4 : 3);
+    text.parameters(self.is_there ? 4 : 3);
   });
   Args args{out.sizes[0],
             out.sizes[1],
@@ -181,12 +250,12 @@ tb_status run(Product product, const tb_kernel_context& context) {
            ((args.columns + args.tile_columns - 1) / args.tile_columns);
   };
   Launch launch(context);
-  launch.pointer(*out.tensor);
+  launch.pointer(out.data);
   const bool is_deep = left.sizes[2] > 0; // else there is nothing to multiply
-  launch.pointer(is_deep ? *left.tensor : *out.tensor);
-  launch.pointer(is_deep ? *right.tensor : *out.tensor);
-  if (self.tensor) {
-    launch.pointer(*self.tensor);
+  launch.pointer(is_deep ? left.data : out.data);
+  launch.pointer(is_deep ? right.data : out.data);
+  if (self.is_there) {
+    launch.pointer(self.data);
   }
   launch.value(&args, sizeof(args));
   if (runs_in_stretches(context.device)) {
@@ -243,25 +312,30 @@ tb_status sum_with_vector(const void* /*entry*/, const tb_kernel_context& contex
   return run(all, context);
 }
 
-/// (vector, vector, out).
-tb_status dot(const void* /*entry*/, const tb_kernel_context& context, const tb_arg* args, int32_t /*num_args*/) {
+/// (vector, vector, out); with an entry the first is conjugated.
+tb_status dot(const void* conjugates, const tb_kernel_context& context, const tb_arg* args, int32_t /*num_args*/) {
   Product all;
   all.left = Matrix(args[0]);
   all.right = Matrix(args[1], 1);
   all.out = Matrix(args[2]);
+  all.conjugates_left = conjugates != nullptr;
   return run(all, context);
 }
 
 } // namespace
 
 void add_matmul(Kernels& kernels) {
-  kernels.add("aten::mm.out", product, kTakesEmpty);
-  kernels.add("aten::bmm.out", product, kTakesEmpty);
-  kernels.add("aten::addmm.out", sum_with_product, kTakesEmpty);
-  kernels.add("aten::baddbmm.out", sum_with_product, kTakesEmpty);
-  kernels.add("aten::addmv.out", sum_with_vector, kTakesEmpty);
-  kernels.add("aten::dot", dot, kTakesEmpty);
-  kernels.add("aten::vdot", dot, kTakesEmpty);
+  static const char kConjugates = 0;
+  const auto add = [&](const char* overload, GeneratedFunction function, const char* entry = nullptr) {
+    kernels.add(overload, function, kTakesEmpty, entry, kAllTypes);
+  };
+  add("aten::mm.out", guarded<product>);
+  add("aten::bmm.out", guarded<product>);
+  add("aten::addmm.out", guarded<sum_with_product>);
+  add("aten::baddbmm.out", guarded<sum_with_product>);
+  add("aten::addmv.out", guarded<sum_with_vector>);
+  add("aten::dot", guarded<dot>);
+  add("aten::vdot", guarded<dot>, &kConjugates);
 }
 
 } // namespace torch_backend::generated

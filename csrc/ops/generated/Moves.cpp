@@ -98,15 +98,15 @@ tb_status roll(const void*, const tb_kernel_context& context, const tb_arg* args
 // ---- elements by their places ----
 
 /// `element` is an expression of static storage, see coordinates.c.
-bool by_coordinates(const tb_kernel_context& context, const char* element, const tb_tensor& out, const tb_tensor& input,
-                    int64_t number) {
+bool by_coordinates(const tb_kernel_context& context, const char* element, View to, View from, int64_t number) {
   constexpr int kMaxRank = 8;
-  View to(out);
-  const auto type = value_type(to.dtype);
-  if (type == ValueType::none || to.dim() > kMaxRank) {
+  if (to.dim() > kMaxRank) {
     return false;
   }
-  View from(input);
+  if (to.element_bytes() > 8) {
+    return by_coordinates(context, element, to.half(0), from.half(0), number) &&
+           by_coordinates(context, element, to.half(1), from.half(1), number);
+  }
   for (View* view : {&to, &from}) {
     while (view->dim() < 2) {
       *view = view->repeated(0, 1);
@@ -153,7 +153,8 @@ tb_status triangle(const void* entry, const tb_kernel_context& context, const tb
   const auto* self = tensor_of(args[0]);
   // A diagonal further out leaves the same elements.
   const int64_t diagonal = std::clamp(args[1].v.i, -self->shape[self->ndim - 2] - 1, self->shape[self->ndim - 1] + 1);
-  return result(by_coordinates(context, static_cast<const char*>(entry), *tensor_of(args[2]), *self, diagonal));
+  return result(
+      by_coordinates(context, static_cast<const char*>(entry), View(*tensor_of(args[2])), View(*self), diagonal));
 }
 
 // ---- masks ----
@@ -242,7 +243,7 @@ constexpr Op kOps[] = {
 
 void add_moves(Kernels& kernels) {
   for (const auto& op : kOps) {
-    kernels.add(op.overload, op.function, op.flags, op.entry ? op.entry : op.overload);
+    kernels.add(op.overload, op.function, op.flags, op.entry ? op.entry : op.overload, kAllTypes);
   }
 }
 

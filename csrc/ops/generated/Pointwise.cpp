@@ -227,13 +227,7 @@ std::string write_inputs(const PointwiseEntry& entry, const Call& call) {
       const auto type = call.types[static_cast<std::size_t>(operand)];
       const bool rounds = *kinds != 'm' && !is_complex(call.value) && !holds(call.value, type) &&
                           !(is_floating(call.value) && keeps_numbers(entry));
-      const char* convert = rounds                   ? "TB_V_ROUND((T)"
-                            : is_complex(type)       ? ""
-                            : is_complex(call.value) ? "tb_real("
-                                                     : "(T)";
-      const bool opens = rounds || (is_complex(call.value) && !is_complex(type));
-      inputs +=
-          c10::str(convert, "TB_LOAD_", name_of(type), "(p", operand, ", K(", operand, "))", opens ? "), " : ", ");
+      inputs += c10::str(rounds ? "TB_V_ROUND(" : "", load_text(type, call.value, operand), rounds ? "), " : ", ");
       ++operand;
     } else if (what == '-') {
       inputs += is_complex(call.value) ? "tb_real(0), " : "0, ";

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <iterator>
 #include <string>
 
 #include <c10/util/Exception.h>
@@ -166,9 +167,11 @@ struct Plan {
                   step(kept.inner_stride(n), c10::str("args.kept_strides[", n, "][KEPT - 1]")));
       // Numbers are bools before they are added as such.
       const bool as_bool = entry->of_output && operands[0].type() == ValueType::b8;
-      values +=
-          c10::str(values.empty() ? "" : ", ", "(T)(TB_LOAD_", name_of(operands[static_cast<std::size_t>(n)].type()),
-                   "(p", n, ", K(", n, "))", as_bool ? " != 0)" : ")");
+      const auto type = operands[static_cast<std::size_t>(n)].type();
+      const auto load = c10::str("TB_LOAD_", name_of(type), "(p", n, ", K(", n, "))");
+      values += c10::str(values.empty() ? "" : ", ", is_complex(type) || is_complex(compute)
+                                                         ? load_text(type, compute, n)
+                                                         : c10::str("(T)(", load, as_bool ? " != 0)" : ")"));
     }
     for (int n = 0; n < num_outputs; ++n) {
       finish += c10::str(", &r", n);
@@ -225,6 +228,27 @@ tb_status reduce(const tb_kernel_context& context, const ReductionEntry& entry, 
                  c10::ArrayRef<View> inputs, uint64_t dims, ValueType compute, c10::ArrayRef<double> numbers) {
   TORCH_INTERNAL_ASSERT(outputs.size() == entry.num_outputs && inputs.size() == entry.num_inputs &&
                         numbers.size() == entry.num_numbers);
+  const auto is_complex_view = [](const View& view) { return is_complex(view.type()); };
+  const bool of_complex = std::any_of(inputs.begin(), inputs.end(), is_complex_view);
+  const std::string_view how = of_complex && entry.complex ? entry.complex : "";
+  if ((of_complex && how.empty()) || (!of_complex && std::any_of(outputs.begin(), outputs.end(), is_complex_view))) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  if (how == "parts") {
+    c10::SmallVector<View, 4> to, from;
+    std::transform(outputs.begin(), outputs.end(), std::back_inserter(to),
+                   [](const auto& view) { return view.in_halves(); });
+    std::transform(inputs.begin(), inputs.end(), std::back_inserter(from),
+                   [](const auto& view) { return view.in_halves(); });
+    return std::all_of(outputs.begin(), outputs.end(), is_complex_view)
+               ? reduce(context, entry, to, from, dims, compute_type(part_type(compute)), numbers)
+               : TB_STATUS_UNSUPPORTED;
+  }
+  if (how == "sizes") {
+    compute = compute_type(part_type(compute));
+  } else if (of_complex && how != entry.name) {
+    return reduce(context, reduction(how), outputs, inputs, dims, compute, numbers);
+  }
   Plan plan;
   plan.entry = &entry;
   plan.compute = compute;

@@ -163,18 +163,19 @@ void add_reductions(Kernels& kernels) {
     const auto& entry = table.entries[i];
     for (const auto& overload : c10::split(entry.operators, ' ')) {
       if (!overload.empty()) {
-        kernels.add(std::string(overload).c_str(), run_entry, has_value_of_nothing(entry) ? kTakesEmpty : 0, &entry);
+        kernels.add(std::string(overload).c_str(), run_entry, has_value_of_nothing(entry) ? kTakesEmpty : 0, &entry,
+                    entry.complex ? kAllTypes : kRealTypes);
       }
     }
   }
   for (const char* overload : {"aten::linalg_vector_norm.out", "aten::norm.out", "aten::norm.dtype_out"}) {
-    kernels.add(overload, norm, kTakesEmpty);
+    kernels.add(overload, norm, kTakesEmpty, nullptr, kAllTypes);
   }
   kernels.add("aten::var.correction_out", spread, kTakesEmpty, &kVar);
   kernels.add("aten::std.correction_out", spread, kTakesEmpty, &kStd);
   kernels.add("aten::var_mean.correction", spread, kTakesEmpty, &kVarMean);
   kernels.add("aten::std_mean.correction", spread, kTakesEmpty, &kStdMean);
-  kernels.add("aten::trace", trace, kTakesEmpty);
+  kernels.add("aten::trace", trace, kTakesEmpty, nullptr, kAllTypes);
 }
 
 } // namespace torch_backend::generated

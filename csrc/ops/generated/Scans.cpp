@@ -15,6 +15,7 @@
 #include "csrc/ops/generated/Modules.h"
 #include "csrc/ops/generated/Part.h"
 #include "csrc/ops/generated/Reduce.h"
+#include "csrc/ops/generated/Support.h"
 
 namespace torch_backend::generated {
 namespace {
@@ -58,6 +59,21 @@ Division divide(int device, int64_t lines, int64_t count, int64_t side_by_side) 
 
 tb_status scan(const tb_kernel_context& context, const ReductionEntry& entry, c10::ArrayRef<View> outputs,
                const View& input, int64_t dim, ValueType compute) {
+  const std::string_view how = is_complex(input.type()) && entry.complex ? entry.complex : "";
+  if (is_complex(compute) && (how.empty() || !is_complex(outputs[0].type()))) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  if (how == "parts") {
+    View to = outputs[0], from = input;
+    if (from.dim() == 0) {
+      to.add_dim(1, 1);
+      from.add_dim(1, 1);
+    }
+    return scan(context, entry, to.in_halves(), from.in_halves(), dim, compute_type(part_type(compute)));
+  }
+  if (!how.empty() && how != entry.name) {
+    return scan(context, reduction(how), outputs, input, dim, compute);
+  }
   const int num_outputs = static_cast<int>(outputs.size());
   const int num_operands = num_outputs + 1;
   std::array<View, 3> operands;
@@ -135,8 +151,7 @@ tb_status scan(const tb_kernel_context& context, const ReductionEntry& entry, c1
       stores += c10::str(" TB_STORE_", type, "(p", n, ", K(", n, "), r", n, ");");
       takes += c10::str(" TB_STORE_", type, "(p", n, ", K(", n, "), ", n == 0 ? "tile" : "(i64)tile_places", "[at]);");
     }
-    text.define("VALUES(K)",
-                c10::str("(T)TB_LOAD_", name_of(input.type()), "(p", num_outputs, ", K(", num_outputs, "))"));
+    text.define("VALUES(K)", load_text(input.type(), compute, num_outputs));
     text.define("NUMBERS", "");
     text.define("STORE(V, K)", c10::str("{ FINISHED tb_finish(V, n", finish, ");", stores, " }"));
     text.define("PUT(V, at)", c10::str("{ FINISHED tb_finish(V, n", finish, "); tile[at] = r0;",
@@ -218,8 +233,8 @@ tb_status run_extrema(const void* data, const tb_kernel_context& context, const 
 } // namespace
 
 void add_scans(Kernels& kernels) {
-  kernels.add("aten::cumsum.out", run_scan, 0, "cumsum");
-  kernels.add("aten::cumprod.out", run_scan, 0, "cumprod");
+  kernels.add("aten::cumsum.out", run_scan, 0, "cumsum", kAllTypes);
+  kernels.add("aten::cumprod.out", run_scan, 0, "cumprod", kAllTypes);
   kernels.add("aten::_logcumsumexp", run_scan, 0, "logcumsumexp");
   kernels.add("aten::_cummax_helper", run_extrema, 0, "cummax");
   kernels.add("aten::_cummin_helper", run_extrema, 0, "cummin");

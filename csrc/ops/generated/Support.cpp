@@ -4,6 +4,7 @@
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
+#include <c10/util/StringUtil.h>
 
 #include "csrc/core/Capture.h"
 #include "csrc/core/ErrorCell.h"
@@ -45,6 +46,16 @@ int64_t scalar_of(double number, ValueType compute) {
     default:
       return static_cast<int64_t>(number);
   }
+}
+
+std::string load_text(ValueType type, ValueType compute, int operand) {
+  if (is_complex(type) && !is_complex(compute)) {
+    const auto part = c10::str("(T)TB_LOAD_", name_of(part_type(type)), "(p", operand, ", 2 * (K(", operand, "))");
+    return c10::str("hypot(", part, "), ", part, " + 1))");
+  }
+  const char* convert = is_complex(type) ? "" : is_complex(compute) ? "tb_real(" : "(T)";
+  return c10::str(convert, "TB_LOAD_", name_of(type), "(p", operand, ", K(", operand, "))",
+                  is_complex(compute) && !is_complex(type) ? ")" : "");
 }
 
 char* workspace(const tb_kernel_context& context, int64_t size_bytes) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "csrc/ops/generated/Arguments.h"
 #include "csrc/ops/generated/ValueType.h"
@@ -23,6 +24,8 @@ int64_t scalar_of(double number, ValueType compute);
 struct NoWorkspace {
   tb_status status;
 };
+/// `TB_LOAD_f32(p2, K(2))` as a T, where kernels compute in `compute`: real numbers of complex ones are their sizes.
+std::string load_text(ValueType type, ValueType compute, int operand);
 /// Device memory until the kernel's call is over. Throws NoWorkspace.
 char* workspace(const tb_kernel_context& context, int64_t size_bytes);
 /// A contiguous view of the same shape and dtype: this one, or undefined memory of the call. Throws NoWorkspace.
