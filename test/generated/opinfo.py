@@ -90,7 +90,7 @@ class NearTrial(Trial):
 
 
 NOT_NUMBERS = (float("nan"), float("inf"), -float("inf"))
-ONLY_NAN = ("var_mean*", "std_mean*", "*group_norm", "*instance_norm", "*batch_norm*", "*layer_norm")
+ONLY_NAN = ("var_mean*", "std_mean*", "*group_norm", "*instance_norm", "*batch_norm*", "*layer_norm", "fft.*", "*stft")
 """Entries whose results for infinities depend on the order of operations, which differences of them are part of."""
 UNDEFINED = (
     *(*SOLUTIONS, "*grid_sample*", "special.*_polynomial_*"),

@@ -50,5 +50,6 @@ void register_bags(Registrar& m);
 void register_counting(Registrar& m);
 void register_distances(Registrar& m);
 void register_grid(Registrar& m);
+void register_spectral(Registrar& m);
 
 } // namespace torch_backend::generated

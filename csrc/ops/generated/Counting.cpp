@@ -8,18 +8,15 @@
 #include <ATen/ATen.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/BucketizationUtils.h>
-#include <c10/core/DeviceGuard.h>
 #include <c10/util/StringUtil.h>
 
 #include "csrc/core/DType.h"
-#include "csrc/core/Stream.h"
 #include "csrc/ops/generated/Compositions.h"
+#include "csrc/ops/generated/Enqueue.h"
 #include "csrc/ops/generated/Geometry.h"
-#include "csrc/ops/generated/Launch.h"
 #include "csrc/ops/generated/Modules.h"
 #include "csrc/ops/generated/Ranges.h"
 #include "csrc/ops/generated/Support.h"
-#include "csrc/profiler/Recording.h"
 
 namespace torch_backend::generated {
 namespace {
@@ -28,36 +25,17 @@ const void* address_of(const at::Tensor& tensor) {
   return tensor.const_data_ptr();
 }
 
-/// Enqueues what `fill` adds to the launch: one item of work for each of `count`.
-template <class Fill>
-void enqueue(const at::Tensor& like, const char* name, const Function& function, int64_t count, int64_t cost,
-             Fill fill) {
-  tb_kernel_context context{};
-  context.device = like.device().index();
-  context.stream = current_stream(like.device().index()).handle();
-  CallSpan span("kernel_launch", context.device);
-  span.kernel(context.stream, name);
-  Launch launch(context);
-  fill(launch);
-  launch.run(function, count, cost);
-  span.enqueued();
-}
-
 /// The device raises `message`, of static storage, unless all of `flags` are set.
 void expect_on_device(const at::Tensor& flags, const char* message) {
   const auto contiguous = flags.contiguous();
   const c10::DeviceGuard guard(flags.device());
-  tb_kernel_context context{};
-  context.device = flags.device().index();
-  context.stream = current_stream(flags.device().index()).handle();
-  report_unless(context, address_of(contiguous), contiguous.numel(), message);
+  report_unless(context_of(flags), address_of(contiguous), contiguous.numel(), message);
 }
 
 // ---- places in sorted rows ----
 
 void write_places(const at::Tensor& out, const at::Tensor& rows, const at::Tensor& values, const at::Tensor& sorter,
                   bool right) {
-  const c10::DeviceGuard guard(values.device());
   const int device = values.device().index();
   const auto type = value_type(tb_dtype_or_none(rows.scalar_type()));
   const auto compute = compute_type(type);
@@ -88,12 +66,13 @@ void write_places(const at::Tensor& out, const at::Tensor& rows, const at::Tenso
   const int64_t num_rows = rows.dim() == 1 ? 1 : rows.numel() / std::max<int64_t>(size, 1);
   const int64_t args[] = {values.numel(), values.dim() > 0 ? values.size(-1) : 1, size, num_rows};
   const int64_t cost = 2 * static_cast<int64_t>(std::log2(static_cast<double>(size + 2)));
-  enqueue(values, "aten::searchsorted", function, values.numel(), cost, [&](Launch& launch) {
+  enqueue(values, "aten::searchsorted", [&](Launch& launch) {
     launch.pointer(address_of(out));
     launch.pointer(address_of(values));
     launch.pointer(address_of(size > 0 ? rows : values));
     launch.pointer(address_of(sorter.defined() && size > 0 ? sorter : values));
     launch.value(args, sizeof args);
+    launch.run(function, values.numel(), cost);
   });
 }
 
