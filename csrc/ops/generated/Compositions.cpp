@@ -253,6 +253,7 @@ void register_compositions(Registrar& m) {
   register_counting(m);
   register_distances(m);
   register_grid(m);
+  register_solves(m);
   register_spectral(m);
 }
 

@@ -14,6 +14,7 @@ constexpr int64_t kStretch = 32768;
 /// Elements for each item where neighbours work side by side: few enough that all processors have work.
 constexpr int64_t kElementsPerItem = 4;
 constexpr uint32_t kUsualBlock = 256;
+constexpr uint32_t kBlockOfLongItems = 64; // so that few of them are on many processors
 
 } // namespace
 
@@ -47,6 +48,15 @@ void Launch::run(const Function& function, int64_t count, int64_t cost) {
   if (count > 0) {
     run_blocks(function, std::min(blocks, count), items);
   }
+}
+
+void Launch::run_each(const Function& function, int64_t count, int64_t cost) {
+  if (runs_in_stretches(device_)) {
+    run(function, count, cost);
+    return;
+  }
+  const uint32_t items = std::min(block_items(device_), kBlockOfLongItems);
+  run_blocks(function, (count + items - 1) / items, items);
 }
 
 void Launch::run_blocks(const Function& function, int64_t blocks, uint32_t items) {
