@@ -168,3 +168,73 @@ def test_scans_of_nothing(check):
 def test_long_scans(check):
     check(lambda x: x.cumsum(0), torch.rand(100000, generator=torch.Generator().manual_seed(0)))
     check(lambda x: x.cumsum(0, dtype=torch.float64), torch.arange(1000, dtype=torch.int32))
+
+
+CTC_CASES = {
+    "padded": (torch.tensor([[1, 2, 2, 3], [4, 4, 1, 2], [3, 1, 0, 0], [2, 0, 0, 0]]), [4, 4, 2, 0]),
+    "concatenated": (torch.tensor([1, 2, 2, 3, 4, 4, 1, 2, 3, 1]), [4, 4, 2, 0]),
+    "of int32": (torch.tensor([[1, 2, 2, 3]] * 4, dtype=torch.int32).t().contiguous().t(), [4, 3, 2, 1]),
+    "empty": (torch.zeros(4, 0, dtype=torch.int64), [0, 0, 0, 0]),
+    "none": (torch.zeros(0, dtype=torch.int64), [0, 0, 0, 0]),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("lengths", ["lists", "tensors"])
+@pytest.mark.parametrize("case", CTC_CASES)
+def test_ctc(check, case, lengths, dtype):
+    """Of labels that repeat, too few steps of time and none at all."""
+    targets, target_lengths = CTC_CASES[case]
+    of = torch.tensor if lengths == "tensors" else list
+
+    def losses(x, targets, reduction, zero_infinity, blank):
+        leaf = x.detach().requires_grad_()
+        result = F.ctc_loss(
+            leaf.log_softmax(2),
+            *(targets, of([9, 7, 3, 0]), of(target_lengths)),
+            blank=blank,
+            reduction=reduction,
+            zero_infinity=zero_infinity,
+        )
+        return [result, *torch.autograd.grad(result, leaf, torch.ones_like(result))]
+
+    x = torch.randn(4, 9, 5, generator=torch.Generator().manual_seed(0)).to(dtype).transpose(0, 1)
+    for reduction in ("none", "sum", "mean"):
+        for zero_infinity in (False, True):
+            check(losses, x, targets, reduction, zero_infinity, 0)
+    check(losses, x, targets, "none", True, 4 if case == "of int32" else 0)
+
+
+def test_ctc_of_many_states(check):
+    targets = torch.randint(1, 20, (3, 300), generator=torch.Generator().manual_seed(0))
+    x = torch.randn(700, 3, 20, generator=torch.Generator().manual_seed(0)).double().log_softmax(2)
+    check(F.ctc_loss, x, targets, (700, 650, 620), (300, 10, 1), reduction="none")
+
+
+def test_ctc_refuses_what_the_cpu_refuses():
+    x = torch.zeros(5, 2, 3).log_softmax(2)
+    for targets, inputs, lengths, options in (
+        (torch.ones(2, 2, dtype=torch.int64), [5, 6], [2, 2], {}),
+        (torch.ones(2, 2, dtype=torch.int64), [5, -1], [2, 2], {}),
+        (torch.ones(2, 2, dtype=torch.int64), [5, 5], [2, 3], {}),
+        (torch.ones(2, 2, dtype=torch.int64), [5, 5], [2, -1], {}),
+        (torch.ones(2, 2, dtype=torch.int64), [5], [2, 2], {}),
+        (torch.ones(2, 2, dtype=torch.int64), [5, 5], [2], {}),
+        (torch.ones(3, 2, dtype=torch.int64), [5, 5], [2, 2], {}),
+        (torch.ones(3, dtype=torch.int64), [5, 5], [2, 2], {}),
+        (torch.ones(2, 2), [5, 5], [2, 2], {}),
+        (torch.ones(2, 2, dtype=torch.int64), [5, 5], [2, 2], {"blank": 3}),
+    ):
+        with pytest.raises(RuntimeError) as expected:
+            torch._ctc_loss(x, targets, inputs, lengths, **options)
+        with pytest.raises(RuntimeError) as actual:
+            torch._ctc_loss(x.to(DEVICE), targets.to(DEVICE), inputs, lengths, **options)
+        named = [str(error.value).split("; but got")[0] for error in (actual, expected)]  # tensors' types follow
+        assert named[0] == named[1]
+
+
+def test_ctc_of_labels_that_are_none():
+    x = torch.zeros(5, 1, 3).log_softmax(2)
+    with pytest.raises(IndexError, match="_ctc_loss"):
+        torch._ctc_loss(x.to(DEVICE), torch.tensor([[1, 3]], device=DEVICE), [5], [2])[0].cpu()
+    torch.ones(1, device=DEVICE).cpu()

@@ -23,6 +23,7 @@ typedef double f64;
 #define TB_LOCAL
 #define TB_LOCAL_ARRAY(type, name, count) type name[count]
 #define TB_BARRIER()
+#define TB_GLOBAL_BARRIER() // for what the items of the block have stored in global memory too
 // Before a loop whose iterations do not depend on each other, though pointers may be the same.
 #ifdef __clang__
 #define TB_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")

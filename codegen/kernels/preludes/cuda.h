@@ -19,6 +19,7 @@ typedef double f64;
 #define TB_LOCAL
 #define TB_LOCAL_ARRAY(type, name, count) __shared__ type name[count]
 #define TB_BARRIER() __syncthreads()
+#define TB_GLOBAL_BARRIER() __syncthreads()
 #define TB_INDEPENDENT
 #define TB_UNROLL _Pragma("unroll")
 // What the neighbour has whose number differs in the bits of `mask`, below TB_SHUFFLED.

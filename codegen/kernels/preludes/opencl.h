@@ -25,6 +25,7 @@ typedef double f64;
 #define TB_LOCAL __local
 #define TB_LOCAL_ARRAY(type, name, count) __local type name[count]
 #define TB_BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
+#define TB_GLOBAL_BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #define TB_INDEPENDENT
 #define TB_UNROLL
 #define TB_BLOCK get_group_id(0)

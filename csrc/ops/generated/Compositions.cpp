@@ -252,6 +252,7 @@ void register_compositions(Registrar& m) {
   register_bags(m);
   register_counting(m);
   register_distances(m);
+  register_ctc(m);
   register_grid(m);
   register_solves(m);
   register_spectral(m);

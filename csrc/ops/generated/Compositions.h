@@ -49,6 +49,7 @@ void register_compositions(Registrar& m);
 void register_bags(Registrar& m);
 void register_counting(Registrar& m);
 void register_distances(Registrar& m);
+void register_ctc(Registrar& m);
 void register_grid(Registrar& m);
 void register_solves(Registrar& m);
 void register_spectral(Registrar& m);
