@@ -14,11 +14,7 @@ typedef struct {
   i64 kept_strides[2][KEPT];
 } Args;
 
-#ifdef BACKWARD
-#define NUMBERED(n) (size - 1 - (n))
-#else
-#define NUMBERED(n) (n)
-#endif
+#define SUMS 4 // that do not wait for each other
 #define X(i) TB_LOAD_AS(TB_T, p0, base[0] + (i) * (Index)args.x_row)
 #define A(i, j) TB_LOAD_AS(TB_T, p1, base[1] + (i) * (Index)args.a_row + (j) * (Index)args.a_column)
 
@@ -27,10 +23,20 @@ TB_KERNEL(triangular) {
   TB_FOR(column, (Index)args.columns) {
     Index base[2];
     TB_LOCATE(base, 0, kept_sizes, kept_strides, KEPT - 1, column, 0, 2)
-    for (Index n = 0; n < size; ++n) {
-      const Index i = NUMBERED(n);
-      T x = X(i);
-      for (Index m = 0; m < n; ++m) x -= A(i, NUMBERED(m)) * X(NUMBERED(m));
+    for (Index solved = 0; solved < size; ++solved) {
+#ifdef BACKWARD
+      const Index i = size - 1 - solved, end = size;
+      Index j = size - solved;
+#else
+      const Index i = solved, end = solved;
+      Index j = 0;
+#endif
+      T sums[SUMS], x = X(i);
+      for (int l = 0; l < SUMS; ++l) sums[l] = 0;
+      for (; j + SUMS <= end; j += SUMS)
+        for (int l = 0; l < SUMS; ++l) sums[l] += A(i, j + l) * X(j + l);
+      for (; j < end; ++j) x -= A(i, j) * X(j);
+      for (int l = 0; l < SUMS; ++l) x -= sums[l];
 #ifndef UNIT
       x /= A(i, i);
 #endif
