@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from conftest import DEVICE
 
 DTYPES = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16)
 DTYPES += (torch.float32, torch.float64)
@@ -80,3 +81,15 @@ def test_unique(check, size):
     check(lambda a: torch.unique(a, return_inverse=True, return_counts=True), x, exact=True)
     check(lambda a: torch.unique_consecutive(a, return_inverse=True, return_counts=True), x // 3, exact=True)
     check(lambda a: torch.unique(a), x.reshape(-1, 1).float(), exact=True)
+
+
+@pytest.mark.parametrize("function", [torch.unique, torch.unique_consecutive])
+def test_nothing_is_unique(check, function):
+    for x in (torch.zeros(0), torch.zeros(0, 3), torch.zeros(2, 0, 3, dtype=torch.int64)):
+        for inverse, counts in ((False, False), (True, False), (False, True), (True, True)):
+            check(function, x, return_inverse=inverse, return_counts=counts, exact=True)
+    check(lambda x: function(x, dim=1, return_inverse=True, return_counts=True), torch.zeros(2, 0, 3), exact=True)
+    for x, text in ((torch.zeros(0, 3), "aren't selected"), (torch.zeros(3, 0, 0), "more than one")):
+        for device in ("cpu", DEVICE):
+            with pytest.raises(RuntimeError, match=text):
+                function(x.to(device), dim=1)

@@ -317,14 +317,23 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> along(int64_t dim,
           return_counts ? std::get<2>(found) : nothing};
 }
 
+/// Of no rows; else that there are elements in each.
+std::optional<std::tuple<at::Tensor, at::Tensor, at::Tensor>> distinct_of_none(const at::Tensor& self, int64_t dim) {
+  const auto zeros = std::count(self.sizes().begin(), self.sizes().end(), 0);
+  if (self.size(dim) > 0) {
+    TORCH_CHECK(zeros == 0, "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied");
+    return std::nullopt;
+  }
+  TORCH_CHECK(zeros == 1, "Number of zero sized dimensions is more than one, so unique cannot be applied ");
+  const auto nothing = at::empty({0}, self.options().dtype(at::kLong));
+  return {{at::empty(self.sizes(), self.options()), nothing, nothing}};
+}
+
 std::tuple<at::Tensor, at::Tensor, at::Tensor> unique_dim(const at::Tensor& self, int64_t dim, bool /*sorted*/,
                                                           bool return_inverse, bool return_counts) {
   dim = at::maybe_wrap_dim(dim, self.dim());
-  if (self.size(dim) == 0) {
-    const auto nothing = at::empty({0}, self.options().dtype(at::kLong));
-    TORCH_CHECK(std::count(self.sizes().begin(), self.sizes().end(), 0) == 1,
-                "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied");
-    return {at::empty(self.sizes(), self.options()), nothing, nothing};
+  if (auto none = distinct_of_none(self, dim)) {
+    return *none;
   }
   const auto rows = self.movedim(dim, 0).contiguous();
   const auto flat = as_matrix(rows);
@@ -339,6 +348,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> unique_dim(const at::Tensor& self
 std::tuple<at::Tensor, at::Tensor, at::Tensor> consecutive_rows(const at::Tensor& self, int64_t dim,
                                                                 bool return_inverse, bool return_counts) {
   dim = at::maybe_wrap_dim(dim, self.dim());
+  if (auto none = distinct_of_none(self, dim)) {
+    return *none;
+  }
   return along(dim, distinct_rows(self.movedim(dim, 0).contiguous(), {}), return_inverse, return_counts);
 }
 

@@ -270,8 +270,20 @@ tb_status unique(const tb_kernel_context& context, const char* op, const tb_tens
     *data = static_cast<char*>(out.data) + out.byte_offset;
     return status;
   };
-  if (value_type(self.dtype) == ValueType::none || total >= kMaxSize || total == 0) {
+  if (value_type(self.dtype) == ValueType::none || total >= kMaxSize) {
     return TB_STATUS_UNSUPPORTED;
+  }
+  const int64_t none = 0;
+  char *values = nullptr, *inverse = nullptr, *counts = nullptr;
+  const auto allocate_all = [&](int64_t count) {
+    auto status = allocate(0, 1, &count, self.dtype, &values);
+    status = status != TB_STATUS_OK
+                 ? status
+                 : allocate(1, wants_inverse ? self.ndim : 1, wants_inverse ? self.shape : &none, kInt64, &inverse);
+    return status != TB_STATUS_OK ? status : allocate(2, 1, wants_counts ? &count : &none, kInt64, &counts);
+  };
+  if (total == 0) {
+    return allocate_all(0);
   }
   Sorter sorter(context, View(given.data, given.dtype, total), 1, total, false);
   in_order ? sorter.number() : sorter.sort();
@@ -281,13 +293,7 @@ tb_status unique(const tb_kernel_context& context, const char* op, const tb_tens
   const int64_t count = compaction.count();
   char* starts = workspace(context, count * 8);
   compaction.write_places(starts, 1, 1, 1, &total, count);
-  const int64_t none = 0;
-  char *values = nullptr, *inverse = nullptr, *counts = nullptr;
-  auto status = allocate(0, 1, &count, self.dtype, &values);
-  status = status != TB_STATUS_OK
-               ? status
-               : allocate(1, wants_inverse ? self.ndim : 1, wants_inverse ? self.shape : &none, kInt64, &inverse);
-  status = status != TB_STATUS_OK ? status : allocate(2, 1, wants_counts ? &count : &none, kInt64, &counts);
+  const auto status = allocate_all(count);
   if (status == TB_STATUS_OK) {
     sorter.write_unique(starts, count, values, wants_inverse ? inverse : nullptr, wants_counts ? counts : nullptr);
   }
@@ -311,7 +317,7 @@ struct Op {
   uint32_t flags;
 };
 
-constexpr uint32_t kUniqueFlags = TB_KERNEL_NEEDS_CONTIGUOUS | TB_KERNEL_ALLOCATES_OUTPUT;
+constexpr uint32_t kUniqueFlags = TB_KERNEL_NEEDS_CONTIGUOUS | TB_KERNEL_ALLOCATES_OUTPUT | kTakesEmpty;
 constexpr Op kOps[] = {
     {"aten::sort.values_stable", guarded<sort>, 0},
     {"aten::topk.values", guarded<topk>, 0},
