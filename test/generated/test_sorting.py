@@ -93,3 +93,31 @@ def test_nothing_is_unique(check, function):
         for device in ("cpu", DEVICE):
             with pytest.raises(RuntimeError, match=text):
                 function(x.to(device), dim=1)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_most_frequent(check, dtype):
+    x = (torch.arange(7 * 15 * 3) * 7919 % 5).reshape(7, 15, 3).to(dtype)
+    for dim in (0, 1, -1):
+        for keepdim in (False, True):
+            check(torch.mode, x, dim, keepdim, exact=True)
+    check(torch.mode, x.transpose(0, 2)[:, ::2], 1, exact=True)
+    check(torch.mode, x[0, 0, 0], exact=True)
+    check(torch.mode, x[:0], 1, exact=True)
+    many = (torch.arange(3 * 2000) * 7919 % 101).reshape(3, 2000).to(dtype)
+    check(lambda a: a.mode(1).values, many, exact=True)
+    check(
+        lambda a, v, i: torch.mode(a, out=(v, i)),
+        x,
+        torch.zeros(0, dtype=dtype),
+        torch.zeros(0, dtype=torch.int64),
+        exact=True,
+    )
+    for device in ("cpu", DEVICE):
+        with pytest.raises(IndexError, match="Expected reduction dim 0 to have non-zero size"):
+            x[:0].to(device).mode(0)
+
+
+def test_the_least_of_the_most_frequent(check):
+    for row in ([INF, -INF, 1.0, INF, -INF], [-0.0, 0.0, 1.0, 1.0, 0.0], [2.0, 1.0, 0.0]):
+        check(torch.mode, torch.tensor(row), exact=True)

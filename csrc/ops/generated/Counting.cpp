@@ -231,6 +231,41 @@ at::Tensor& logspace_out(const at::Scalar& start, const at::Scalar& end, int64_t
   return out.copy_(at::pow(base, exponents).view(out.sizes()));
 }
 
+// ---- the most frequent element ----
+
+/// Of those that are, the least: the last of it, as the CPU does for rows that it leaves in order.
+std::tuple<at::Tensor, at::Tensor> most_frequent(const at::Tensor& self, int64_t dim, bool keepdim) {
+  TORCH_CHECK_NOT_IMPLEMENTED(!self.is_complex(), "\"mode_cpu\" not implemented for '", self.scalar_type(), "'");
+  dim = at::maybe_wrap_dim(dim, self.dim());
+  if (self.dim() == 0) {
+    return {self.clone(), at::zeros({}, self.options().dtype(at::kLong))};
+  }
+  const int64_t size = self.size(dim);
+  TORCH_CHECK_INDEX(size > 0, "mode(): Expected reduction dim ", dim, " to have non-zero size.");
+  const auto [values, indices] = self.sort(/*stable=*/true, dim, /*descending=*/false);
+  const auto begins = at::ones(values.sizes(), self.options().dtype(at::kBool));
+  begins.narrow(dim, 1, size - 1).copy_(values.narrow(dim, 1, size - 1).ne(values.narrow(dim, 0, size - 1)));
+  std::vector<int64_t> along_dim(static_cast<std::size_t>(self.dim()), 1);
+  along_dim[static_cast<std::size_t>(dim)] = size;
+  const auto places = at::arange(size, indices.options()).view(along_dim).expand(values.sizes());
+  const auto starts = std::get<0>(places.masked_fill(begins.logical_not(), 0).cummax(dim));
+  const auto last =
+      places.sub(starts).argmax(dim, /*keepdim=*/true); // of the longest run the end, of the first of them
+  const auto chosen = [&](const at::Tensor& from) {
+    const auto found = from.gather(dim, last);
+    return keepdim ? found : found.squeeze(dim);
+  };
+  return {chosen(values), chosen(indices)};
+}
+
+std::tuple<at::Tensor&, at::Tensor&> most_frequent_out(const at::Tensor& self, int64_t dim, bool keepdim,
+                                                       at::Tensor& values, at::Tensor& indices) {
+  const auto [found, places] = most_frequent(self, dim, keepdim);
+  at::native::resize_output(values, found.sizes());
+  at::native::resize_output(indices, places.sizes());
+  return {values.copy_(found), indices.copy_(places)};
+}
+
 // ---- random choices ----
 
 at::Tensor multinomial(const at::Tensor& self, c10::SymInt num_samples, bool replacement,
@@ -391,6 +426,8 @@ void register_counting(Registrar& m) {
   TB_COMPOSITION(m, "tril_indices", tril_indices, tril_indices);
   TB_COMPOSITION(m, "triu_indices", triu_indices, triu_indices);
   TB_COMPOSITION(m, "logspace.out", logspace_out, logspace_out);
+  TB_COMPOSITION(m, "mode", mode, most_frequent);
+  TB_COMPOSITION(m, "mode.values", mode_values, most_frequent_out);
   TB_COMPOSITION(m, "multinomial", multinomial, multinomial);
   TB_COMPOSITION(m, "multinomial.out", multinomial_out, multinomial_out);
   TB_COMPOSITION(m, "_unique", _unique, unique);

@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
-ORDERS = {"sort": 0, "argsort": 0, "topk": 1, "kthvalue": 1}
+ORDERS = {"sort": 0, "argsort": 0, "topk": 1, "kthvalue": 1, "mode": 0}
 """Operators that name elements by their order, and where `dim` is among the arguments after the first one."""
 
 STATISTICS = frozenset(
