@@ -4,6 +4,7 @@ With TORCH_BACKEND_TEST_EVERY_KERNEL=1 every dtype and layout with every operato
 others is tried with some.
 """
 
+import operator
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -470,6 +471,18 @@ def test_numbers_of_the_host(check):
         check(function, whole)
     check(lambda x, y: x.masked_fill(y > 0, 3), x, x)
     check(lambda x: x.masked_fill_(x > 0, torch.tensor(-1.0, dtype=torch.float64)), x.clone())
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64])
+def test_shifts_in_every_form(check, dtype):
+    x = torch.tensor([0, 1, 3, 100, 127]).to(dtype)
+    for y in (2, 0, 7, torch.tensor([1, 0, 3, 2, 6]).to(dtype), torch.tensor(3)):
+        for shift in (operator.lshift, operator.rshift, operator.ilshift, operator.irshift):
+            check(shift, x.clone(), y, exact=True)
+    for function in (torch.bitwise_left_shift, torch.bitwise_right_shift):
+        check(lambda a, function=function: function(a, 2), x, exact=True)
+        check(lambda a, function=function: function(5, a), x % 8, exact=True)
+        check(lambda a, out, function=function: function(a, 3, out=out), x, torch.zeros(0, dtype=dtype), exact=True)
 
 
 def test_filling_what_is_not_dense(check):

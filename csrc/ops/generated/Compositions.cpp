@@ -153,6 +153,18 @@ std::tuple<at::Tensor, at::Tensor> weight_norm_backward(const at::Tensor& grad_w
   return {grad_v.to(saved_v.scalar_type()), along.to(saved_g.scalar_type())};
 }
 
+// ---- shifts ----
+
+template <class Other>
+at::Tensor& shift_left_(at::Tensor& self, const Other& other) {
+  return self.bitwise_left_shift_(other);
+}
+
+template <class Other>
+at::Tensor& shift_right_(at::Tensor& self, const Other& other) {
+  return self.bitwise_right_shift_(other);
+}
+
 // ---- activations ----
 
 std::tuple<at::Tensor, at::Tensor> halves(const at::Tensor& self, int64_t dim) {
@@ -243,6 +255,10 @@ void register_compositions(Registrar& m) {
   TB_COMPOSITION(m, "batch_norm_backward", batch_norm_backward, batch_norm_backward);
   TB_COMPOSITION(m, "_weight_norm_interface", _weight_norm_interface, weight_norm);
   TB_COMPOSITION(m, "_weight_norm_interface_backward", _weight_norm_interface_backward, weight_norm_backward);
+  TB_COMPOSITION(m, "__ilshift__.Tensor", __ilshift___Tensor, shift_left_<at::Tensor>);
+  TB_COMPOSITION(m, "__ilshift__.Scalar", __ilshift___Scalar, shift_left_<at::Scalar>);
+  TB_COMPOSITION(m, "__irshift__.Tensor", __irshift___Tensor, shift_right_<at::Tensor>);
+  TB_COMPOSITION(m, "__irshift__.Scalar", __irshift___Scalar, shift_right_<at::Scalar>);
   TB_COMPOSITION(m, "glu", glu, glu);
   TB_COMPOSITION(m, "glu.out", glu_out, Into<glu>::call);
   TB_COMPOSITION(m, "glu_backward", glu_backward, glu_backward);
