@@ -92,6 +92,25 @@ def test_other_sizes(check, dims, mode):
         check(F.interpolate, inputs.bfloat16(), scale_factor=2, mode=mode)
 
 
+LANCZOS = ["lanczos"] if hasattr(torch.ops.aten, "_upsample_lanczos2d_aa") else []
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic", *LANCZOS])
+def test_other_sizes_without_aliases(check, mode):
+    """Smaller and larger by any factor, of one dimension or of both."""
+    inputs = torch.randn(2, 3, 20, 7)
+    limits = {"rtol": 1e-4, "atol": 1e-5}
+    for size in ((3, 4), (41, 20), (4, 21), (20, 7), (1, 1), (20, 3)):
+        for align_corners in (False, True) if mode != "lanczos" else (False,):
+            options = {"size": size, "mode": mode, "align_corners": align_corners, "antialias": True}
+            check(gradients, F.interpolate, inputs, **options, **limits)
+            check(gradients, F.interpolate, inputs.double(), **options)
+    there = inputs.to(memory_format=torch.channels_last)
+    for scale_factor in (0.4, (1.7, 0.6)):
+        check(gradients, F.interpolate, there, scale_factor=scale_factor, mode=mode, antialias=True, **limits)
+    check(gradients, F.interpolate, inputs[..., :1, :1], size=(3, 2), mode=mode, antialias=True, **limits)
+
+
 @pytest.mark.parametrize("mode", ["reflect", "replicate"])
 def test_borders(check, mode):
     for dims, padding in ((1, (2, 3)), (2, (2, 3, 1, 0)), (3, (2, 3, 1, 0, 3, 2)), (2, (0, 3, -1, 2))):
