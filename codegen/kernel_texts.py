@@ -157,8 +157,8 @@ def entry(function: NativeFunction, variant: str | None, value: object) -> Point
 
 
 def _body(expressions: object, names: Sequence[str]) -> str | None:
-    if expressions is None:
-        return None
+    if not expressions:
+        return None if expressions is None else ""
     each = expressions if isinstance(expressions, list) else [expressions]
     return " ".join(f"*{name} = {expression};" for name, expression in zip(names, each, strict=True))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ class Operators:
     tried: frozenset[str] = frozenset()
     writes_out_at_once: frozenset[str] = frozenset()
     resizes: frozenset[str] = frozenset()
+    one_dtype: frozenset[str] = frozenset()
     host_arguments: Mapping[str, list[str]] = field(default_factory=dict)
     shared_by_layouts: Mapping[str, list[str]] = field(default_factory=dict)
     hand_written: tuple[str, ...] = ()
@@ -41,7 +42,7 @@ class Operators:
 def read(path: Path = SHIPPED) -> Operators:
     """Sections that are left out are empty. An unknown one raises TypeError."""
     sections: dict[str, Any] = yaml.safe_load(path.read_text())  # type: ignore[no-untyped-call]
-    for name in ("not_pointwise", "beyond_the_iterator", "meta_differs", "tried", "writes_out_at_once", "resizes"):
+    for name in (each.name for each in fields(Operators) if each.default == frozenset()):
         sections[name] = frozenset(sections.get(name, ()))
     return Operators(**{**sections, "hand_written": tuple(sections.get("hand_written", ()))})
 
@@ -56,6 +57,7 @@ def facts(operators: Operators, checked_overloads: Iterable[str]) -> dict[str, l
         "kMetaDiffers": operators.meta_differs,
         "kTried": operators.tried,
         "kWritesOutAtOnce": operators.writes_out_at_once,
+        "kOneDtype": operators.one_dtype,
         "kHostArgument": [f"{name} {argument}" for name, all_ in operators.host_arguments.items() for argument in all_],
         "kSharedSparse": [*layouts.get("sparse", []), *elementwise],
         "kSharedSparseCompressed": [*layouts.get("sparse_compressed", []), *elementwise],

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
 os.environ.setdefault("TORCH_BACKEND", "xcpu")
@@ -18,6 +20,7 @@ os.environ.setdefault("TORCH_BACKEND_XCPU_MODULES", "1")
 
 import torch  # after what it reads at import
 from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils._pytree import tree_map
 
 import torch_backend
 from torch_backend.testing import facts
@@ -26,6 +29,7 @@ from torch_backend.testing.suite.ops._compare import compare_values
 from torch_backend.testing.suite.ops._directions import seed_of, try_backward, try_forward
 from torch_backend.testing.suite.ops._entries import dtype_name, full_name
 from torch_backend.testing.suite.ops._left_out import reason_to_leave_out
+from torch_backend.testing.suite.ops._out_tensors import OUTS, try_out, try_overlaps
 from torch_backend.testing.suite.ops._samples import READS_ALL_MEMORY, arguments, most_samples, tensors, with_gaps
 from torch_backend.testing.suite.ops._tolerances import SOLUTIONS
 from torch_backend.testing.suite.ops._trial import Trial
@@ -143,6 +147,66 @@ def _with_value(x, value):
     return changed.requires_grad_(x.requires_grad)
 
 
+def try_laid_out(trial: Trial) -> None:
+    """Fail unless arguments of any layout have the CPU's results, values and strides."""
+    name = full_name(trial.op)
+    layouts = LAYOUTS[:-1] if name in WRONG_ON_THE_CPU else LAYOUTS
+    settled = (lambda x: x) if name not in LAID_OUT_AS_ON_CUDA else _of_tensors(torch.Tensor.contiguous)
+    with torch.no_grad():
+        for sample in islice(filter(_has_matrix, trial.samples()), MOST_LAID_OUT):
+            for lay_out in layouts:
+                case = trial.case(sample.transform(lay_out))
+                answer = trial.on_host(trial.op, case)
+                if answer.error is None:
+                    actual, answer.result = (
+                        tree_map(settled, x) for x in (trial.on_device(trial.op, case), answer.result)
+                    )
+                    trial.compare(case, actual, answer)
+
+
+MOST_LAID_OUT = 2
+
+
+def _has_matrix(sample):
+    return any(x.dim() > 1 for x in tensors(arguments(sample)))
+
+
+def _reversed(x):
+    """The same values, the first dimension's side by side."""
+    dims = tuple(reversed(range(x.dim())))
+    return x.permute(dims).contiguous().permute(dims)
+
+
+def _repeated(x):
+    """The values of the last dimension's first place at all its places."""
+    return x[..., :1].expand_as(x) if x.dim() > 0 and x.numel() > 0 else x
+
+
+def _channels_last(x):
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    return x.contiguous(memory_format=formats[x.dim()]) if x.dim() in formats else x
+
+
+def _of_tensors(lay_out):
+    def changed(x):
+        is_plain = isinstance(x, torch.Tensor) and x.layout is torch.strided and not x.is_nested
+        return lay_out(x.detach()) if is_plain else x
+
+    return changed
+
+
+LAYOUTS = tuple(map(_of_tensors, (_reversed, _channels_last, _repeated)))
+
+TRIALS = {
+    "forward": try_forward,
+    "backward": try_backward,
+    "laid out": try_laid_out,
+    "out that overlaps": try_overlaps,
+    **{f"out {how}": partial(try_out, make=make) for how, make in OUTS.items()},
+}
+"""How an entry is tried, by what Kind calls its direction."""
+
+
 def _call(op, sample):
     return op(sample.input, *sample.args, **sample.kwargs)
 
@@ -161,6 +225,17 @@ def _as_near(ours, theirs, exact):
         return False
     far = [[(x.detach().cpu().double() - wanted).abs().max().item() for x in (a, b)] for a, b, wanted in pairs]
     return all(ours <= 4 * theirs for ours, theirs in far)
+
+
+LAID_OUT_AS_ON_CUDA = frozenset(
+    {
+        *("native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update", "nn.functional.batch_norm"),
+        *("nn.functional.conv_transpose3d", "nn.functional.pad.replicate_negative"),
+    }
+)
+"""Entries whose results PyTorch's meta kernels and CUDA lay out otherwise than the CPU."""
+WRONG_ON_THE_CPU = ("masked.median", "native_group_norm")
+"""Entries of which the CPU reads an expanded tensor as if it were contiguous."""
 
 
 def kinds_of(op) -> Iterator[Kind]:
@@ -182,9 +257,9 @@ def attempt(op, kind: Kind, most: int | None = None, trial_of: type[Trial] = Nea
     with torch_backend.fallback.policy(None, "allow"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the samples provoke them
         try:
-            trial = trial_of(op, kind.dtype, kind.direction, DEVICE, most=most)
+            trial = trial_of(op, kind.dtype, kind.direction.split()[0], DEVICE, most=most)
             with trial.recorded():
-                (try_forward if kind.direction == "forward" else try_backward)(trial)
+                TRIALS[kind.direction](trial)
         except NotOffered:
             return None
         except Exception as error:

@@ -50,6 +50,28 @@ def test_entry_with_nan_and_infinities(name):
         assert outcome is None or not outcome.difference, f"{kind}: {outcome.difference}"
 
 
+def attempts(name, ways, most):
+    """Fail if a sample of the entry, with one dtype, differs in any of these ways."""
+    op = opinfo.ENTRIES[name]
+    dtypes = [dtype for dtype in opinfo.DTYPES if dtype in op.supported_dtypes("cpu")]
+    for way in ways if dtypes else ():
+        if not opinfo.reason_to_leave_out(name, opinfo.dtype_name(dtypes[0]), way.split()[0]):
+            outcome = opinfo.attempt(op, opinfo.Kind(way, dtypes[0]), most)
+            assert outcome is None or not outcome.difference, f"{way}: {outcome.difference}"
+
+
+@pytest.mark.parametrize("name", [name for name, op in opinfo.ENTRIES.items() if op.supports_out])
+def test_entry_with_out(name):
+    """Tensors to write to are taken and refused as on the CPU: of other sizes and dtypes, arguments, overlapping."""
+    attempts(name, [way for way in opinfo.TRIALS if way.startswith("out")], MOST)
+
+
+@pytest.mark.parametrize("name", [name for name in opinfo.ENTRIES if name not in opinfo.READS_ALL_MEMORY])
+def test_entry_with_layouts(name):
+    """Results of permuted, expanded and channels_last arguments have the CPU's values and strides."""
+    attempts(name, ["laid out"], None if ALL else 8)
+
+
 @pytest.mark.skipif(not IS_LISTED, reason=f"{opinfo.LIST.name} is of another version of torch, with other entries")
 @pytest.mark.parametrize("kind", opinfo.KINDS)
 def test_share(kind):

@@ -10,6 +10,7 @@ enum class Fact {
   kMetaDiffers,          // the CPU kernel returns other tensors than the meta kernel says
   kTried,                // ... and shows it when it is run
   kWritesOutAtOnce,      // the out= kernel neither resizes its output nor computes anything else in it
+  kOneDtype,             // the CPU kernel does not promote its inputs, though the meta kernel does
   kHostArgument,         // of "operator argument": may be a CPU tensor with dimensions
   kSharedSparse,         // Note [Kernels that know no device], by layout; of operators and of overloads
   kSharedSparseCompressed,

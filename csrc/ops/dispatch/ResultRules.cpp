@@ -3,6 +3,7 @@
 #include <vector>
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/ExpandUtils.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
@@ -76,6 +77,20 @@ std::optional<Stack> like_self(c10::ArrayRef<c10::IValue> arguments) {
   return Stack{at::Tensor(at::detail::empty_meta(self.sizes(), self.scalar_type()))};
 }
 
+/// (mean, std, generator), of which some are tensors.
+std::optional<Stack> normal(c10::ArrayRef<c10::IValue> arguments) {
+  at::DimVector sizes;
+  c10::ScalarType type = c10::ScalarType::Undefined;
+  for (const auto& argument : {arguments[1], arguments[0]}) {
+    if (argument.isTensor()) {
+      const auto& tensor = argument.toTensor();
+      sizes = at::infer_size_dimvector(tensor.sizes(), sizes);
+      type = tensor.scalar_type();
+    }
+  }
+  return Stack{at::Tensor(at::detail::empty_meta(sizes, type))};
+}
+
 /// (count, prob, generator): each number from its own pair.
 std::optional<Stack> binomial(c10::ArrayRef<c10::IValue> arguments) {
   const at::Tensor& count = arguments[0].toTensor();
@@ -115,6 +130,9 @@ ResultRule find_result_rule(const std::string& overload) {
   }
   if (overload == "aten::convolution_backward") {
     return convolution_backward<4>;
+  }
+  if (overload.starts_with("aten::normal.Tensor") || overload.starts_with("aten::normal.float_Tensor")) {
+    return normal;
   }
   if (overload == "aten::_logcumsumexp") {
     return along_dim;

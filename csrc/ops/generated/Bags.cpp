@@ -131,7 +131,7 @@ at::Tensor factors_backward(const at::Tensor& grad, const at::Tensor& weight, co
 
 at::Tensor& embedding_renorm_(at::Tensor& self, const at::Tensor& indices, double max_norm, double norm_type) {
   const auto rows = indices.flatten();
-  return self.index_copy_(0, rows.to(at::kLong), at::renorm(self.index_select(0, rows), norm_type, 0, max_norm));
+  return self.index_copy_(0, rows.to(at::kLong), limited_norm(self.index_select(0, rows), norm_type, 0, max_norm));
 }
 
 } // namespace

@@ -10,6 +10,7 @@
 #include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/WrapDimUtils.h>
+#include <ATen/native/Resize.h>
 #include <ATen/ops/_native_multi_head_attention_native.h>
 #include <ATen/ops/_transformer_encoder_layer_fwd_native.h>
 #include <ATen/ops/addr_native.h>
@@ -21,6 +22,14 @@
 #include "csrc/ops/tensor/Widened.h"
 
 namespace torch_backend::generated {
+
+at::Tensor& write_result(at::Tensor& out, const at::Tensor& result) {
+  TORCH_CHECK(out.dtype() == result.dtype(), "Expected out tensor to have dtype ", result.dtype(), ", but got ",
+              out.dtype(), " instead");
+  at::native::resize_output(out, result.sizes());
+  return out.copy_(result);
+}
+
 namespace {
 
 // ---- matrix products ----
@@ -39,6 +48,14 @@ at::Tensor product_over_batches(const at::Tensor& self, const at::Tensor& left, 
 at::Tensor& product_over_batches_(at::Tensor& self, const at::Tensor& left, const at::Tensor& right,
                                   const at::Scalar& beta, const at::Scalar& alpha) {
   return self.copy_(product_over_batches(self, left, right, beta, alpha));
+}
+
+at::Tensor& addr_out(const at::Tensor& self, const at::Tensor& left, const at::Tensor& right, const at::Scalar& beta,
+                     const at::Scalar& alpha, at::Tensor& out) {
+  for (const auto& input : {self, left, right}) {
+    at::assert_no_partial_overlap(out, input);
+  }
+  return at::native::math_addr_out(self, left, right, beta, alpha, out);
 }
 
 at::Tensor addmm_activation(const at::Tensor& self, const at::Tensor& left, const at::Tensor& right,
@@ -121,7 +138,7 @@ at::Tensor max_unpool(const at::Tensor& self, const at::Tensor& indices, c10::Sy
 
 at::Tensor max_unpool_volume(const at::Tensor& self, const at::Tensor& indices, c10::SymIntArrayRef output_size,
                              at::IntArrayRef /*stride*/, at::IntArrayRef /*padding*/) {
-  return max_unpool(self, indices, output_size);
+  return max_unpool(self, indices, output_size).contiguous();
 }
 
 // ---- normalization ----
@@ -181,6 +198,12 @@ at::Tensor glu(const at::Tensor& self, int64_t dim) {
   return value * gate.sigmoid();
 }
 
+at::Tensor& glu_out(const at::Tensor& self, int64_t dim, at::Tensor& out) {
+  const auto [value, gate] = halves(self, dim);
+  at::assert_no_partial_overlap(out, gate);
+  return at::mul_out(out, value, gate.sigmoid());
+}
+
 at::Tensor glu_backward(const at::Tensor& grad, const at::Tensor& self, int64_t dim) {
   const auto [value, gate] = halves(self, dim);
   const auto open = gate.sigmoid();
@@ -237,7 +260,7 @@ void register_compositions(Registrar& m) {
   TB_COMPOSITION(m, "addbmm_", addbmm_, product_over_batches_);
   TB_COMPOSITION(m, "addbmm.out", addbmm_out, Into<product_over_batches>::call);
   TB_COMPOSITION(m, "addr", addr, at::native::math_addr);
-  TB_COMPOSITION(m, "addr.out", addr_out, at::native::math_addr_out);
+  TB_COMPOSITION(m, "addr.out", addr_out, addr_out);
   TB_COMPOSITION(m, "_addmm_activation", _addmm_activation, addmm_activation);
   TB_COMPOSITION(m, "_transform_bias_rescale_qkv", _transform_bias_rescale_qkv, split_heads);
   TB_COMPOSITION(m, "_masked_softmax", _masked_softmax, masked_softmax);
@@ -260,7 +283,7 @@ void register_compositions(Registrar& m) {
   TB_COMPOSITION(m, "__irshift__.Tensor", __irshift___Tensor, shift_right_<at::Tensor>);
   TB_COMPOSITION(m, "__irshift__.Scalar", __irshift___Scalar, shift_right_<at::Scalar>);
   TB_COMPOSITION(m, "glu", glu, glu);
-  TB_COMPOSITION(m, "glu.out", glu_out, Into<glu>::call);
+  TB_COMPOSITION(m, "glu.out", glu_out, glu_out);
   TB_COMPOSITION(m, "glu_backward", glu_backward, glu_backward);
   TB_COMPOSITION(m, "rrelu_with_noise", rrelu_with_noise, rrelu);
   TB_COMPOSITION(m, "rrelu_with_noise_", rrelu_with_noise_, rrelu_);

@@ -3,8 +3,8 @@
 
 #include <utility>
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/native/Resize.h>
 
 #include "csrc/core/Runtime.h"
 #include "csrc/ops/dispatch/Registrar.h"
@@ -26,6 +26,22 @@ struct Composition<Op, kFormula, Return(Args...)> {
   }
 };
 
+/// What PyTorch's kernels say of elements of one dtype that they take for another one's.
+inline void check_dtype(const at::Tensor& tensor, c10::ScalarType expected) {
+  TORCH_CHECK(tensor.scalar_type() == expected, "expected scalar type ", expected, " but found ", tensor.scalar_type());
+}
+
+/// What may be refused before anything is computed: `input`, if it is a tensor, lies where `out` does, but for another part
+/// of it.
+template <class T>
+void check_overlap(const at::Tensor& /*out*/, const T& /*input*/) {}
+inline void check_overlap(const at::Tensor& out, const at::Tensor& input) {
+  at::assert_no_partial_overlap(out, input);
+}
+
+/// The rest of an out= form: `out` gets the result's size, and the result, of which it must have the dtype.
+at::Tensor& write_result(at::Tensor& out, const at::Tensor& result);
+
 /// The form that writes its last argument, of the formula that returns a tensor.
 template <auto kFormula, class Formula = decltype(kFormula)>
 struct Into;
@@ -33,14 +49,17 @@ struct Into;
 template <auto kFormula, class... Args>
 struct Into<kFormula, at::Tensor (*)(Args...)> {
   static at::Tensor& call(Args... args, at::Tensor& out) {
-    const auto result = kFormula(std::forward<Args>(args)...);
-    at::native::resize_output(out, result.sizes());
-    return out.copy_(result);
+    at::assert_no_internal_overlap(out);
+    (check_overlap(out, args), ...);
+    return write_result(out, kFormula(std::forward<Args>(args)...));
   }
 };
 
 #define TB_COMPOSITION(m, overload, op, formula) \
   (m).impl(overload, Composition<at::_ops::op, formula>::call, Source::kGenerated)
+
+/// Each slice of `self` along `dim` scaled so that its p-norm is not over `maxnorm`, contiguous.
+at::Tensor limited_norm(const at::Tensor& self, const at::Scalar& p, int64_t dim, const at::Scalar& maxnorm);
 
 /// Nothing if the device takes no modules.
 void register_compositions(Registrar& m);

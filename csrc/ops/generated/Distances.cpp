@@ -5,6 +5,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
+#include <ATen/OpMathType.h>
 #include <ATen/WrapDimUtils.h>
 
 #include "csrc/ops/generated/Compositions.h"
@@ -43,6 +44,12 @@ at::Tensor cdist(const at::Tensor& left, const at::Tensor& right, double p, std:
   TORCH_CHECK(left.dim() >= 2 && right.dim() >= 2 && left.size(-1) == right.size(-1),
               "cdist: the vectors are of sizes ", left.sizes(), " and ", right.sizes(),
               "; both must have at least two dimensions, the last ones of one size");
+  TORCH_CHECK(at::isFloatingType(left.scalar_type()),
+              "cdist only supports floating-point dtypes, X1 got: ", left.scalar_type());
+  TORCH_CHECK(at::isFloatingType(right.scalar_type()),
+              "cdist only supports floating-point dtypes, X2 got: ", right.scalar_type());
+  TORCH_CHECK(p >= 0, "cdist only supports non-negative p values");
+  check_dtype(right, left.scalar_type());
   const auto mode = compute_mode.value_or(0);
   TORCH_CHECK(mode >= 0 && mode <= 2, "possible modes: 0, 1, 2, but was: ", mode);
   const bool by_product = p == 2 && (mode == 1 || (mode == 0 && (left.size(-2) > 25 || right.size(-2) > 25)));
@@ -79,32 +86,41 @@ at::Tensor cross(const at::Tensor& self, const at::Tensor& other, int64_t dim) {
   TORCH_CHECK(self.dim() == other.dim(), "linalg.cross: inputs must have the same number of dimensions.");
   TORCH_CHECK(self.size(dim) == 3 && other.size(dim) == 3, "linalg.cross: inputs dimension ", dim,
               " must have length 3. Got ", self.size(dim), " and ", other.size(dim));
+  check_dtype(other, self.scalar_type());
   const auto [a, b] = at::expand_outplace(self, other);
   return a->roll(-1, dim) * b->roll(-2, dim) - a->roll(-2, dim) * b->roll(-1, dim);
 }
 
-at::Tensor limited_norm(const at::Tensor& self, const at::Scalar& p, int64_t dim, const at::Scalar& maxnorm) {
+at::Tensor& cross_out(const at::Tensor& self, const at::Tensor& other, int64_t dim, at::Tensor& out) {
+  at::assert_no_overlap(out, self);
+  at::assert_no_overlap(out, other);
+  return Into<cross>::call(self, other, dim, out);
+}
+
+at::Tensor scaled_slices(const at::Tensor& self, const at::Scalar& p, int64_t dim, const at::Scalar& maxnorm) {
   TORCH_CHECK(p.toDouble() > 0, "renorm: non-positive-norm not supported");
   TORCH_CHECK(maxnorm.toDouble() >= 0, "renorm: expected maxnorm to be >= 0 but got ", maxnorm.toDouble());
   TORCH_CHECK(self.dim() > 1, "renorm: input needs at least 2 dimensions, got ", self.dim(), " dimensions");
-  dim = at::maybe_wrap_dim(dim, self.dim());
+  return limited_norm(self, p, at::maybe_wrap_dim(dim, self.dim()), maxnorm);
+}
+
+at::Tensor& scale_slices_(at::Tensor& self, const at::Scalar& p, int64_t dim, const at::Scalar& maxnorm) {
+  return self.copy_(scaled_slices(self, p, dim, maxnorm));
+}
+
+} // namespace
+
+at::Tensor limited_norm(const at::Tensor& self, const at::Scalar& p, int64_t dim, const at::Scalar& maxnorm) {
   std::vector<int64_t> others;
   for (int64_t d = 0; d < self.dim(); ++d) {
     if (d != dim) {
       others.push_back(d);
     }
   }
-  const auto wide = self.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  const auto norm = at::linalg_vector_norm(self, p, others, /*keepdim=*/true, wide);
+  const auto norm = at::linalg_vector_norm(self, p, others, /*keepdim=*/true, at::toOpMathType(self.scalar_type()));
   const auto factor = (norm + 1e-7).reciprocal_().mul_(maxnorm).masked_fill_(norm.gt(maxnorm).logical_not_(), 1);
-  return self * factor.to(self.scalar_type());
+  return at::mul(self, factor.to(self.scalar_type())).contiguous();
 }
-
-at::Tensor& limited_norm_(at::Tensor& self, const at::Scalar& p, int64_t dim, const at::Scalar& maxnorm) {
-  return self.copy_(limited_norm(self, p, dim, maxnorm));
-}
-
-} // namespace
 
 void register_distances(Registrar& m) {
   TB_COMPOSITION(m, "_cdist_forward", _cdist_forward, cdist);
@@ -112,10 +128,10 @@ void register_distances(Registrar& m) {
   TB_COMPOSITION(m, "_pdist_forward", _pdist_forward, pdist);
   TB_COMPOSITION(m, "_pdist_backward", _pdist_backward, pdist_backward);
   TB_COMPOSITION(m, "linalg_cross", linalg_cross, cross);
-  TB_COMPOSITION(m, "linalg_cross.out", linalg_cross_out, Into<cross>::call);
-  TB_COMPOSITION(m, "renorm", renorm, limited_norm);
-  TB_COMPOSITION(m, "renorm_", renorm_, limited_norm_);
-  TB_COMPOSITION(m, "renorm.out", renorm_out, Into<limited_norm>::call);
+  TB_COMPOSITION(m, "linalg_cross.out", linalg_cross_out, cross_out);
+  TB_COMPOSITION(m, "renorm", renorm, scaled_slices);
+  TB_COMPOSITION(m, "renorm_", renorm_, scale_slices_);
+  TB_COMPOSITION(m, "renorm.out", renorm_out, Into<scaled_slices>::call);
 }
 
 } // namespace torch_backend::generated

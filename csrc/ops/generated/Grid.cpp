@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <ATen/ATen.h>
+#include <ATen/native/GridSamplerUtils.h>
 
 #include "csrc/ops/generated/Compositions.h"
 
@@ -165,12 +166,13 @@ at::ScalarType wide_type(const at::Tensor& input) {
 }
 
 void check_arguments(const at::Tensor& input, const at::Tensor& grid, int64_t interpolation) {
-  const auto dims = input.dim();
-  TORCH_CHECK(dims >= 4 && grid.dim() == dims && grid.size(0) == input.size(0) && grid.size(-1) == dims - 2,
-              "grid_sampler(): expected grid and input to have same batch size and grid to have size ", dims - 2,
-              " in its last dimension, but got input with sizes ", input.sizes(), " and grid with sizes ",
-              grid.sizes());
-  TORCH_CHECK(interpolation != kCubic || dims == 4, "grid_sampler(): bicubic interpolation only supports 4D input");
+  at::native::check_grid_sampler_common(input, grid);
+  if (input.dim() == 5) {
+    at::native::check_grid_sampler_3d(input, grid, interpolation);
+  } else {
+    at::native::check_grid_sampler_2d(input, grid);
+  }
+  check_dtype(grid, input.scalar_type());
 }
 
 at::Tensor grid_sampler(const at::Tensor& input, const at::Tensor& grid, int64_t interpolation, int64_t padding,

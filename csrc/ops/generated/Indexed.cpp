@@ -329,6 +329,9 @@ tb_status index_select(const void* entry, const tb_kernel_context& context, cons
   const auto* index = tensor_of(args[2]);
   const auto* out = tensor_of(args[3]);
   const int d = wrap_dim(args[1].v.i, self->ndim);
+  if (self->ndim == 0 && elements_of(*index) != 1) {
+    return TB_STATUS_UNSUPPORTED;
+  }
   Access access(static_cast<const char*>(entry), Mode::kRead);
   access.here = at_least_1d(*out);
   access.there = without_dim(*self, d, access.here);

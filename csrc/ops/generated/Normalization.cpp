@@ -220,13 +220,29 @@ View repeated_before(const View& view, const View& like) {
   return result;
 }
 
+/// Whether the parameters that there are have one dtype, the input's or that which it is computed in: PyTorch's kernels
+/// take no others.
+bool go_with(const View& x, std::initializer_list<View> parameters) {
+  ValueType type = ValueType::none;
+  for (const auto& each : parameters) {
+    if (each.data) {
+      const bool goes = each.type() == x.type() || each.type() == compute_type(x.type());
+      if (!goes || (type != ValueType::none && each.type() != type)) {
+        return false;
+      }
+      type = each.type();
+    }
+  }
+  return true;
+}
+
 /// (input, normalized_shape, weight, bias, eps, out, mean, rstd)
 tb_status layer_norm(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
   Normalized of{};
   View out, mean, rstd;
   if (!view_of(args[0], &of.x) || !is_floating(of.x.type()) || !optional_view(args[2], &of.weight) ||
       !optional_view(args[3], &of.bias) || !view_of(args[5], &out) || !view_of(args[6], &mean) ||
-      !view_of(args[7], &rstd)) {
+      !view_of(args[7], &rstd) || !go_with(of.x, {of.weight, of.bias})) {
     return TB_STATUS_UNSUPPORTED;
   }
   of.weight = repeated_before(of.weight, of.x);
@@ -297,7 +313,7 @@ tb_status group_norm(const void*, const tb_kernel_context& context, const tb_arg
   View out, mean, rstd;
   if (!view_of(args[0], &of.x) || !is_floating(of.x.type()) || of.x.dim() < 2 || !optional_view(args[1], &of.weight) ||
       !optional_view(args[2], &of.bias) || !view_of(args[8], &out) || !view_of(args[9], &mean) ||
-      !view_of(args[10], &rstd)) {
+      !view_of(args[10], &rstd) || !go_with(of.x, {of.weight, of.bias})) {
     return TB_STATUS_UNSUPPORTED;
   }
   const int64_t groups = args[6].v.i;
@@ -384,6 +400,9 @@ tb_status batch_norm(const void* data, const tb_kernel_context& context, const t
     return TB_STATUS_UNSUPPORTED;
   }
   if (form.has_running && (!optional_view(args[next++], &running_mean) || !optional_view(args[next++], &running_var))) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  if (!go_with(of.x, {of.weight, of.bias, running_mean, running_var})) {
     return TB_STATUS_UNSUPPORTED;
   }
   const bool training = form.has_training ? args[next++].v.i != 0 : form.training;

@@ -170,6 +170,10 @@ KernelKey key_of(const PointwiseEntry& entry, const Call& call, const Geometry& 
   return key;
 }
 
+bool refuses_bools(const PointwiseEntry& entry) {
+  return entry.boolean && !*entry.boolean;
+}
+
 const char* body_of(const PointwiseEntry& entry, const Call& call) {
   if (is_floating(call.value)) {
     return entry.floating;
@@ -419,8 +423,9 @@ tb_status pointwise(const void* data, const tb_kernel_context& context, const tb
       continue;
     }
     if (args[i].tag == TB_ARG_TENSOR) {
-      taken = call.add_operand(static_cast<const tb_tensor*>(args[i].v.p)) &&
-              (kind != 'm' || call.types[static_cast<std::size_t>(call.num_operands - 1)] == ValueType::b8);
+      const bool added = call.add_operand(static_cast<const tb_tensor*>(args[i].v.p));
+      const bool is_bool = added && call.types[static_cast<std::size_t>(call.num_operands - 1)] == ValueType::b8;
+      taken = added && (kind == 'm' ? is_bool : !is_bool || !refuses_bools(*entry));
       call.add_argument('o');
     } else if (args[i].tag == TB_ARG_NONE) {
       taken = kind >= 'A' && kind <= 'Z';

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <ATen/Dispatch.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange_ops.h>
 #include <ATen/ops/empty.h>
@@ -32,13 +33,13 @@ bool is_offered(const at::Tensor& out) {
 
 /// What PyTorch's meta kernel says of the size, and raises of the arguments.
 template <class Call>
-at::Tensor resized(const at::Tensor& out, Call call) {
+void fit(const at::Tensor& out, Call call) {
+  at::assert_no_internal_overlap(out);
   at::Tensor meta = at::empty({0}, out.options().device(c10::kMeta));
   call(meta);
   if (out.numel() != meta.numel() || out.dim() == 0) {
     out.resize_(meta.sizes());
   }
-  return out;
 }
 
 struct Range {
@@ -111,7 +112,7 @@ at::Tensor& arange_out(const at::Scalar& start, const at::Scalar& end, const at:
   if (!is_offered(out)) {
     return AtenKernel<at::_ops::arange_start_out>::call(start, end, step, out);
   }
-  resized(out, [&](at::Tensor& meta) { at::_ops::arange_start_out::call(start, end, step, meta); });
+  fit(out, [&](at::Tensor& meta) { at::_ops::arange_start_out::call(start, end, step, meta); });
   write_shaped(out, {start, step, end, false}, "aten::arange.start_out");
   return out;
 }
@@ -130,7 +131,7 @@ at::Tensor& linspace_out(const at::Scalar& start, const at::Scalar& end, int64_t
     check_fits(first, out.scalar_type());
     check_fits(last, out.scalar_type());
   }
-  resized(out, [&](at::Tensor& meta) { at::_ops::linspace_out::call(start, end, steps, meta); });
+  fit(out, [&](at::Tensor& meta) { at::_ops::linspace_out::call(start, end, steps, meta); });
   const double step = steps > 1 ? (last.toDouble() - first.toDouble()) / static_cast<double>(steps - 1) : 0;
   write_shaped(out, {first, step, last, true}, "aten::linspace.out");
   return out;

@@ -59,7 +59,8 @@ tb_status run_entry(const void* data, const tb_kernel_context& context, const tb
   const int64_t num_dims = inputs[0].dim();
   const uint64_t if_none = name == "any" || name == "all" ? 0 : all_dims(num_dims);
   const uint64_t dims = dims_of(args[entry.num_inputs], num_dims, if_none);
-  if (!outputs_of(args, num_args, entry.num_outputs, num_dims, dims, &outputs)) {
+  if (!outputs_of(args, num_args, entry.num_outputs, num_dims, dims, &outputs) ||
+      (name == "mean" && !is_floating(outputs[0].type()))) {
     return TB_STATUS_UNSUPPORTED;
   }
   return reduce(context, entry, outputs, inputs, dims, compute_type((entry.of_output ? outputs : inputs)[0].type()));

@@ -98,7 +98,8 @@ tb_status forward(const void* data, const tb_kernel_context& context, const tb_a
 /// (grad_output, output, dim, input_dtype, grad_input)
 tb_status backward(const void* data, const tb_kernel_context& context, const tb_arg* args, int32_t) {
   View inputs[2], out;
-  if (!view_of(args[0], &inputs[0]) || !view_of(args[1], &inputs[1]) || !view_of(args[4], &out)) {
+  if (!view_of(args[0], &inputs[0]) || !view_of(args[1], &inputs[1]) || !view_of(args[4], &out) ||
+      inputs[0].type() != inputs[1].type()) {
     return TB_STATUS_UNSUPPORTED;
   }
   return call(*static_cast<const Softmax*>(data), context, out, inputs, wrapped_dim(args[2], inputs[0].dim()));

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include <c10/core/WrapDimMinimal.h>
 #include <c10/util/ArrayRef.h>
 #include <c10/util/SmallVector.h>
 
@@ -70,9 +71,9 @@ struct View {
   tb_tensor tensor() const;
 };
 
-/// What `dim` of an argument means for `num_dims` dimensions.
+/// What `dim` of an argument means for `num_dims` dimensions. Raises as PyTorch does if there is no such dimension.
 inline int wrap_dim(int64_t dim, int num_dims) {
-  return static_cast<int>(dim < 0 ? dim + (num_dims > 0 ? num_dims : 1) : dim);
+  return static_cast<int>(c10::maybe_wrap_dim(dim, static_cast<int64_t>(num_dims)));
 }
 
 /// The view that an argument is; false if it is no tensor, or of a dtype that kernels do not take.

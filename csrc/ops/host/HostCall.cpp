@@ -75,9 +75,12 @@ at::Tensor without_repeats(at::Tensor tensor, at::IntArrayRef strides) {
   return tensor;
 }
 
-/// To be written: elements of an expanded tensor stay one and the same, which the kernel refuses or takes.
+/// To be written: elements of an expanded tensor stay one and the same, which the kernel refuses or takes. The memory is as
+/// large as if they did not, since some kernels write so.
 at::Tensor copy_to_write(const at::Tensor& tensor) {
-  return copy_to_host(without_repeats(tensor, tensor.strides())).expand(tensor.sizes());
+  const at::Tensor once = without_repeats(tensor, tensor.strides());
+  const at::Tensor memory = at::detail::empty_cpu({tensor.numel()}, tensor.scalar_type());
+  return memory.narrow(0, 0, once.numel()).view(once.sizes()).copy_(copy_to_host(once)).expand(tensor.sizes());
 }
 
 } // namespace

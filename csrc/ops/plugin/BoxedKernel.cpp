@@ -7,6 +7,7 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/MemoryOverlap.h>
+#include <ATen/TensorIterator.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/core/jit_type.h>
@@ -16,6 +17,7 @@
 
 #include "csrc/ops/dispatch/DeviceCheck.h"
 #include "csrc/ops/dispatch/Foresee.h"
+#include "csrc/ops/dispatch/OperatorFacts.h"
 #include "csrc/ops/plugin/HostIndices.h"
 #include "csrc/ops/plugin/KernelCall.h"
 #include "csrc/ops/tensor/Empty.h"
@@ -83,6 +85,32 @@ bool fit_output(const at::Tensor& output, const at::Tensor& meta) {
     output.unsafeGetTensorImpl()->set_sizes_and_strides(meta.sizes(), meta.strides());
   }
   return true;
+}
+
+bool are_contiguous(Values inputs) {
+  bool contiguous = true;
+  for (const auto& input : inputs) {
+    for_each_tensor(input, [&](const at::Tensor& tensor) {
+      contiguous = contiguous && (!tensor.defined() || tensor.is_contiguous());
+    });
+  }
+  return contiguous;
+}
+
+/// A result of a pointwise operator as TensorIterator lays it out, which PyTorch's meta kernels in Python do not all ask.
+at::Tensor laid_out(const at::Tensor& result, Values inputs) {
+  at::TensorIteratorConfig config;
+  config.check_all_same_dtype(false).declare_static_dtype_and_device(result.scalar_type(), c10::kMeta);
+  config.add_owned_output(at::Tensor());
+  for (const auto& input : inputs) {
+    for_each_tensor(input, [&](const at::Tensor& tensor) {
+      if (tensor.defined()) {
+        config.add_owned_const_input(
+            at::Tensor(at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), result.scalar_type())));
+      }
+    });
+  }
+  return config.build().output(0);
 }
 
 /// Whether PyTorch would resize an output of a pointwise operator that is an input, too, which it refuses.
@@ -259,6 +287,7 @@ BoxedKernel::BoxedKernel(const PluginKernel& kernel, OperatorForm form, std::opt
   pointwise_ = !kernel_.allocates_output() &&
                (form_.op.hasTag(at::Tag::pointwise) || (functional_ && functional_->op.hasTag(at::Tag::pointwise)) ||
                 (kernel_.generated() && kernel_.takes_numbers())); // not all are tagged
+  one_dtype_ = has_fact(Fact::kOneDtype, form_.traits.name);
   indexes_ = std::any_of(arguments.begin(), arguments.end(), are_indices);
 }
 
@@ -309,7 +338,15 @@ std::optional<Stack> BoxedKernel::foresee_outputs(Values inputs, std::optional<c
   const bool computed_in_dtype =
       foreseen && (kernel_.takes_mixed_dtypes() || (*foreseen)[0].toTensor().scalar_type() == *dtype ||
                    (*foreseen)[0].toTensor().scalar_type() == c10::ScalarType::Bool);
-  return computed_in_dtype ? std::optional<Stack>(*foreseen) : std::nullopt;
+  if (!computed_in_dtype || C10_LIKELY(are_contiguous(inputs))) {
+    return computed_in_dtype ? std::optional<Stack>(*foreseen) : std::nullopt;
+  }
+  Stack results;
+  for (const auto& result : *foreseen) {
+    results.push_back(map_tensors(
+        result, [&](const at::Tensor& tensor) { return tensor.defined() ? laid_out(tensor, inputs) : tensor; }));
+  }
+  return results;
 }
 
 bool BoxedKernel::prepare_outputs(Values arguments, const Stack& foreseen, c10::Device device, Stack* outputs) const {
@@ -361,6 +398,7 @@ bool BoxedKernel::prepare_outputs(Values arguments, const Stack& foreseen, c10::
       ++next;
       fits = fits && tensor.defined() && (!kernel_.allocates_output() || !share_storage(tensor, inputs)) &&
              is_writable(tensor, inputs, pointwise_) && !(pointwise_ && resizes_input(tensor, meta, inputs)) &&
+             (!form_.traits.random || tensor.sizes() == meta.sizes()) && // which not all of these resize
              fit_output(tensor, meta);
     });
     fits = fits && (metas.empty() || next == metas.size());
@@ -416,6 +454,9 @@ bool BoxedKernel::try_call(Stack& stack) const {
   }
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const c10::DeviceGuard guard(*device);
+  if (one_dtype_ && !computation_dtype(inputs, is_mask_, /*may_differ=*/false)) {
+    return false;
+  }
   const auto dtype = pointwise_ ? computation_dtype(inputs, is_mask_, kernel_.takes_mixed_dtypes()) : std::nullopt;
   if (pointwise_ && !dtype) {
     return false;
@@ -427,6 +468,9 @@ bool BoxedKernel::try_call(Stack& stack) const {
   }
   const bool has_work =
       kernel_.allocates_output() || outputs.empty() || !std::all_of(outputs.begin(), outputs.end(), is_empty);
+  if (!has_work && dtype && !kernel_.accepts(*dtype, device->index())) {
+    return false; // PyTorch's own kernel is asked, which may refuse it
+  }
   if (has_work) {
     KernelCall call(kernel_, device->index());
     InputAdder adder(call);

@@ -55,6 +55,7 @@ class BoxedKernel final : public c10::OperatorKernel {
   NextSource& next_;
   ResultRule result_rule_; // or NULL
   bool pointwise_;
+  bool one_dtype_;                          // refuses inputs of several
   bool indexes_;                            // takes lists of indices
   std::vector<bool> is_dtype_;              // per input: an integer that names a dtype
   std::vector<bool> is_mask_;               // per input: a condition, which keeps its dtype beside others

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/ops/fill_ops.h>
 
 namespace torch_backend {
@@ -62,12 +63,25 @@ void GivenInputsCall::note(const at::Tensor& tensor) {
   }
 }
 
+/// What the meta functions of such operators leave to PyTorch's own kernels.
+void check_overlap(const at::Tensor& output, const c10::TensorImpl& input) {
+  if (output.unsafeGetTensorImpl() != &input) {
+    at::assert_no_partial_overlap(
+        output, at::Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(
+                    const_cast<c10::TensorImpl*>(&input))));
+  }
+}
+
 bool GivenInputsCall::is_read(const at::Tensor& output) const {
   if (!output.has_storage()) {
     return false;
   }
   const auto num_shared = std::count_if(inputs_.begin(), inputs_.end(), [&](const c10::TensorImpl* input) {
-    return input->storage().is_alias_of(output.storage());
+    const bool shares = input->storage().is_alias_of(output.storage());
+    if (C10_UNLIKELY(shares)) {
+      check_overlap(output, *input);
+    }
+    return shares;
   });
   const bool updates = kernel_.updates_first() && output.unsafeGetTensorImpl() == first_;
   return num_shared > (updates ? 1 : 0);
@@ -90,6 +104,7 @@ bool GivenInputsCall::launch() {
   c10::SmallVector<at::Tensor, 4> fresh(num_outputs_); // in place of outputs that a kernel reads as it writes
   for (std::size_t i = 0; i < num_outputs_; ++i) {
     const at::Tensor& output = op_.maybe_get_output(static_cast<int64_t>(i));
+    at::assert_no_internal_overlap(output);
     if (is_read(output)) {
       fresh[i] = create_output(output.sizes(), {}, output.options());
     }
@@ -145,8 +160,8 @@ bool PointwiseCall::takes_output() const {
 }
 
 bool PointwiseCall::launch() {
-  if (!has_work_) {
-    return true;
+  if (!has_work_) { // of other dtypes PyTorch's own kernel is asked, which may refuse them
+    return !dtype_ || kernel_.accepts(*dtype_, output_.device().index());
   }
   if (!takes_output()) {
     return false;

@@ -1,0 +1,105 @@
+"""What PyTorch's CPU kernels themselves refuse, not its meta functions, and what looks like it and is taken."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import DEVICE
+
+import torch_backend
+
+BF16, F32, F64, I8, I64, BOOL = torch.bfloat16, torch.float32, torch.float64, torch.int8, torch.int64, torch.bool
+
+
+def ones(*sizes, dtype=F32):
+    """Makes them on a device."""
+    return lambda device: torch.ones(sizes, dtype=dtype, device=device)
+
+
+def permuted(device):
+    return torch.arange(1.0, 251.0, device=device).as_strided((5, 10, 5), (1, 5, 50))
+
+
+def gradient_of_huber_loss(x, target):
+    x.requires_grad_()
+    F.huber_loss(x, target).backward()
+    return x.grad
+
+
+CALLS = [
+    ("cdist of whole numbers", torch.cdist, ones(2, 2), ones(2, 2, dtype=I8)),
+    ("cdist of two dtypes", torch.cdist, ones(2, 2), ones(2, 2, dtype=F64)),
+    *(("cdist", lambda x, p=p: torch.cdist(x, x, p=p), ones(2, 2)) for p in (float("nan"), -1.0, 0.0)),
+    ("bucketize", lambda x, out: torch.bucketize(x, x, out_int32=True, out=out), ones(2), ones(2, dtype=I64)),
+    ("searchsorted", lambda x, out: torch.searchsorted(x, x, out=out), ones(2), ones(2, dtype=torch.int32)),
+    ("isin of bools", torch.isin, ones(2, dtype=BOOL), ones(2)),
+    ("isin into a half", lambda x, out: torch.isin(x, x, out=out), ones(2), ones(2, dtype=torch.float16)),
+    ("relu of bools", F.relu, ones(2, dtype=BOOL)),
+    ("relu_ of bools", torch.relu_, ones(2, dtype=BOOL)),
+    ("rsub of bools", torch.rsub, ones(2, dtype=BOOL), ones(2)),
+    ("clamp of no complex", F.hardtanh, ones(0, dtype=torch.complex64)),
+    *(
+        (f"grid_sample, {grid}", F.grid_sample, ones(1, 1, 2, 2, dtype=F64), ones(1, 2, 2, 2, dtype=grid))
+        for grid in (F64, F32, I8)
+    ),
+    ("grid_sample of a volume", F.grid_sample, ones(1, 1, 2, 2, 2, dtype=F64), ones(1, 2, 2, 2, 3)),
+    ("grid_sample of numbers", F.grid_sample, ones(), ones()),
+    ("grid_sample of nothing", F.grid_sample, ones(1, 3, 0, 0, 0), ones(1, 2, 2, 2, 3)),
+    ("renorm of complex", lambda x: torch.renorm(x, 2, 0, 0.5), ones(2, 2, dtype=torch.complex64)),
+    ("renorm of halves", lambda x: torch.renorm(x, 2, 0, 0.5), ones(2, 2, dtype=BF16)),
+    ("renorm, permuted", lambda x: torch.renorm(x, float("inf"), 2, 0.5), permuted),
+    ("renorm into floats", lambda x, out: torch.renorm(x, 2, 0, 0.5, out=out), ones(2, 2, dtype=BF16), ones(2, 2)),
+    ("embedding_bag", lambda i, w: F.embedding_bag(i, w, max_norm=-1), ones(1, 1, dtype=I64), ones(2, 2)),
+    *(
+        (f"equal, {dtype}", lambda a, b: torch.tensor(torch.equal(a, b)), ones(1), ones(*sizes, dtype=dtype))
+        for dtype in (F32, F64, I64)
+        for sizes in ((1,), (1, 1), (2,))
+    ),
+    ("cross of two dtypes", torch.linalg.cross, ones(3), ones(3, dtype=F64)),
+    ("cross into its argument", lambda x, y: torch.linalg.cross(x, y, dim=1, out=x), ones(3, 3), ones(3, 3)),
+    ("softmax's gradient", lambda x, y: torch._softmax_backward_data(x, y, 0, F32), ones(3, dtype=F64), ones(3)),
+    ("binary_cross_entropy of two dtypes", F.binary_cross_entropy, ones(2), ones(2, dtype=F64)),
+    ("huber_loss's gradient", gradient_of_huber_loss, ones(2), ones(2, dtype=BF16)),
+    *(
+        (f"{name}, bias {bias}", function, ones(2, 2, 2), ones(2), ones(2, dtype=bias))
+        for bias in (F32, F64)
+        for name, function in {
+            "group_norm": lambda x, w, b: F.group_norm(x, 2, w, b),
+            "layer_norm": lambda x, w, b: F.layer_norm(x, (2,), w, b),
+            "batch_norm": lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True),
+        }.items()
+    ),
+    *(
+        (f"index_select in {dim}", lambda x, i, dim=dim: torch.index_select(x, dim, i - 1), ones(), ones(n, dtype=I64))
+        for dim, n in ((0, 0), (128, 1), (0, 2))
+    ),
+    ("mean into whole numbers", lambda x, out: torch.mean(x, dim=0, out=out), ones(3), ones(dtype=I64)),
+    ("floor_divide, permuted", lambda x: torch.floor_divide(x, 2.0), permuted),
+    ("floor_divide by a tensor, permuted", torch.floor_divide, permuted, ones()),
+    ("normal, permuted", lambda x: torch.normal(x, x) * 0, permuted),
+    (
+        "normal into another size",
+        lambda x, out: torch.normal(x, 1.1, out=out),
+        ones(2, 3, dtype=torch.float16),
+        ones(3, 2, 2, dtype=torch.float16),
+    ),
+]
+
+
+@pytest.mark.parametrize(("function", "arguments"), [pytest.param(f, xs, id=name) for name, f, *xs in CALLS])
+def test_as_on_the_cpu(function, arguments):
+    """The same exception and its words, or the same result, in values and strides."""
+    with torch_backend.fallback.policy(None, "allow"):
+        expected, found = (_outcome(function, arguments, device) for device in ("cpu", DEVICE))
+    if isinstance(expected, Exception) or isinstance(found, Exception):
+        assert type(found) is type(expected), (found, expected)
+        assert str(expected).split("\n")[0].replace("cpu", DEVICE) in str(found).replace("cpu", DEVICE)
+    else:
+        assert found.stride() == expected.stride()
+        torch.testing.assert_close(found.cpu(), expected)
+
+
+def _outcome(function, arguments, device):
+    try:
+        return function(*(make(device) for make in arguments))
+    except Exception as error:
+        return error
