@@ -6,7 +6,7 @@ import pytest
 import torch
 
 DTYPES = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16)
-DTYPES += (torch.float32, torch.float64)
+DTYPES += (torch.float32, torch.float64, torch.uint16, torch.uint32, torch.uint64)
 
 
 @pytest.mark.parametrize(("source", "target"), list(itertools.product(DTYPES, DTYPES))[::3])
@@ -46,6 +46,16 @@ def test_copies_between_complex_and_real(check, source, target):
         check(lambda x: torch._neg_view(x.conj()).to(target).resolve_conj().resolve_neg(), values, exact=True)
     check(lambda x: x.conj().to(target).resolve_conj(), values, exact=True)
     check(lambda x: x[::2].conj().clone(), values, exact=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64])
+def test_the_largest_unsigned_numbers(check, dtype):
+    most = torch.iinfo(dtype).max
+    values = torch.tensor([0, 1, most, most - 1, most // 2, most // 2 + 1, most // 3], dtype=dtype)
+    for target in (torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int32, torch.uint8, torch.bool):
+        check(lambda x, target=target: x.to(target), values, exact=True)
+    check(lambda x: x.to(dtype), torch.tensor([0, 1, -1, -7, 2**40 + 5, -(2**63)]), exact=True)
+    check(lambda x: x.to(dtype), torch.tensor([0.0, 1.5, 65535.0, 2.0 ** (torch.iinfo(dtype).bits - 1)]), exact=True)
 
 
 def test_every_half_number(check):

@@ -38,6 +38,13 @@ def test_dtypes(check, dtype):
     check(lambda a, i: a.put_(i, a[0, :6].clone(), accumulate=True), x.clone(), places(6, size=20), exact=True)
 
 
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64])
+def test_unsigned_numbers(check, dtype):
+    x = MATRIX.abs().to(dtype)
+    check(lambda a, i: (a[i], a.index_select(1, i), a[a != 3], a.repeat_interleave(2)), x, ROWS, exact=True)
+    check(lambda a: (torch.cat([a, a]), a.flip(0), a.roll(1, 0), a.t().contiguous()), x, exact=True)
+
+
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
 def test_complex_numbers(check, dtype):
     x, there = torch.complex(MATRIX, MATRIX.flip(0)).to(dtype), places(3, 12, size=5)

@@ -4,6 +4,8 @@ With TORCH_BACKEND_TEST_EVERY_KERNEL=1 every dtype and layout with every operato
 others is tried with some.
 """
 
+import itertools
+import math
 import operator
 import os
 from collections.abc import Callable, Iterator
@@ -19,6 +21,7 @@ EVERYTHING = os.environ.get("TORCH_BACKEND_TEST_EVERY_KERNEL") == "1"
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 COMPLEX = (torch.complex64, torch.complex128)
 WHOLE = (torch.int64, torch.uint8, torch.int8, torch.int16, torch.int32, torch.bool)
+UNSIGNED = (torch.uint32, torch.uint16, torch.uint64)
 # Which show what the others share: loads, stores and rounding.
 SHOWN = (
     "add.out",
@@ -152,9 +155,7 @@ def calls_of(form: Any, dtype: torch.dtype) -> Iterator[tuple[list[Any], dict[st
     if name := next((name for name in data if name.startswith("grad_out") and dtype.is_floating_point), None):
         data[name] = data[name].nan_to_num(3.0, 7.0, -9.0)
     for name in {"condition", "mask"} & data.keys():
-        data[name] = (
-            (data[name].real if dtype.is_complex else data[name]) > 0 if dtype is not torch.bool else data[name]
-        )
+        data[name] = (data[name].real if dtype.is_complex else data[name].double()) > 0
     chosen: dict[str, list[Any]] = {name: [tensor] for name, tensor in data.items()}
     # One of several that may be None is there.
     for index, name in enumerate(sorted(optional)):
@@ -232,13 +233,13 @@ def classes_of(value: Any) -> set[str]:
 
 def cases() -> Iterator[Any]:
     for name, value in TABLE.items():
-        all_dtypes = {"floating": FLOATS, "integral": WHOLE, "complex": COMPLEX}
-        shown = {"floating": 1, "integral": 2, "complex": 1}
+        all_dtypes = {FLOATS: 1, WHOLE: 2, UNSIGNED: 1, COMPLEX: 1}
+        classes = {FLOATS: "floating", WHOLE: "integral", UNSIGNED: "integral", COMPLEX: "complex"}
         dtypes = [
             dtype
-            for kind in all_dtypes
-            if kind in classes_of(value)
-            for dtype in all_dtypes[kind][: None if EVERYTHING or name in SHOWN else shown[kind]]
+            for some, shown in all_dtypes.items()
+            if classes[some] in classes_of(value)
+            for dtype in some[: None if EVERYTHING or name in SHOWN else shown]
         ]
         yield from (pytest.param(name, dtype, id=f"{name}-{str(dtype)[6:]}") for dtype in dtypes)
 
@@ -354,6 +355,43 @@ def test_division_by_zero_does_not_end_the_program(dtype):
     x, y = to_device([pairs[:, 0], pairs[:, 1]])
     for results in (x // y, x % y, torch.fmod(x, y), torch.div(x, y, rounding_mode="trunc"), torch.gcd(x, y)):
         assert results.cpu()[2].item() in (0, 1)  # 1 and 0
+
+
+WHOLE_CALLS = {
+    **{name: getattr(operator, name) for name in ("add", "sub", "mul", "floordiv", "mod", "and_", "xor", "lt", "ge")},
+    "fmod": lambda x, y: torch.fmod(x, y) if isinstance(x, torch.Tensor) else x % y,
+    "neg": lambda x, y: -x,
+    "invert": lambda x, y: ~x,
+    "maximum": lambda x, y: torch.maximum(x, y) if isinstance(x, torch.Tensor) else max(x, y),
+    "minimum": lambda x, y: torch.minimum(x, y) if isinstance(x, torch.Tensor) else min(x, y),
+    "abs": lambda x, y: abs(x),
+    "pow": lambda x, y: x ** (y % 5),
+    "rshift": lambda x, y: x >> (y % 16),
+    "lshift": lambda x, y: x << (y % 16),
+    "gcd": lambda x, y: torch.gcd(x, y) if isinstance(x, torch.Tensor) else math.gcd(x, y),
+}
+
+
+@pytest.mark.parametrize("dtype", UNSIGNED)
+@pytest.mark.parametrize("name", WHOLE_CALLS)
+def test_unsigned_numbers_are_those_modulo_a_power_of_two(name, dtype):
+    """Also where the CPU has no kernel."""
+    most = torch.iinfo(dtype).max
+    pairs = list(
+        itertools.product([0, 1, 2, 7, most // 2, most // 2 + 1, most - 1, most], [1, 2, 9, most // 2 + 1, most])
+    )
+    x, y = (torch.tensor(numbers, dtype=dtype, device=DEVICE) for numbers in zip(*pairs, strict=True))
+    wanted = [WHOLE_CALLS[name](*pair) % (most + 1) for pair in pairs]
+    assert WHOLE_CALLS[name](x, y).cpu().tolist() == wanted
+
+
+@pytest.mark.parametrize("dtype", UNSIGNED)
+def test_unsigned_numbers_with_others(check, dtype):
+    x = torch.tensor([[0, 1, 5], [300, 40000, torch.iinfo(dtype).max]], dtype=dtype)
+    check(lambda x: (x * 2.5, x / 2, x.sqrt(), x == 5, x != 300, x < 2.5, torch.where(x == 5, x, x[:, :1])), x)
+    check(lambda x: (x & 255, x | 3, x * 3, x.clone().fill_(7), torch.full_like(x, 9), torch.zeros_like(x)), x)
+    check(lambda x: (x == torch.iinfo(x.dtype).max, torch.full_like(x, torch.iinfo(x.dtype).max)), x)
+    check(lambda x: x.mT.clone().mul_(x.mT), x)
 
 
 def outcome(function: Callable[..., torch.Tensor], *arguments: Any) -> list[float] | None:

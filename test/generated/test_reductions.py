@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from conftest import DEVICE
 
 FLOATING = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 COMPLEX = (torch.complex64, torch.complex128)
@@ -71,6 +72,21 @@ def test_numbers_are_bools_before_they_are_added_as_such(check, name, dtype):
 
     check(lambda x: reduce(x, 1), x, exact=True)
     check(reduce, x.new_full((40,), 16), exact=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64])
+def test_unsigned_numbers(check, dtype):
+    most = torch.iinfo(dtype).max
+    x = torch.tensor([[1, 2, 3], [most, most // 2, most // 2 + 1], [0, 7, most - 1], [5, 0, 0]], dtype=dtype)
+    for name in ("sum", "prod", "any", "all", "nansum"):
+        for dim in (0, 1, -1):
+            check(lambda x, name=name, dim=dim: REDUCTIONS[name](x, dim), x, exact=True)
+    check(lambda x: (x.sum(), x.sum(0, dtype=torch.float32), x.cumsum(1), x.cumprod(0)), x)
+    there = x.to(DEVICE)
+    assert there.amax(0).tolist() == [most, most // 2, most - 1]  # the CPU has no kernel
+    assert there.amin(1).tolist() == [1, most // 2, 0, 0]
+    assert there.max().item() == most
+    assert there.argmin(1).tolist() == [0, 1, 0, 1]
 
 
 def parts_of(x):

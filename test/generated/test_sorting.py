@@ -20,6 +20,15 @@ def test_dtypes(check, dtype):
     check(lambda a: torch.unique(a, return_inverse=True, return_counts=True), x[-1:], exact=True)
 
 
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64])
+def test_unsigned_numbers(check, dtype):
+    most = torch.iinfo(dtype).max
+    x = torch.tensor([most, 0, most // 2, most // 2 + 1, 7, most - 1, 7, 1] * 5, dtype=dtype)
+    for descending in (False, True):
+        check(lambda a: torch.sort(a, descending=descending, stable=True), x, exact=True)  # noqa: B023
+    check(lambda a: torch.unique(a, return_inverse=True, return_counts=True), x, exact=True)
+
+
 @pytest.mark.parametrize("size", [1, 2, 15, 16, 17, 33, 100, 1000, 40000])
 def test_sizes(check, size):
     x = (torch.arange(2 * size) * 7919 % 1013).reshape(2, size).float()

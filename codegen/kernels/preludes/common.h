@@ -20,6 +20,9 @@
 #define TB_LOAD_i16(p, i) TB_LOAD_PLAIN(i16, p, i)
 #define TB_LOAD_i32(p, i) TB_LOAD_PLAIN(i32, p, i)
 #define TB_LOAD_i64(p, i) TB_LOAD_PLAIN(i64, p, i)
+#define TB_LOAD_u16(p, i) TB_LOAD_PLAIN(u16, p, i)
+#define TB_LOAD_u32(p, i) TB_LOAD_PLAIN(u32, p, i)
+#define TB_LOAD_u64(p, i) TB_LOAD_PLAIN(u64, p, i)
 #define TB_LOAD_f32(p, i) TB_LOAD_PLAIN(f32, p, i)
 #define TB_LOAD_f64(p, i) TB_LOAD_PLAIN(f64, p, i)
 #define TB_LOAD_bf16(p, i) tb_f32_of_bits((u32)TB_LOAD_PLAIN(u16, p, i) << 16)
@@ -36,6 +39,9 @@ TB_DEVICE u16 tb_round_bf16(float x) {
 #define TB_STORE_i16(p, i, x) TB_STORE_PLAIN(i16, p, i, (i16)(i64)(x))
 #define TB_STORE_i32(p, i, x) TB_STORE_PLAIN(i32, p, i, (i32)(x))
 #define TB_STORE_i64(p, i, x) TB_STORE_PLAIN(i64, p, i, (i64)(x))
+#define TB_STORE_u16(p, i, x) TB_STORE_PLAIN(u16, p, i, (u16)(i64)(x))
+#define TB_STORE_u32(p, i, x) TB_STORE_PLAIN(u32, p, i, (u32)(i64)(x))
+#define TB_STORE_u64(p, i, x) TB_STORE_PLAIN(u64, p, i, (u64)(x))
 #define TB_STORE_f32(p, i, x) TB_STORE_PLAIN(f32, p, i, (f32)(x))
 #define TB_STORE_f64(p, i, x) TB_STORE_PLAIN(f64, p, i, (f64)(x))
 #define TB_STORE_bf16(p, i, x) TB_STORE_PLAIN(u16, p, i, tb_round_bf16((float)(x)))
@@ -45,6 +51,8 @@ TB_DEVICE u16 tb_round_bf16(float x) {
 #define TB_ROUND_u8(x) ((T)(u8)(x))
 #define TB_ROUND_i8(x) ((T)(i8)(x))
 #define TB_ROUND_i16(x) ((T)(i16)(x))
+#define TB_ROUND_u16(x) ((T)(u16)(x))
+#define TB_ROUND_u32(x) ((T)(u32)(x))
 #define TB_ROUND_bf16(x) tb_f32_of_bits((u32)tb_round_bf16(x) << 16)
 #define TB_ROUND_f32(x) (x)
 #define TB_ROUND_f64(x) (x)
@@ -62,12 +70,18 @@ TB_DEVICE u16 tb_round_bf16(float x) {
 #define TB_BITS_i16 16
 #define TB_BITS_i32 32
 #define TB_BITS_i64 64
+#define TB_BITS_u16 16
+#define TB_BITS_u32 32
+#define TB_BITS_u64 64
 #define TB_SIGNED_b8 0
 #define TB_SIGNED_u8 0
 #define TB_SIGNED_i8 1
 #define TB_SIGNED_i16 1
 #define TB_SIGNED_i32 1
 #define TB_SIGNED_i64 1
+#define TB_SIGNED_u16 0
+#define TB_SIGNED_u32 0
+#define TB_SIGNED_u64 0
 #define TB_MAX_f16 65504.0f
 #define TB_MAX_bf16 3.3895313892515355e38f
 #define TB_MAX_f32 3.4028234663852886e38f

@@ -228,7 +228,7 @@ bool convolves(const at::Tensor& input) {
     return false;
   }
   const auto type = compute_type(value_type(tb_dtype_or_none(input.scalar_type())));
-  return type != ValueType::none && !is_complex(type) && computes(input.device().index(), type);
+  return is_common(type) && computes(input.device().index(), type);
 }
 
 at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias,

@@ -39,9 +39,8 @@ void write_places(const at::Tensor& out, const at::Tensor& rows, const at::Tenso
   const int device = values.device().index();
   const auto type = value_type(tb_dtype_or_none(rows.scalar_type()));
   const auto compute = compute_type(type);
-  TORCH_CHECK_NOT_IMPLEMENTED(type != ValueType::none && !is_complex(type) && computes(device, compute),
-                              "searchsorted of ", rows.scalar_type(), " is not implemented for device ",
-                              device_api().name());
+  TORCH_CHECK_NOT_IMPLEMENTED(is_common(type) && computes(device, compute), "searchsorted of ", rows.scalar_type(),
+                              " is not implemented for device ", device_api().name());
   const bool fits = std::max(values.numel(), rows.numel()) < Geometry::kLimit32;
   const bool wide = out.scalar_type() == at::kLong;
   static const char kKind = 0;

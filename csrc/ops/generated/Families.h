@@ -19,7 +19,7 @@ class Kernels {
   /// `flags` are TB_KERNEL_* and those of PluginKernels.h; `entry` is what the function is called with besides the
   /// arguments, of static storage. `types` are the dtypes that it takes, a dtype_mask.
   void add(const char* overload, GeneratedFunction function, uint32_t flags = 0, const void* entry = nullptr,
-           const TypeMask& types = kRealTypes);
+           const TypeMask& types = kCommonTypes);
 
   std::vector<std::unique_ptr<PluginKernel>> take() {
     return std::move(kernels_);

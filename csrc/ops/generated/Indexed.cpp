@@ -152,6 +152,9 @@ bool run(const tb_kernel_context& context, const Access& access) {
   if (is_complex(type) && (combines || access.has_value || access.there.element_bytes() > 8)) {
     return access.mode <= Mode::kAdd && run_halves(context, access); // products are not by halves
   }
+  if (combines && !is_common(type)) {
+    return false;
+  }
   const bool stretches = runs_in_stretches(context.device);
   if ((access.mode == Mode::kAdd || access.mode == Mode::kMultiply) && is_floating(compute) && !stretches &&
       at::globalContext().deterministicAlgorithms()) {
@@ -897,7 +900,7 @@ constexpr Op kOps[] = {
 
 void add_indexed(Kernels& kernels) {
   for (const auto& op : kOps) {
-    kernels.add(op.overload, op.function, op.flags, op.overload, op.takes_complex ? kAllTypes : kRealTypes);
+    kernels.add(op.overload, op.function, op.flags, op.overload, op.takes_complex ? kAllTypes : kCommonTypes);
   }
 }
 

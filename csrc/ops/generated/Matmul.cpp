@@ -173,7 +173,8 @@ tb_status run(Product product, const tb_kernel_context& context) {
     return TB_STATUS_OK;
   }
   if (left.type != out.type || right.type != out.type || (self.is_there && self.type != out.type) ||
-      out.type == ValueType::none || out.type == ValueType::b8 || !computes(context.device, compute)) {
+      !(is_common(out.type) || is_complex(out.type)) || out.type == ValueType::b8 ||
+      !computes(context.device, compute)) {
     return TB_STATUS_UNSUPPORTED;
   }
   if (is_complex(out.type)) { // of halves each product would be rounded

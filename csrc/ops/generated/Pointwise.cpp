@@ -74,6 +74,10 @@ int64_t wrap(int64_t number, ValueType type) {
       return static_cast<int16_t>(number);
     case ValueType::i32:
       return static_cast<int32_t>(number);
+    case ValueType::u16:
+      return static_cast<uint16_t>(number);
+    case ValueType::u32:
+      return static_cast<uint32_t>(number);
     default:
       return number;
   }
@@ -210,7 +214,8 @@ std::string write_locals(const Call& call, const Geometry& geometry) {
 /// of no dimension does not widen the dtype that the others have.
 bool holds(ValueType value, ValueType type) {
   return type == value || compute_type(value) == value || value == ValueType::b8 || type == ValueType::b8 ||
-         ((type == ValueType::u8 || type == ValueType::i8) && value >= ValueType::i16);
+         (type == ValueType::u8 && value >= ValueType::i16) ||
+         (type == ValueType::i8 && value >= ValueType::i16 && is_common(value));
 }
 
 /// What apply() is called with.

@@ -27,8 +27,7 @@ namespace torch_backend::generated {
 namespace {
 
 bool is_offered(const at::Tensor& out) {
-  const auto type = value_type(tb_dtype_or_none(out.scalar_type()));
-  return !device_api().host_access() && type != ValueType::none && !is_complex(type);
+  return !device_api().host_access() && is_common(value_type(tb_dtype_or_none(out.scalar_type())));
 }
 
 /// What PyTorch's meta kernel says of the size, and raises of the arguments.

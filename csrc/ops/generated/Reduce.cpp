@@ -210,7 +210,9 @@ struct Plan {
 
 void define_limits(SourceText& text, ValueType compute, bool fits_32) {
   const bool floating = is_floating(compute);
-  const char* most = compute == ValueType::i64 ? "0x7fffffffffffffff" : "0x7fffffff";
+  const char* most = compute == ValueType::i64   ? "0x7fffffffffffffff"
+                     : compute == ValueType::u64 ? "0xffffffffffffffff"
+                                                 : "0x7fffffff";
   text.define("HIGHEST", floating ? "INFINITY" : most);
   text.define("LOWEST", floating ? std::string("-INFINITY") : c10::str("(-(T)", most, " - 1)"));
   text.define("LAST_INDEX", fits_32 ? "0x7fffffff" : "0x7fffffffffffffff");

@@ -165,7 +165,7 @@ void add_reductions(Kernels& kernels) {
     for (const auto& overload : c10::split(entry.operators, ' ')) {
       if (!overload.empty()) {
         kernels.add(std::string(overload).c_str(), run_entry, has_value_of_nothing(entry) ? kTakesEmpty : 0, &entry,
-                    entry.complex ? kAllTypes : kRealTypes);
+                    kAllTypes);
       }
     }
   }

@@ -26,6 +26,10 @@ constexpr int64_t kMaxSize = Geometry::kLimit32;
 enum class Step : uint8_t { kRuns, kMerge, kTop, kFinish, kMedian, kNanMedian, kStarts, kKeys, kUnique };
 constexpr const char* kStepNames[] = {"runs", "merge", "top", "finish", "finish", "finish", "starts", "keys", "unique"};
 
+ValueType sorted_in(ValueType type) {
+  return type == ValueType::u64 ? ValueType::i64 : compute_type(type);
+}
+
 /// The work on one tensor's rows.
 class Sorter {
  public:
@@ -37,7 +41,7 @@ class Sorter {
         rows_(rows),
         size_(size),
         descending_(descending) {
-    const auto compute = compute_type(type_);
+    const auto compute = sorted_in(type_);
     wide_ = compute == ValueType::f64 || compute == ValueType::i64;
     total_ = rows * size;
   }
@@ -115,7 +119,7 @@ class Sorter {
                  static_cast<uint64_t>(descending_) << 1 | static_cast<uint64_t>(fits),
                  step == Step::kTop ? static_cast<uint64_t>(top_) : 0, 0};
     const auto& function = find_function(context_.device, key, "sort", "sort", [&](SourceText& text) {
-      const auto compute = compute_type(type_);
+      const auto compute = sorted_in(type_);
       text.compute_in(compute);
       text.index_of(fits);
       text.define(c10::str("STEP_", kStepNames[static_cast<int>(step)]), "1");
@@ -127,7 +131,9 @@ class Sorter {
         text.define("FLOATING", "1");
       }
       text.define("DESCENDING", descending_ ? 1 : 0);
-      text.define("LOAD(p, i)", c10::str("TB_LOAD_", name_of(type_), "(p, i)"));
+      const bool flips = type_ == ValueType::u64; // so that their order is that of i64
+      text.define("LOAD(p, i)", c10::str(flips ? "(((u64)1 << 63) ^ TB_LOAD_" : "TB_LOAD_", name_of(type_),
+                                         flips ? "(p, i))" : "(p, i)"));
       text.define("WORD", c10::str("i", 8 * elements_.element_bytes()));
       text.define("K", top_);
       if (step == Step::kMedian) {
@@ -181,7 +187,7 @@ tb_status sorted(const tb_kernel_context& context, const tb_tensor& self, int64_
                  int64_t first, int64_t kept, const tb_tensor& values, const tb_tensor& indices) {
   const int d = wrap_dim(dim, self.ndim);
   const View moved = moved_last(View(self), d);
-  if (value_type(self.dtype) == ValueType::none || moved.numel() >= kMaxSize) {
+  if (value_type(self.dtype) == ValueType::none || is_complex(value_type(self.dtype)) || moved.numel() >= kMaxSize) {
     return TB_STATUS_UNSUPPORTED;
   }
   const View elements = dense_like(context, moved);
@@ -270,7 +276,7 @@ tb_status unique(const tb_kernel_context& context, const char* op, const tb_tens
     *data = static_cast<char*>(out.data) + out.byte_offset;
     return status;
   };
-  if (value_type(self.dtype) == ValueType::none || total >= kMaxSize) {
+  if (value_type(self.dtype) == ValueType::none || is_complex(value_type(self.dtype)) || total >= kMaxSize) {
     return TB_STATUS_UNSUPPORTED;
   }
   const int64_t none = 0;
@@ -334,7 +340,7 @@ constexpr Op kOps[] = {
 
 void add_sorting(Kernels& kernels) {
   for (const auto& op : kOps) {
-    kernels.add(op.overload, op.function, op.flags, op.overload);
+    kernels.add(op.overload, op.function, op.flags, op.overload, kAllTypes);
   }
 }
 

@@ -11,19 +11,20 @@ struct Named {
 
 /// In the order of ValueType.
 constexpr Named kTypes[] = {
-    {ValueType::b8, TB_DTYPE_BOOL, 8},        {ValueType::u8, TB_DTYPE_UINT, 8},
-    {ValueType::i8, TB_DTYPE_INT, 8},         {ValueType::i16, TB_DTYPE_INT, 16},
-    {ValueType::i32, TB_DTYPE_INT, 32},       {ValueType::i64, TB_DTYPE_INT, 64},
-    {ValueType::f16, TB_DTYPE_FLOAT, 16},     {ValueType::bf16, TB_DTYPE_BFLOAT, 16},
-    {ValueType::f32, TB_DTYPE_FLOAT, 32},     {ValueType::f64, TB_DTYPE_FLOAT, 64},
-    {ValueType::c32, TB_DTYPE_COMPLEX, 32},   {ValueType::c64, TB_DTYPE_COMPLEX, 64},
-    {ValueType::c128, TB_DTYPE_COMPLEX, 128},
+    {ValueType::b8, TB_DTYPE_BOOL, 8},      {ValueType::u8, TB_DTYPE_UINT, 8},
+    {ValueType::i8, TB_DTYPE_INT, 8},       {ValueType::i16, TB_DTYPE_INT, 16},
+    {ValueType::i32, TB_DTYPE_INT, 32},     {ValueType::i64, TB_DTYPE_INT, 64},
+    {ValueType::u16, TB_DTYPE_UINT, 16},    {ValueType::u32, TB_DTYPE_UINT, 32},
+    {ValueType::u64, TB_DTYPE_UINT, 64},    {ValueType::f16, TB_DTYPE_FLOAT, 16},
+    {ValueType::bf16, TB_DTYPE_BFLOAT, 16}, {ValueType::f32, TB_DTYPE_FLOAT, 32},
+    {ValueType::f64, TB_DTYPE_FLOAT, 64},   {ValueType::c32, TB_DTYPE_COMPLEX, 32},
+    {ValueType::c64, TB_DTYPE_COMPLEX, 64}, {ValueType::c128, TB_DTYPE_COMPLEX, 128},
 };
 
-constexpr TypeMask mask_of_types(bool with_complex) {
+constexpr TypeMask mask_of_types(bool common) {
   TypeMask mask{};
   for (const auto& type : kTypes) {
-    if (with_complex || type.code != TB_DTYPE_COMPLEX) {
+    if (!common || is_common(type.type)) {
       mask[TB_DTYPE_MASK_WORD(type.code, type.bits)] |= TB_DTYPE_MASK_FLAG(type.code, type.bits);
     }
   }
@@ -47,8 +48,8 @@ constexpr auto kTypesByDtype = types_by_dtype();
 
 } // namespace
 
-const TypeMask kRealTypes = mask_of_types(false);
-const TypeMask kAllTypes = mask_of_types(true);
+const TypeMask kCommonTypes = mask_of_types(true);
+const TypeMask kAllTypes = mask_of_types(false);
 
 ValueType value_type(tb_dtype dtype) {
   const std::size_t bytes = dtype.bits / 8;
@@ -67,8 +68,8 @@ std::size_t size_of(ValueType type) {
 }
 
 const char* name_of(ValueType type) {
-  static constexpr const char* kNames[] = {"b8",   "u8",  "i8",  "i16", "i32", "i64", "f16",
-                                           "bf16", "f32", "f64", "c32", "c64", "c128"};
+  static constexpr const char* kNames[] = {"b8",  "u8",  "i8",   "i16", "i32", "i64", "u16", "u32",
+                                           "u64", "f16", "bf16", "f32", "f64", "c32", "c64", "c128"};
   return type == ValueType::none ? "" : kNames[static_cast<int>(type)];
 }
 

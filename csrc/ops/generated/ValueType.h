@@ -10,7 +10,7 @@
 namespace torch_backend::generated {
 
 /// Keys of kernels have four bits for each.
-enum class ValueType : uint8_t { b8, u8, i8, i16, i32, i64, f16, bf16, f32, f64, c32, c64, c128, none };
+enum class ValueType : uint8_t { b8, u8, i8, i16, i32, i64, u16, u32, u64, f16, bf16, f32, f64, c32, c64, c128, none };
 
 ValueType value_type(tb_dtype dtype);
 /// The other way.
@@ -20,15 +20,18 @@ std::size_t size_of(ValueType type);
 /// "f32", the end of TB_LOAD_f32.
 const char* name_of(ValueType type);
 
-/// What kernels compute in where values are of `type`: f32 for the half types, i32 for the small integers and bool, c64 for
-/// complex numbers of halves.
+/// What kernels compute in where values are of `type`: f32 for the half types, i32 for the small integers and bool, i64 for
+/// u32, c64 for complex numbers of halves.
 inline ValueType compute_type(ValueType type) {
   switch (type) {
     case ValueType::b8:
     case ValueType::u8:
     case ValueType::i8:
     case ValueType::i16:
+    case ValueType::u16:
       return ValueType::i32;
+    case ValueType::u32:
+      return ValueType::i64;
     case ValueType::f16:
     case ValueType::bf16:
       return ValueType::f32;
@@ -61,9 +64,14 @@ inline ValueType part_type(ValueType type) {
   }
 }
 
-/// The dtypes that all kernels load and store, as a dtype_mask, and those that some do.
+/// Whether all kernels take it. Those that take more are added with kAllTypes.
+inline bool is_common(ValueType type) {
+  return type <= ValueType::i64 || is_floating(type);
+}
+
+/// As a dtype_mask, and that of all.
 using TypeMask = std::array<uint64_t, TB_DTYPE_MASK_WORDS>;
-extern const TypeMask kRealTypes;
+extern const TypeMask kCommonTypes;
 extern const TypeMask kAllTypes;
 
 } // namespace torch_backend::generated

@@ -235,6 +235,9 @@ void KernelCall::add(const at::Scalar& scalar) {
     add(scalar.toDouble());
   } else if (scalar.isBoolean()) {
     add(scalar.toBool());
+  } else if (scalar.type() == c10::ScalarType::UInt64) { // more than int64 holds
+    has_uint64_ = true;
+    add(static_cast<int64_t>(scalar.toUInt64()));
   } else {
     add(scalar.toLong());
   }
@@ -391,12 +394,16 @@ bool KernelCall::fits(const PluginKernel& kernel) const {
 
 bool KernelCall::convert_numbers() {
   const auto& converted = kernel_.converted_numbers();
-  if (converted.all == 0) {
+  if (converted.all == 0 && !has_uint64_) {
     return true;
   }
   tb_dtype type = compute_dtype_;
   for (int i = 0; type.bits == 0 && i < num_arguments_; ++i) {
     type = dtype_in(arguments_[i]);
+  }
+  const bool takes_uint64 = kernel_.generated() && type.code == TB_DTYPE_UINT && type.bits == 64;
+  if (has_uint64_ && (!takes_uint64 || (converted.saturate_below | converted.saturate_above) != 0)) {
+    return false;
   }
   const auto largest = largest_of(type);
   const double largest_wide = type.bits == 16 ? std::numeric_limits<float>::max() : largest.value_or(0);

@@ -218,6 +218,7 @@ class KernelCall final : tb_kernel_host {
   uint64_t types_ = 0, output_types_ = 0; // of tensors, a bit per c10::ScalarType
   c10::DeviceIndex device_;
   tb_dtype compute_dtype_{};
+  bool has_uint64_ = false; // a number whose bits are those of a uint64
   bool refused_ = false;
   bool has_empty_ = false;                         // a tensor without elements that is no output
   bool has_output_ = false, lacks_output_ = false; // with elements, and without
