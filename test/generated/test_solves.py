@@ -7,7 +7,8 @@ import torch
 from conftest import DEVICE, to_device
 
 SIZES = (1, 2, 31, 64, 65, 130, 200)
-DTYPES = (torch.float32, torch.float64)
+DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
+WIDE = {dtype: torch.complex128 if dtype.is_complex else torch.float64 for dtype in DTYPES}
 
 
 def triangles(*shape, dtype=torch.float64):
@@ -20,7 +21,7 @@ def triangles(*shape, dtype=torch.float64):
 
 def positive(*shape, dtype=torch.float64):
     x = triangles(*shape, dtype=dtype)
-    return x @ x.mT
+    return x @ x.mH
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -33,11 +34,13 @@ def test_sizes(check, size, dtype):
         hidden = torch.ones(size, size, dtype=torch.bool)
         hidden = hidden.tril(-1 + unit) if upper else hidden.triu(1 - unit)
         given = a.masked_fill(hidden, float("nan"))
-        exact = torch.linalg.solve_triangular(given.double(), b.double(), upper=upper, left=left, unitriangular=unit)
+        exact = torch.linalg.solve_triangular(
+            given.to(WIDE[dtype]), b.to(WIDE[dtype]), upper=upper, left=left, unitriangular=unit
+        )
         actual = torch.linalg.solve_triangular(
             to_device(given), to_device(b), upper=upper, left=left, unitriangular=unit
         )
-        limit = 1e-5 if dtype == torch.float32 else 1e-12
+        limit = 1e-5 if dtype in (torch.float32, torch.complex64) else 1e-12
         torch.testing.assert_close(actual.cpu(), exact.to(dtype), rtol=limit, atol=limit)
         assert actual.stride() == exact.stride()
 
@@ -48,6 +51,9 @@ def test_batches_and_layouts(check):
         check(torch.linalg.solve_triangular, a, b, upper=True)
         check(torch.linalg.solve_triangular, a, b.mT, upper=False, left=False)
         check(torch.linalg.solve_triangular, a.mH, b[..., ::2], upper=False)
+    a, b = triangles(2, 70, 70, dtype=torch.complex128), triangles(2, 70, 3, dtype=torch.complex128)
+    check(lambda a, b: torch.linalg.solve_triangular(a.mH, b.conj(), upper=True), a, b)
+    check(lambda a, b: torch.linalg.solve_triangular(a.conj(), b.mT, upper=False, left=False), a, b)
     check(torch.linalg.solve_triangular, triangles(0, 0), torch.zeros(0, 3, dtype=torch.float64), upper=True)
     check(torch.linalg.solve_triangular, triangles(2, 2), torch.zeros(2, 0, dtype=torch.float64), upper=True)
     many = triangles(2, 1, 2, 1, 2, 1, 2, 3, 3)
@@ -60,7 +66,8 @@ def test_batches_and_layouts(check):
 
 @pytest.mark.parametrize("upper", [False, True])
 def test_legacy(check, upper):
-    for a, b in ((triangles(70, 70), triangles(70, 3)), (triangles(4, 4), triangles(2, 3, 4, 5))):
+    cases = [(triangles(70, 70), triangles(70, 3)), (triangles(4, 4), triangles(2, 3, 4, 5))]
+    for a, b in (*cases, (triangles(4, 4, dtype=torch.complex64), triangles(4, 2, dtype=torch.complex64))):
         for transpose, unit in itertools.product((False, True), repeat=2):
             check(torch.triangular_solve, b, a, upper, transpose, unit)
 
@@ -96,7 +103,8 @@ def test_gradients(check):
     def gradients(a, b):
         leaves = [x.detach().requires_grad_() for x in (a, b)]
         solved = torch.linalg.solve_triangular(*leaves, upper=True)
-        factor = torch.linalg.cholesky(leaves[0] @ leaves[0].mT)
-        return torch.autograd.grad((solved.square().sum() + factor.square().sum()), leaves)
+        factor = torch.linalg.cholesky(leaves[0] @ leaves[0].mH)
+        return torch.autograd.grad(solved.abs().sum() + factor.abs().sum(), leaves)
 
-    check(gradients, triangles(2, 6, 6), triangles(2, 6, 3))
+    for dtype in (torch.float64, torch.complex128):
+        check(gradients, triangles(2, 6, 6, dtype=dtype), triangles(2, 6, 3, dtype=dtype))

@@ -2,6 +2,7 @@
 //
 // p0 the matrices, p1 for each the number of its first minor that is not positive, as i32: 0 if none was before
 //
+// VALUE      how values are stored
 // KEPT       rank of what tells matrices apart
 // SIZE       most rows of one
 
@@ -22,6 +23,17 @@ typedef struct {
 #define FOR_MATRICES(matrix, count) TB_FOR_BLOCKS(matrix, count)
 #define ONE_ITEM if (TB_LOCAL_ITEM == 0)
 #endif
+#ifdef TB_COMPLEX
+#define REAL(x) ((x).re)
+#define OF_REAL(x) tb_real(x)
+#define LESS_PRODUCT(x, y, z) tb_c_sub(x, tb_c_mul(y, tb_c_conj(z)))
+#define OVER_REAL(x, y) tb_complex((x).re / (y).re, (x).im / (y).re)
+#else
+#define REAL(x) (x)
+#define OF_REAL(x) (x)
+#define LESS_PRODUCT(x, y, z) ((x) - (y) * (z))
+#define OVER_REAL(x, y) ((x) / (y))
+#endif
 #define PLACE(i, j) (base[0] + (i) * (Index)args.row + (j) * (Index)args.column)
 
 TB_KERNEL(cholesky) {
@@ -32,25 +44,26 @@ TB_KERNEL(cholesky) {
     TB_LOCATE(base, 0, kept_sizes, kept_strides, KEPT - 1, matrix, 0, 2)
     TB_BARRIER();
     FOR_ROWS(i, 0) {
-      for (Index j = 0; j <= i; ++j) tile[i][j] = TB_LOAD_AS(TB_T, p0, PLACE(i, j));
+      for (Index j = 0; j <= i; ++j) tile[i][j] = TB_LOAD_AS(VALUE, p0, PLACE(i, j));
     }
     for (Index j = 0; j < size; ++j) {
       TB_BARRIER();
       FOR_ROWS(i, j) {
         T sum = tile[i][j];
-        for (Index k = 0; k < j; ++k) sum -= tile[i][k] * tile[j][k];
+        for (Index k = 0; k < j; ++k) sum = LESS_PRODUCT(sum, tile[i][k], tile[j][k]);
         tile[i][j] = sum;
       }
       TB_BARRIER();
       ONE_ITEM {
-        if (!(tile[j][j] > 0) && TB_LOAD_i32(p1, base[1]) == 0) TB_STORE_i32(p1, base[1], (i32)(args.minors + j + 1));
-        tile[j][j] = sqrt(tile[j][j]);
+        const int is_positive = REAL(tile[j][j]) > 0;
+        if (!is_positive && TB_LOAD_i32(p1, base[1]) == 0) TB_STORE_i32(p1, base[1], (i32)(args.minors + j + 1));
+        tile[j][j] = OF_REAL(sqrt(REAL(tile[j][j])));
       }
       TB_BARRIER();
-      FOR_ROWS(i, j + 1) tile[i][j] /= tile[j][j];
+      FOR_ROWS(i, j + 1) tile[i][j] = OVER_REAL(tile[i][j], tile[j][j]);
     }
     FOR_ROWS(i, 0) {
-      for (Index j = 0; j <= i; ++j) TB_STORE_AS(TB_T, p0, PLACE(i, j), tile[i][j]);
+      for (Index j = 0; j <= i; ++j) TB_STORE_AS(VALUE, p0, PLACE(i, j), tile[i][j]);
     }
   }
 } TB_END

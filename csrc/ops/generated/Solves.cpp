@@ -23,11 +23,12 @@ constexpr int64_t kFactor = 32; // larger matrices are
 struct Triangle {
   bool upper;
   bool unit;
+  bool conjugate = false; // of the matrices that are given
 };
 
 bool is_taken(const at::Tensor& a) {
   const auto type = a.scalar_type();
-  return (type == at::kFloat || type == at::kDouble) &&
+  return (c10::toRealValueType(type) == at::kFloat || c10::toRealValueType(type) == at::kDouble) &&
          computes(a.device().index(), value_type(tb_dtype_or_none(type)));
 }
 
@@ -55,17 +56,21 @@ void solve_block(const at::Tensor& a, const at::Tensor& x, Triangle triangle) {
   static const char kKind = 0;
   KernelKey key{&kKind};
   key.words[0] = static_cast<uint64_t>(columns.geometry.rank_class()) << 16 | static_cast<uint64_t>(type) << 8 |
-                 static_cast<uint64_t>(fits_32) << 2 | static_cast<uint64_t>(triangle.upper) << 1 |
-                 static_cast<uint64_t>(triangle.unit);
+                 static_cast<uint64_t>(triangle.conjugate) << 3 | static_cast<uint64_t>(fits_32) << 2 |
+                 static_cast<uint64_t>(triangle.upper) << 1 | static_cast<uint64_t>(triangle.unit);
   const auto& function = find_function(a.device().index(), key, "triangular", "triangular", [&](SourceText& text) {
     text.compute_in(type);
     text.index_of(fits_32);
+    text.define("VALUE", name_of(type));
     text.define("KEPT", columns.geometry.rank_class());
     if (triangle.upper) {
       text.define("BACKWARD", 1);
     }
     if (triangle.unit) {
       text.define("UNIT", 1);
+    }
+    if (triangle.conjugate) {
+      text.define("CONJUGATE", 1);
     }
     text.parameters(2);
   });
@@ -93,7 +98,8 @@ void solve(const at::Tensor& a, const at::Tensor& x, Triangle triangle) {
   const auto rows = [&](const at::Tensor& of, std::size_t i) { return of.narrow(-2, starts[i], sizes[i]); };
   const auto columns = [&](const at::Tensor& of, std::size_t i) { return of.narrow(-1, starts[i], sizes[i]); };
   solve(columns(rows(a, first), first), rows(x, first), triangle);
-  rows(x, second).sub_(at::matmul(columns(rows(a, second), first), rows(x, first)));
+  const auto beside = columns(rows(a, second), first);
+  rows(x, second).sub_(at::matmul(triangle.conjugate ? beside.conj() : beside, rows(x, first)));
   solve(columns(rows(a, second), second), rows(x, second), triangle);
 }
 
@@ -108,7 +114,8 @@ at::Tensor solution(const at::Tensor& a, const at::Tensor& b, Triangle triangle,
   const auto x = by_columns(b);
   if (x.numel() > 0) {
     const auto matrices = a.dim() < Geometry::kMaxRank ? a : a.contiguous(); // batches that can be put together
-    left ? solve(matrices, x, triangle) : solve(matrices.mT(), x.mT(), {!triangle.upper, triangle.unit});
+    left ? solve(matrices, x, triangle)
+         : solve(matrices.mT(), x.mT(), {!triangle.upper, triangle.unit, triangle.conjugate});
   }
   return x;
 }
@@ -118,8 +125,10 @@ at::Tensor solve_triangular(const at::Tensor& a, const at::Tensor& b, bool upper
     return AtenKernel<at::_ops::linalg_solve_triangular>::call_boxed(a, b, upper, left, unitriangular);
   }
   at::native::checkInputsSolver(a, b, left, "linalg.solve_triangular");
-  const auto [matrices, right] = at::native::_linalg_broadcast_batch_dims(a, b, nullptr);
-  return solution(matrices, right, {upper, unitriangular}, left);
+  const auto [given, right] = at::native::_linalg_broadcast_batch_dims(a.resolve_neg(), b, nullptr);
+  const bool conjugate = given.is_conj(); // this operator is given views of conjugates
+  const auto x = solution(conjugate ? given.conj() : given, right, {upper, unitriangular, conjugate}, left);
+  return conjugate && given.mT().is_contiguous() ? x.contiguous() : x; // as PyTorch lays it out
 }
 
 std::tuple<at::Tensor, at::Tensor> solve_legacy(const at::Tensor& self, const at::Tensor& a, bool upper, bool transpose,
@@ -162,6 +171,7 @@ void factor_block(const at::Tensor& lower, const at::Tensor& info, int64_t minor
   const auto& function = find_function(lower.device().index(), key, "cholesky", "cholesky", [&](SourceText& text) {
     text.compute_in(type);
     text.index_of(/*fits_32=*/false);
+    text.define("VALUE", name_of(type));
     text.define("KEPT", matrices.geometry.rank_class());
     text.define("SIZE", kFactor);
     text.parameters(2);
@@ -193,9 +203,9 @@ void factorize(const at::Tensor& lower, const at::Tensor& info, int64_t minors) 
   const auto below = lower.narrow(-2, half, rest);
   const auto first = lower.narrow(-2, 0, half).narrow(-1, 0, half), beside = below.narrow(-1, 0, half);
   factorize(first, info, minors);
-  solve(first, beside.mT(), {/*upper=*/false, /*unit=*/false});
+  solve(first, beside.mT(), {/*upper=*/false, /*unit=*/false, lower.is_complex()});
   const auto last = below.narrow(-1, half, rest);
-  last.sub_(at::matmul(beside, beside.mT()));
+  last.sub_(at::matmul(beside, beside.mH()));
   factorize(last, info, minors + half);
 }
 
@@ -239,8 +249,9 @@ at::Tensor solve_by_factor(const at::Tensor& self, const at::Tensor& factor, boo
     return AtenKernel<at::_ops::_cholesky_solve_helper>::call_boxed(self, factor, upper);
   }
   const auto lower = upper ? factor.mT() : factor;
-  const auto half = solution(lower, self, {/*upper=*/false, /*unit=*/false}, /*left=*/true);
-  return solution(lower.mT(), half, {/*upper=*/true, /*unit=*/false}, /*left=*/true);
+  const Triangle first{/*upper=*/false, /*unit=*/false, upper && factor.is_complex()};
+  const Triangle second{/*upper=*/true, /*unit=*/false, !upper && factor.is_complex()};
+  return solution(lower.mT(), solution(lower, self, first, /*left=*/true), second, /*left=*/true);
 }
 
 at::Tensor cholesky_inverse(const at::Tensor& self, bool upper) {
@@ -248,7 +259,9 @@ at::Tensor cholesky_inverse(const at::Tensor& self, bool upper) {
     return AtenKernel<at::_ops::cholesky_inverse>::call_boxed(self, upper);
   }
   at::native::squareCheckInputs(self, "cholesky_inverse");
-  return solve_by_factor(at::eye(self.size(-1), self.options()).expand(self.sizes()), self, upper);
+  const auto real = c10::toRealValueType(self.scalar_type());
+  const auto eye = at::eye(self.size(-1), self.options().dtype(real)).to(self.scalar_type());
+  return solve_by_factor(eye.expand(self.sizes()), self, upper);
 }
 
 } // namespace
