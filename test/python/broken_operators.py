@@ -587,17 +587,6 @@ def _out_that_repeats() -> None:
 
 
 @broken(
-    "out= that is resized without a word",
-    caught_by="ops/test_out.py::TestOutXCPU::test_out_of_wrong_shape_exp_xcpu_float32",
-    words="did not warn that it resized out=",
-)
-def _out_resized_silently() -> None:
-    @kernel("aten::exp.out")
-    def exp(self: Tensor, *, out: Tensor) -> Tensor:
-        return out.resize_(self.shape).copy_(aten.exp(self))
-
-
-@broken(
     "in-place operator that returns a copy",
     caught_by="ops/test_in_place.py::TestInPlaceXCPU::test_in_place_sigmoid_xcpu_float32",
     words="has values that differ from the CPU's",

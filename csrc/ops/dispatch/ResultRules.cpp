@@ -1,5 +1,6 @@
 #include "csrc/ops/dispatch/ResultRules.h"
 
+#include <algorithm>
 #include <vector>
 
 #include <ATen/EmptyTensor.h>
@@ -77,6 +78,24 @@ std::optional<Stack> like_self(c10::ArrayRef<c10::IValue> arguments) {
   return Stack{at::Tensor(at::detail::empty_meta(self.sizes(), self.scalar_type()))};
 }
 
+/// (self, output_size): the mean over the last dimensions.
+std::optional<Stack> adaptive_mean(c10::ArrayRef<c10::IValue> arguments) {
+  const at::Tensor& self = arguments[0].toTensor();
+  const auto wanted = arguments[1].toIntVector();
+  const auto kept = self.dim() - static_cast<int64_t>(wanted.size());
+  if (kept < 1 || kept > 2 || std::any_of(wanted.begin(), wanted.end(), [](int64_t size) { return size < 0; })) {
+    return std::nullopt;
+  }
+  auto sizes = self.sizes().vec();
+  const auto pooled = sizes.begin() + static_cast<std::ptrdiff_t>(kept);
+  if (std::find(pooled, sizes.end(), 0) != sizes.end()) {
+    return std::nullopt;
+  }
+  std::copy(wanted.begin(), wanted.end(), pooled);
+  const auto format = wanted.size() == 2 ? self.suggest_memory_format() : c10::MemoryFormat::Contiguous;
+  return Stack{at::Tensor(at::detail::empty_meta(sizes, self.scalar_type(), format))};
+}
+
 /// (mean, std, generator), of which some are tensors.
 std::optional<Stack> normal(c10::ArrayRef<c10::IValue> arguments) {
   at::DimVector sizes;
@@ -130,6 +149,9 @@ ResultRule find_result_rule(const std::string& overload) {
   }
   if (overload == "aten::convolution_backward") {
     return convolution_backward<4>;
+  }
+  if (overload == "aten::_adaptive_avg_pool2d" || overload == "aten::_adaptive_avg_pool3d") {
+    return adaptive_mean;
   }
   if (overload.starts_with("aten::normal.Tensor") || overload.starts_with("aten::normal.float_Tensor")) {
     return normal;

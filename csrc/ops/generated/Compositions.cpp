@@ -64,6 +64,12 @@ at::Tensor addmm_activation(const at::Tensor& self, const at::Tensor& left, cons
   return use_gelu ? at::gelu(result) : at::relu_(result);
 }
 
+// ---- differences ----
+
+at::Tensor reversed_difference(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha) {
+  return at::sub(other, self, alpha);
+}
+
 // ---- attention ----
 
 /// The parts of [batch, time, 3 * width], each [batch, heads, time, width / heads], with the bias; the first one scaled.
@@ -262,6 +268,7 @@ void register_compositions(Registrar& m) {
   TB_COMPOSITION(m, "addr", addr, at::native::math_addr);
   TB_COMPOSITION(m, "addr.out", addr_out, addr_out);
   TB_COMPOSITION(m, "_addmm_activation", _addmm_activation, addmm_activation);
+  TB_COMPOSITION(m, "rsub.Tensor", rsub_Tensor, reversed_difference);
   TB_COMPOSITION(m, "_transform_bias_rescale_qkv", _transform_bias_rescale_qkv, split_heads);
   TB_COMPOSITION(m, "_masked_softmax", _masked_softmax, masked_softmax);
   TB_COMPOSITION(m, "_masked_softmax_backward", _masked_softmax_backward, masked_softmax_backward);

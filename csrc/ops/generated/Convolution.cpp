@@ -213,6 +213,9 @@ std::vector<int64_t> output_sizes(const at::Tensor& input, const at::Tensor& wei
   for (std::size_t d = 0; d + 2 < static_cast<std::size_t>(input.dim()); ++d) {
     const auto dim = static_cast<int64_t>(d + 2);
     const int64_t reach = numbers.dilation[d] * (weight.size(dim) - 1);
+    TORCH_CHECK(!numbers.transposed || numbers.output_padding[d] < std::max(numbers.stride[d], numbers.dilation[d]),
+                "output padding must be smaller than either stride or dilation, but got output_padding: ",
+                numbers.output_padding, " stride: ", numbers.stride, " dilation: ", numbers.dilation);
     sizes.push_back(numbers.transposed
                         ? (input.size(dim) - 1) * numbers.stride[d] - 2 * numbers.padding[d] + reach +
                               numbers.output_padding[d] + 1
@@ -236,6 +239,8 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const 
   const auto sizes = output_sizes(input, weight, numbers);
   const auto output = at::empty(sizes, input.options().memory_format(format));
   const auto addend = bias.value_or(at::Tensor());
+  TORCH_CHECK(!addend.defined() || addend.scalar_type() == input.scalar_type(), "expected scalar type ",
+              input.scalar_type(), " but found ", addend.scalar_type());
   if (numbers.transposed) {
     Plan(sizes, input.sizes(), weight.sizes(), numbers).image_gradient(as_volume(input), weight, as_volume(output));
     if (addend.defined()) {
