@@ -91,6 +91,7 @@ GIVEN: dict[str, Callable[[Case], bool]] = {
     "out is an argument": _out_is_argument,
     "scale_grad_by_freq": lambda case: bool(case.kwargs.get("scale_grad_by_freq")),
     "offsets that fall": lambda case: any(map(_falls, tensors((case.args[1:], case.kwargs)))),
+    "not positive definite": lambda case: bool(torch.linalg.cholesky_ex(case.args[0])[1].any()),
     "written twice": lambda case: any(map(_overlaps, tensors(case.kwargs.get("out", case.args[:1])))),
 }
 """What may be said of arguments."""
