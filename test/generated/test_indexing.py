@@ -57,6 +57,7 @@ def test_complex_numbers(check, dtype):
     check(lambda a: a.__setitem__(a.real > 3, 1j), x.clone(), exact=True)
     check(lambda a, i: a.conj()[i], x, ROWS, exact=True)
     check(torch.nonzero, torch.complex(MATRIX * 0, MATRIX), exact=True)
+    check(lambda a: (a.renorm(2, 0, 3.0), a.renorm(1, 1, 50.0)), x)
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,15 @@ def test_moments(
     assert abs(values.std().item() / deviation - 1) < 0.06
 
 
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_parts_of_complex_numbers_share_the_variance(dtype: torch.dtype) -> None:
+    backend.manual_seed(0)
+    parts = torch.view_as_real(torch.randn(COUNT, 2, dtype=dtype, device=DEVICE).mT).cpu().double()
+    assert parts.mean((0, 1)).abs().max().item() < 5 / math.sqrt(COUNT)
+    assert (parts.std((0, 1)) * math.sqrt(2) - 1).abs().max().item() < 0.06
+    assert abs((parts[..., 0] * parts[..., 1]).mean().item()) < 5 / math.sqrt(COUNT)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(
     ("draw", "distribution"),

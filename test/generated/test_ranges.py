@@ -38,4 +38,5 @@ def test_out():
 
 @pytest.mark.parametrize("size", [(3,), (2, 4), (4, 2), (0,), (0, 3)])
 def test_eye(size):
-    assert torch.eye(*size, device=DEVICE).cpu().equal(torch.eye(*size))
+    for dtype in (torch.float32, torch.bool, torch.complex64):
+        assert torch.eye(*size, dtype=dtype, device=DEVICE).cpu().equal(torch.eye(*size, dtype=dtype))

@@ -273,6 +273,8 @@ tb_status uniform(const void*, const tb_kernel_context& context, const tb_arg* a
   return draw.run();
 }
 
+constexpr double kRootOfHalf = 0.70710678118654752440;
+
 template <const Distribution& distribution>
 tb_status normal(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
   const tb_tensor& self = tensor_in(args[0]);
@@ -284,13 +286,16 @@ tb_status normal(const void*, const tb_kernel_context& context, const tb_arg* ar
   } else {
     TORCH_CHECK(std > 0.0, "cauchy_ expects sigma > 0.0, but found sigma=", std);
   }
-  if (!is_floating(value_type(self.dtype))) {
+  const bool of_parts = &distribution == &kNormal && is_complex(value_type(self.dtype)); // which share the variance
+  if (!is_floating(value_type(self.dtype)) && !of_parts) {
     return TB_STATUS_UNSUPPORTED;
   }
+  const View parts = of_parts ? View(self).in_halves() : View();
+  const tb_tensor numbers = parts.tensor();
   Draw draw(distribution, context, philox_of(args[3]));
-  draw.operand(self);
+  draw.operand(of_parts ? numbers : self);
   draw.scalar(mean);
-  draw.scalar(std);
+  draw.scalar(of_parts ? std * kRootOfHalf : std);
   return draw.run();
 }
 
@@ -638,11 +643,11 @@ tb_status randperm(const void*, const tb_kernel_context& context, const tb_arg* 
 } // namespace
 
 void add_random(Kernels& kernels) {
-  const auto in_place = [&](const char* overload, GeneratedFunction function) {
-    kernels.add(overload, function, kTakesEmpty);
+  const auto in_place = [&](const char* overload, GeneratedFunction function, const TypeMask& types = kCommonTypes) {
+    kernels.add(overload, function, kTakesEmpty, nullptr, types);
   };
   in_place("aten::uniform_", uniform);
-  in_place("aten::normal_", normal<kNormal>);
+  in_place("aten::normal_", normal<kNormal>, kAllTypes);
   in_place("aten::log_normal_", normal<kLogNormal>);
   in_place("aten::cauchy_", normal<kCauchy>);
   in_place("aten::exponential_", exponential);

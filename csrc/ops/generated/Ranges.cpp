@@ -137,7 +137,7 @@ at::Tensor& linspace_out(const at::Scalar& start, const at::Scalar& end, int64_t
 }
 
 at::Tensor& eye_out(c10::SymInt n, c10::SymInt m, at::Tensor& out) {
-  if (!is_offered(out)) {
+  if (device_api().host_access()) {
     return AtenKernel<at::_ops::eye_m_out>::call(std::move(n), std::move(m), out);
   }
   const auto rows = n.guard_int(__FILE__, __LINE__), columns = m.guard_int(__FILE__, __LINE__);
