@@ -108,3 +108,20 @@ def test_gradients(check):
 
     for dtype in (torch.float64, torch.complex128):
         check(gradients, triangles(2, 6, 6, dtype=dtype), triangles(2, 6, 3, dtype=dtype))
+
+
+def test_out(check):
+    """What is resized is laid out by columns; of another dtype it is refused."""
+    a, b = triangles(4, 4), triangles(4, 2)
+    for operator, given, dtypes in (
+        (torch.triangular_solve, (b, a), (torch.float64, torch.float64)),
+        (torch.linalg.cholesky_ex, (a @ a.mT,), (torch.float64, torch.int32)),
+    ):
+        expected = operator(*given)
+        out = [torch.empty(0, dtype=dtype, device=DEVICE) for dtype in dtypes]
+        operator(*to_device(given), out=tuple(out))
+        for actual, wanted in zip(out, expected, strict=True):
+            torch.testing.assert_close(actual.cpu(), wanted)
+            assert actual.stride() == wanted.stride()
+        with pytest.raises(RuntimeError, match="Expected out tensor to have dtype"):
+            operator(*to_device(given), out=(out[0], out[1].to(torch.float32)))

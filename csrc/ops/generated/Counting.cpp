@@ -284,9 +284,7 @@ std::tuple<at::Tensor, at::Tensor> most_frequent(const at::Tensor& self, int64_t
 std::tuple<at::Tensor&, at::Tensor&> most_frequent_out(const at::Tensor& self, int64_t dim, bool keepdim,
                                                        at::Tensor& values, at::Tensor& indices) {
   const auto [found, places] = most_frequent(self, dim, keepdim);
-  at::native::resize_output(values, found.sizes());
-  at::native::resize_output(indices, places.sizes());
-  return {values.copy_(found), indices.copy_(places)};
+  return {write_result(values, found), write_result(indices, places)};
 }
 
 // ---- random choices ----

@@ -109,6 +109,16 @@ at::Tensor by_columns(const at::Tensor& matrices) {
   return at::empty_strided(matrices.sizes(), strides, matrices.options()).copy_(matrices);
 }
 
+/// The rest of an out= form, as PyTorch does what is structured: `out` gets the result's strides where it is resized.
+at::Tensor& write_by_columns(at::Tensor& out, const at::Tensor& result) {
+  TORCH_CHECK(result.dtype() == out.dtype(), "Expected out tensor to have dtype ", result.dtype(), ", but got ",
+              out.dtype(), " instead");
+  if (at::native::resize_output(out, result.sizes())) {
+    out.as_strided_(result.sizes(), result.strides());
+  }
+  return out.copy_(result);
+}
+
 /// `a` and `b` have the same batch dimensions.
 at::Tensor solution(const at::Tensor& a, const at::Tensor& b, Triangle triangle, bool left) {
   const auto x = by_columns(b);
@@ -149,9 +159,7 @@ std::tuple<at::Tensor&, at::Tensor&> solve_legacy_out(const at::Tensor& self, co
                                                       bool transpose, bool unitriangular, at::Tensor& x,
                                                       at::Tensor& m) {
   const auto [solved, matrices] = solve_legacy(self, a, upper, transpose, unitriangular);
-  at::native::resize_output(x, solved.sizes());
-  at::native::resize_output(m, matrices.sizes());
-  return {x.copy_(solved), m.copy_(matrices)};
+  return {write_by_columns(x, solved), write_by_columns(m, matrices)};
 }
 
 // ---- Cholesky's factors ----
@@ -229,9 +237,7 @@ std::tuple<at::Tensor, at::Tensor> cholesky_ex(const at::Tensor& self, bool uppe
 std::tuple<at::Tensor&, at::Tensor&> cholesky_ex_out(const at::Tensor& self, bool upper, bool check_errors,
                                                      at::Tensor& factor, at::Tensor& info) {
   const auto [found, minors] = cholesky_ex(self, upper, check_errors);
-  at::native::resize_output(factor, found.sizes());
-  at::native::resize_output(info, minors.sizes());
-  return {factor.copy_(found), info.copy_(minors)};
+  return {write_by_columns(factor, found), write_by_columns(info, minors)};
 }
 
 at::Tensor cholesky(const at::Tensor& self, bool upper) {
