@@ -88,6 +88,12 @@ CALLS = [
     ("floor_divide, permuted", lambda x: torch.floor_divide(x, 2.0), permuted),
     ("floor_divide by a tensor, permuted", torch.floor_divide, permuted, ones()),
     ("normal, permuted", lambda x: torch.normal(x, x) * 0, permuted),
+    ("put of more than indices", lambda x, i: x.put(i - 1, x), ones(8), ones(dtype=I64)),
+    (
+        "repeat_interleave to another size",
+        lambda x: torch.repeat_interleave(x, x, output_size=4).cpu(),
+        ones(3, dtype=I64),
+    ),
     (
         "normal into another size",
         lambda x, out: torch.normal(x, 1.1, out=out),

@@ -188,6 +188,9 @@ at::Tensor repeat_interleave(const at::Tensor& repeats, std::optional<c10::SymIn
   const auto ends = repeats.cumsum(0);
   expect_on_device(repeats.ge(0), "aten::repeat_interleave: repeats can not be negative");
   const int64_t total = output_size ? output_size->guard_int(__FILE__, __LINE__) : ends[-1].item<int64_t>();
+  if (output_size) {
+    expect_on_device(ends[-1].eq(total), "aten::repeat_interleave: allocated size does not match required size");
+  }
   const auto places = at::arange(total, ends.options());
   return places_in(ends, places, false, /*right=*/true, {}, {}).to(repeats.scalar_type());
 }

@@ -644,11 +644,11 @@ tb_status take(const void* entry, const tb_kernel_context& context, const tb_arg
 tb_status put(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
   const View self = flat(*tensor_of(args[0]));
   const View index = flat(*tensor_of(args[1]));
+  if (!takes(*tensor_of(args[0]), args[2]) || elements_of(*tensor_of(args[2])) != index.size(0)) {
+    return TB_STATUS_UNSUPPORTED;
+  }
   if (index.size(0) == 0) {
     return TB_STATUS_OK;
-  }
-  if (!takes(*tensor_of(args[0]), args[2])) {
-    return TB_STATUS_UNSUPPORTED;
   }
   Access access(static_cast<const char*>(entry), args[3].v.i ? Mode::kAdd : Mode::kSet);
   access.here = flat(*tensor_of(args[2]));
