@@ -59,6 +59,9 @@ CALLS = [
     ("cross into its argument", lambda x, y: torch.linalg.cross(x, y, dim=1, out=x), ones(3, 3), ones(3, 3)),
     ("softmax's gradient", lambda x, y: torch._softmax_backward_data(x, y, 0, F32), ones(3, dtype=F64), ones(3)),
     ("binary_cross_entropy of two dtypes", F.binary_cross_entropy, ones(2), ones(2, dtype=F64)),
+    ("prelu of two dtypes", torch._prelu_kernel, ones(2), ones(2, dtype=F64)),
+    ("prelu's gradient", torch.ops.aten._prelu_kernel_backward, ones(2), ones(2, dtype=F64), ones(2)),
+    ("logsigmoid's gradient", torch.ops.aten.log_sigmoid_backward, ones(2, dtype=F64), ones(2), ones(2)),
     ("huber_loss's gradient", gradient_of_huber_loss, ones(2), ones(2, dtype=BF16)),
     *(
         (f"{name}, bias {bias}", function, ones(2, 2, 2), ones(2), ones(2, dtype=bias))
