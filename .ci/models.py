@@ -231,7 +231,7 @@ def reference(name: str) -> tuple[nn.Module, dict[str, Any], dict[str, Tensor | 
     library, _, architecture = name.partition(":")
     model, tries = (of_diffusers if library == "diffusers" else of_transformers)(architecture)
     for parameter in model.parameters():
-        if parameter.dim() > 1 and not parameter.any():  # a router's scores would all be equal: no order of theirs is wrong
+        if parameter.dim() > 1 and not parameter.any():  # of a router whose scores are all equal any choice is right
             nn.init.normal_(parameter, std=0.02)
     errors = []
     for inputs in tries:
