@@ -114,6 +114,8 @@ typedef union {
 // work. A step from the last element may be beyond what Index holds, so steps are taken and compared without the sign.
 #define TB_ITEM ((UIndex)TB_BLOCK * (UIndex)TB_BLOCK_ITEMS + (UIndex)TB_LOCAL_ITEM)
 #define TB_ITEMS ((UIndex)TB_BLOCKS * (UIndex)TB_BLOCK_ITEMS)
+// This item's part of memory that has so many elements for each.
+#define TB_OWN(p, elements) ((p) + (Index)TB_ITEM * (elements))
 #ifdef TB_CHUNKED
 #define TB_STRETCH(count) (((UIndex)(count) + TB_ITEMS - 1) / TB_ITEMS)
 #define TB_FIRST(count) ((Index)TB_LEAST(TB_ITEM * TB_STRETCH(count), (UIndex)(count)))

@@ -132,7 +132,7 @@ TB_KERNEL(fft) {
   const Index shift = (Index)args.lanes_shift;
   const Index groups = ((Index)args.rows + ROWS - 1) / ROWS;
 #ifdef TB_CHUNKED
-  SPACE T* const buffers = (TB_GLOBAL T*)p3 + (Index)TB_ITEM * (4 * LANES + 2) * size;
+  SPACE T* const buffers = TB_OWN((TB_GLOBAL T*)p3, (4 * LANES + 2) * size);
   SPACE T* const roots = buffers + 4 * LANES * size;
   const Index plane = LANES * size;
   for (Index j = 0; j < size; ++j) {

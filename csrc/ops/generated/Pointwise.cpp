@@ -552,13 +552,22 @@ bool compute_elements(const tb_kernel_context& context, const PointwiseEntry& en
   return taken && launch(entry, call, context);
 }
 
+/// Calls of no elements are refused by dtypes alone.
+bool takes_complex(const PointwiseEntry& first) {
+  const auto table = pointwise_table();
+  const auto* const end = table.entries + table.size;
+  return std::any_of(&first, end, [&](const PointwiseEntry& entry) {
+    return entry.complex && std::strcmp(entry.overload, first.overload) == 0;
+  });
+}
+
 void add_pointwise(Kernels& kernels) {
   const auto table = pointwise_table();
   for (std::size_t i = 0; i < table.size; ++i) {
     const auto& entry = table.entries[i];
     if (i == 0 || std::strcmp(entry.overload, table.entries[i - 1].overload) != 0) {
       kernels.add(entry.overload, pointwise, TB_KERNEL_MIXED_DTYPES | TB_KERNEL_NUMBERS | kTakesEmpty, &entry,
-                  kAllTypes);
+                  takes_complex(entry) ? kAllTypes : kRealTypes);
     }
   }
 }

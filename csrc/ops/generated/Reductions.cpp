@@ -46,6 +46,11 @@ bool has_value_of_nothing(const ReductionEntry& entry) {
   return entry.of_output || name == "any" || name == "all";
 }
 
+/// PyTorch takes no mean into whole numbers, and none of complex numbers into real ones.
+bool has_mean(ValueType output, ValueType input) {
+  return is_complex(output) || (is_floating(output) && !is_complex(input));
+}
+
 tb_status run_entry(const void* data, const tb_kernel_context& context, const tb_arg* args, int32_t num_args) {
   const auto& entry = *static_cast<const ReductionEntry*>(data);
   c10::SmallVector<View, 4> inputs, outputs;
@@ -60,7 +65,7 @@ tb_status run_entry(const void* data, const tb_kernel_context& context, const tb
   const uint64_t if_none = name == "any" || name == "all" ? 0 : all_dims(num_dims);
   const uint64_t dims = dims_of(args[entry.num_inputs], num_dims, if_none);
   if (!outputs_of(args, num_args, entry.num_outputs, num_dims, dims, &outputs) ||
-      (name == "mean" && !is_floating(outputs[0].type()))) {
+      (name == "mean" && !has_mean(outputs[0].type(), inputs[0].type()))) {
     return TB_STATUS_UNSUPPORTED;
   }
   return reduce(context, entry, outputs, inputs, dims, compute_type((entry.of_output ? outputs : inputs)[0].type()));
@@ -165,7 +170,7 @@ void add_reductions(Kernels& kernels) {
     for (const auto& overload : c10::split(entry.operators, ' ')) {
       if (!overload.empty()) {
         kernels.add(std::string(overload).c_str(), run_entry, has_value_of_nothing(entry) ? kTakesEmpty : 0, &entry,
-                    kAllTypes);
+                    entry.complex ? kAllTypes : kRealTypes);
       }
     }
   }

@@ -187,7 +187,7 @@ tb_status sorted(const tb_kernel_context& context, const tb_tensor& self, int64_
                  int64_t first, int64_t kept, const tb_tensor& values, const tb_tensor& indices) {
   const int d = wrap_dim(dim, self.ndim);
   const View moved = moved_last(View(self), d);
-  if (value_type(self.dtype) == ValueType::none || is_complex(value_type(self.dtype)) || moved.numel() >= kMaxSize) {
+  if (value_type(self.dtype) == ValueType::none || moved.numel() >= kMaxSize) {
     return TB_STATUS_UNSUPPORTED;
   }
   const View elements = dense_like(context, moved);
@@ -276,7 +276,7 @@ tb_status unique(const tb_kernel_context& context, const char* op, const tb_tens
     *data = static_cast<char*>(out.data) + out.byte_offset;
     return status;
   };
-  if (value_type(self.dtype) == ValueType::none || is_complex(value_type(self.dtype)) || total >= kMaxSize) {
+  if (value_type(self.dtype) == ValueType::none || total >= kMaxSize) {
     return TB_STATUS_UNSUPPORTED;
   }
   const int64_t none = 0;
@@ -340,7 +340,7 @@ constexpr Op kOps[] = {
 
 void add_sorting(Kernels& kernels) {
   for (const auto& op : kOps) {
-    kernels.add(op.overload, op.function, op.flags, op.overload, kAllTypes);
+    kernels.add(op.overload, op.function, op.flags, op.overload, kRealTypes);
   }
 }
 

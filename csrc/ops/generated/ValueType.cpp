@@ -21,10 +21,11 @@ constexpr Named kTypes[] = {
     {ValueType::c64, TB_DTYPE_COMPLEX, 64}, {ValueType::c128, TB_DTYPE_COMPLEX, 128},
 };
 
-constexpr TypeMask mask_of_types(bool common) {
+template <class Has>
+constexpr TypeMask mask_of_types(Has has) {
   TypeMask mask{};
   for (const auto& type : kTypes) {
-    if (!common || is_common(type.type)) {
+    if (has(type.type)) {
       mask[TB_DTYPE_MASK_WORD(type.code, type.bits)] |= TB_DTYPE_MASK_FLAG(type.code, type.bits);
     }
   }
@@ -48,8 +49,9 @@ constexpr auto kTypesByDtype = types_by_dtype();
 
 } // namespace
 
-const TypeMask kCommonTypes = mask_of_types(true);
-const TypeMask kAllTypes = mask_of_types(false);
+const TypeMask kCommonTypes = mask_of_types([](ValueType type) { return is_common(type); });
+const TypeMask kRealTypes = mask_of_types([](ValueType type) { return !is_complex(type); });
+const TypeMask kAllTypes = mask_of_types([](ValueType) { return true; });
 
 ValueType value_type(tb_dtype dtype) {
   const std::size_t bytes = dtype.bits / 8;

@@ -69,9 +69,10 @@ inline bool is_common(ValueType type) {
   return type <= ValueType::i64 || is_floating(type);
 }
 
-/// As a dtype_mask, and that of all.
+/// As a dtype_mask, those of all that are not complex, and of all.
 using TypeMask = std::array<uint64_t, TB_DTYPE_MASK_WORDS>;
 extern const TypeMask kCommonTypes;
+extern const TypeMask kRealTypes;
 extern const TypeMask kAllTypes;
 
 } // namespace torch_backend::generated
