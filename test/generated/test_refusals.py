@@ -37,6 +37,8 @@ CALLS = [
     ("relu_ of bools", torch.relu_, ones(2, dtype=BOOL)),
     ("rsub of bools", torch.rsub, ones(2, dtype=BOOL), ones(2)),
     ("rsub of no bools", torch.rsub, ones(0, dtype=BOOL), ones(0)),
+    ("complex of two dtypes", torch.complex, ones(2, dtype=F64), ones(2)),
+    ("polar of two dtypes", torch.polar, ones(2, dtype=F64), ones(2)),
     ("clamp of no complex", F.hardtanh, ones(0, dtype=torch.complex64)),
     *(
         (f"grid_sample, {grid}", F.grid_sample, ones(1, 1, 2, 2, dtype=F64), ones(1, 2, 2, 2, dtype=grid))
