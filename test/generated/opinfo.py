@@ -235,7 +235,7 @@ LAID_OUT_AS_ON_CUDA = frozenset(
 )
 """Entries whose results PyTorch's meta kernels and CUDA lay out otherwise than the CPU."""
 NOT_REPEATED = ("masked.median", "native_group_norm", "linalg.cholesky_ex")
-"""Entries of which the CPU reads an expanded tensor as if it were contiguous, or that have no result for equal columns."""
+"""Entries of which the CPU reads expanded tensors as if contiguous, or that have no result for equal columns."""
 
 
 def kinds_of(op) -> Iterator[Kind]:
