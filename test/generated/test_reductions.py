@@ -256,3 +256,9 @@ def test_products_of_vectors(check):
     check(torch.trace, values(30, 41))
     check(torch.trace, values(30, 41, dtype=torch.complex64))
     check(torch.trace, values(30, 41, dtype=torch.int32).t())
+
+
+def test_a_largest_complex_number_has_its_own_size() -> None:
+    """Gradients of the maximum norm look for the elements that have it."""
+    x = torch.randn(1000, 5, dtype=torch.complex64, generator=torch.Generator().manual_seed(0)).to(DEVICE)
+    assert torch.equal(torch.linalg.vector_norm(x, float("inf"), 1), x.abs().amax(1))
