@@ -17,6 +17,7 @@
 #include "csrc/core/DType.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/ops/generated/Columns.h"
+#include "csrc/ops/generated/Compositions.h"
 #include "csrc/ops/generated/Launch.h"
 #include "csrc/ops/generated/Modules.h"
 #include "csrc/ops/generated/ValueType.h"
@@ -239,8 +240,9 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const 
   const auto sizes = output_sizes(input, weight, numbers);
   const auto output = at::empty(sizes, input.options().memory_format(format));
   const auto addend = bias.value_or(at::Tensor());
-  TORCH_CHECK(!addend.defined() || addend.scalar_type() == input.scalar_type(), "expected scalar type ",
-              input.scalar_type(), " but found ", addend.scalar_type());
+  if (addend.defined()) {
+    check_dtype(addend, input.scalar_type());
+  }
   if (numbers.transposed) {
     Plan(sizes, input.sizes(), weight.sizes(), numbers).image_gradient(as_volume(input), weight, as_volume(output));
     if (addend.defined()) {
