@@ -23,9 +23,13 @@
 
 namespace torch_backend::generated {
 
-at::Tensor& write_result(at::Tensor& out, const at::Tensor& result) {
+void check_out_dtype(const at::Tensor& out, const at::Tensor& result) {
   TORCH_CHECK(out.dtype() == result.dtype(), "Expected out tensor to have dtype ", result.dtype(), ", but got ",
               out.dtype(), " instead");
+}
+
+at::Tensor& write_result(at::Tensor& out, const at::Tensor& result) {
+  check_out_dtype(out, result);
   at::native::resize_output(out, result.sizes());
   return out.copy_(result);
 }

@@ -39,6 +39,16 @@ inline void check_overlap(const at::Tensor& out, const at::Tensor& input) {
   at::assert_no_partial_overlap(out, input);
 }
 
+/// What PyTorch refuses of an output that is given, before anything is computed.
+template <class... Inputs>
+void check_out(const at::Tensor& out, const Inputs&... inputs) {
+  at::assert_no_internal_overlap(out);
+  (check_overlap(out, inputs), ...);
+}
+
+/// ... and after it.
+void check_out_dtype(const at::Tensor& out, const at::Tensor& result);
+
 /// The rest of an out= form: `out` gets the result's size, and the result, of which it must have the dtype.
 at::Tensor& write_result(at::Tensor& out, const at::Tensor& result);
 
@@ -49,8 +59,7 @@ struct Into;
 template <auto kFormula, class... Args>
 struct Into<kFormula, at::Tensor (*)(Args...)> {
   static at::Tensor& call(Args... args, at::Tensor& out) {
-    at::assert_no_internal_overlap(out);
-    (check_overlap(out, args), ...);
+    check_out(out, args...);
     return write_result(out, kFormula(std::forward<Args>(args)...));
   }
 };

@@ -1,12 +1,9 @@
 // Triangular systems and Cholesky's factors, of which all but blocks at the diagonal are matrix products: where the
 // host cannot reach the memory.
 
-#include <functional>
-#include <initializer_list>
 #include <tuple>
 
 #include <ATen/ATen.h>
-#include <ATen/MemoryOverlap.h>
 #include <ATen/native/LinearAlgebraUtils.h>
 #include <ATen/native/Resize.h>
 
@@ -112,22 +109,9 @@ at::Tensor by_columns(const at::Tensor& matrices) {
   return at::empty_strided(matrices.sizes(), strides, matrices.options()).copy_(matrices);
 }
 
-using TensorRef = std::reference_wrapper<const at::Tensor>;
-
-/// What PyTorch refuses of the outputs of an out= form.
-void check_outputs(std::initializer_list<TensorRef> outs, std::initializer_list<TensorRef> inputs) {
-  for (const auto& out : outs) {
-    at::assert_no_internal_overlap(out.get());
-    for (const auto& input : inputs) {
-      at::assert_no_partial_overlap(out.get(), input.get());
-    }
-  }
-}
-
 /// The rest of an out= form, as PyTorch does what is structured: `out` gets the result's strides where it is resized.
 at::Tensor& write_by_columns(at::Tensor& out, const at::Tensor& result) {
-  TORCH_CHECK(result.dtype() == out.dtype(), "Expected out tensor to have dtype ", result.dtype(), ", but got ",
-              out.dtype(), " instead");
+  check_out_dtype(out, result);
   if (at::native::resize_output(out, result.sizes())) {
     out.as_strided_(result.sizes(), result.strides());
   }
@@ -173,7 +157,8 @@ std::tuple<at::Tensor, at::Tensor> solve_legacy(const at::Tensor& self, const at
 std::tuple<at::Tensor&, at::Tensor&> solve_legacy_out(const at::Tensor& self, const at::Tensor& a, bool upper,
                                                       bool transpose, bool unitriangular, at::Tensor& x,
                                                       at::Tensor& m) {
-  check_outputs({x, m}, {self, a});
+  check_out(x, self, a);
+  check_out(m, self, a);
   const auto [solved, matrices] = solve_legacy(self, a, upper, transpose, unitriangular);
   return {write_by_columns(x, solved), write_by_columns(m, matrices)};
 }
@@ -252,7 +237,8 @@ std::tuple<at::Tensor, at::Tensor> cholesky_ex(const at::Tensor& self, bool uppe
 
 std::tuple<at::Tensor&, at::Tensor&> cholesky_ex_out(const at::Tensor& self, bool upper, bool check_errors,
                                                      at::Tensor& factor, at::Tensor& info) {
-  check_outputs({factor, info}, {self});
+  check_out(factor, self);
+  check_out(info, self);
   const auto [found, minors] = cholesky_ex(self, upper, check_errors);
   return {write_by_columns(factor, found), write_by_columns(info, minors)};
 }
