@@ -295,6 +295,20 @@ def test_classes_below_zero_have_no_code(classes):
         torch.nn.functional.one_hot(labels, classes).cpu()
 
 
+@pytest.mark.parametrize("name", ["scatter", "scatter_add", "scatter_reduce", "index_add", "index_copy", "index_reduce", "one_hot"])
+def test_no_index_is_in_range_of_nothing(name):
+    nothing, zero, one = torch.empty(0, device=DEVICE), torch.tensor([0], device=DEVICE), torch.ones(1, device=DEVICE)
+    calls = {
+        "scatter": lambda: nothing.scatter(0, zero, 1.0),
+        "scatter_reduce": lambda: nothing.scatter_reduce(0, zero, one, "amax"),
+        "index_reduce": lambda: nothing.index_reduce(0, zero, one, "amax"),
+        "one_hot": lambda: torch.nn.functional.one_hot(zero - 1),
+    }
+    with pytest.raises((IndexError, RuntimeError), match=r"out of (range|bounds)|must be non-negative"):
+        calls.get(name, lambda: getattr(nothing, name)(0, zero, one))()
+        torch.accelerator.synchronize()
+
+
 def test_counts_of_the_largest_number():
     with pytest.raises(RuntimeError, match="maximum value of input overflowed"):
         torch.bincount(torch.tensor([1, 2**63 - 1]).to(DEVICE))

@@ -27,6 +27,7 @@ namespace detail {
 
 StructuredCall::StructuredCall(const PluginKernel& kernel, at::impl::MetaBase& op, std::size_t num_outputs)
     : kernel_(kernel), op_(op), num_outputs_(num_outputs), call_(kernel, op.maybe_get_output(0).device().index()) {
+  has_work_ = kernel.updates_first() && kernel.takes_empty(); // into nothing too: no index is in range
   for (std::size_t i = 0; i < num_outputs; ++i) {
     has_work_ = has_work_ || op.maybe_get_output(static_cast<int64_t>(i)).numel() > 0;
   }
