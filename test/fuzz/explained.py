@@ -89,6 +89,7 @@ GIVEN: dict[str, Callable[[Case], bool]] = {
     "not finite, or gradients are not": lambda case: case.special_gradients or _not_finite(case),
     "larger than a square may be": _large,
     "out is an argument": _out_is_argument,
+    "no dimensions": lambda case: not case.args[0].dim(),
     "scale_grad_by_freq": lambda case: bool(case.kwargs.get("scale_grad_by_freq")),
     "offsets that fall": lambda case: any(map(_falls, tensors((case.args[1:], case.kwargs)))),
     "not positive definite": lambda case: bool(torch.linalg.cholesky_ex(case.args[0])[1].any()),
