@@ -8,6 +8,8 @@ from conftest import DEVICE
 import torch_backend
 
 BF16, F32, F64, I8, I64, BOOL = torch.bfloat16, torch.float32, torch.float64, torch.int8, torch.int64, torch.bool
+F16, C64, C128 = torch.float16, torch.complex64, torch.complex128
+aten = torch.ops.aten
 
 
 def ones(*sizes, dtype=F32):
@@ -32,14 +34,14 @@ CALLS = [
     ("bucketize", lambda x, out: torch.bucketize(x, x, out_int32=True, out=out), ones(2), ones(2, dtype=I64)),
     ("searchsorted", lambda x, out: torch.searchsorted(x, x, out=out), ones(2), ones(2, dtype=torch.int32)),
     ("isin of bools", torch.isin, ones(2, dtype=BOOL), ones(2)),
-    ("isin into a half", lambda x, out: torch.isin(x, x, out=out), ones(2), ones(2, dtype=torch.float16)),
+    ("isin into a half", lambda x, out: torch.isin(x, x, out=out), ones(2), ones(2, dtype=F16)),
     ("relu of bools", F.relu, ones(2, dtype=BOOL)),
     ("relu_ of bools", torch.relu_, ones(2, dtype=BOOL)),
     ("rsub of bools", torch.rsub, ones(2, dtype=BOOL), ones(2)),
     ("rsub of no bools", torch.rsub, ones(0, dtype=BOOL), ones(0)),
     ("complex of two dtypes", torch.complex, ones(2, dtype=F64), ones(2)),
     ("polar of two dtypes", torch.polar, ones(2, dtype=F64), ones(2)),
-    ("clamp of no complex", F.hardtanh, ones(0, dtype=torch.complex64)),
+    ("clamp of no complex", F.hardtanh, ones(0, dtype=C64)),
     *(
         (f"grid_sample, {grid}", F.grid_sample, ones(1, 1, 2, 2, dtype=F64), ones(1, 2, 2, 2, dtype=grid))
         for grid in (F64, F32, I8)
@@ -47,7 +49,7 @@ CALLS = [
     ("grid_sample of a volume", F.grid_sample, ones(1, 1, 2, 2, 2, dtype=F64), ones(1, 2, 2, 2, 3)),
     ("grid_sample of numbers", F.grid_sample, ones(), ones()),
     ("grid_sample of nothing", F.grid_sample, ones(1, 3, 0, 0, 0), ones(1, 2, 2, 2, 3)),
-    ("renorm of complex", lambda x: torch.renorm(x, 2, 0, 0.5), ones(2, 2, dtype=torch.complex64)),
+    ("renorm of complex", lambda x: torch.renorm(x, 2, 0, 0.5), ones(2, 2, dtype=C64)),
     ("renorm of halves", lambda x: torch.renorm(x, 2, 0, 0.5), ones(2, 2, dtype=BF16)),
     ("renorm, permuted", lambda x: torch.renorm(x, float("inf"), 2, 0.5), permuted),
     ("renorm into floats", lambda x, out: torch.renorm(x, 2, 0, 0.5, out=out), ones(2, 2, dtype=BF16), ones(2, 2)),
@@ -73,6 +75,24 @@ CALLS = [
             "layer_norm": lambda x, w, b: F.layer_norm(x, (2,), w, b),
             "batch_norm": lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True),
         }.items()
+    ),
+    *(
+        (
+            f"{name} of no elements",
+            lambda *xs, f=f: f(*xs),
+            *(ones(*sizes, dtype=d) for sizes, d in zip(given, ds, strict=True)),
+        )
+        for ds in ((F64, F64, torch.int32), (torch.int32, F64, F64))
+        for name, f, given in (
+            ("mm", lambda self, x, y: torch.mm(x, y), ((), (0, 1), (1, 1))),
+            ("mm of no columns", lambda self, x, y: torch.mm(x, y), ((), (1, 1), (1, 0))),
+            ("bmm", lambda self, x, y: torch.bmm(x, y), ((), (0, 1, 1), (0, 1, 1))),
+            ("mv", lambda self, x, y: torch.mv(x, y), ((), (0, 1), (1,))),
+            ("dot", lambda self, x, y: torch.dot(x, y), ((), (0,), (0,))),
+            ("addmm", torch.addmm, ((0, 1), (0, 1), (1, 1))),
+            ("addmv", torch.addmv, ((0,), (0, 1), (1,))),
+            ("baddbmm", torch.baddbmm, ((0, 1, 1), (0, 1, 1), (0, 1, 1))),
+        )
     ),
     *(
         (f"index_select in {dim}", lambda x, i, dim=dim: torch.index_select(x, dim, i - 1), ones(), ones(n, dtype=I64))
@@ -102,8 +122,8 @@ CALLS = [
     (
         "normal into another size",
         lambda x, out: torch.normal(x, 1.1, out=out),
-        ones(2, 3, dtype=torch.float16),
-        ones(3, 2, 2, dtype=torch.float16),
+        ones(2, 3, dtype=F16),
+        ones(3, 2, 2, dtype=F16),
     ),
 ]
 
@@ -120,7 +140,7 @@ def test_as_on_the_cpu(function, arguments):
         )
     else:
         assert found.stride() == expected.stride()
-        torch.testing.assert_close(found.cpu(), expected)
+        torch.testing.assert_close(found.cpu(), expected, equal_nan=True)
 
 
 def _outcome(function, arguments, device):

@@ -99,8 +99,8 @@ bool GivenInputsCall::launch() {
   if (first_ != nullptr && kernel_.op() == "aten::addmm.out") {
     check_addend(*first_, op_.maybe_get_output(0));
   }
-  if (!has_work_) {
-    return true;
+  if (!has_work_) { // of matrices of two dtypes PyTorch's own kernel is asked, which refuses them
+    return kernel_.op() != "aten::mm.out" || inputs_[0]->dtype() == inputs_[1]->dtype();
   }
   c10::SmallVector<at::Tensor, 4> fresh(num_outputs_); // in place of outputs that a kernel reads as it writes
   for (std::size_t i = 0; i < num_outputs_; ++i) {
