@@ -95,6 +95,21 @@ CALLS = [
         )
     ),
     *(
+        (f"index_put of {sizes}", lambda x, i, v: torch.index_put(x, [i - 1], v), ones(2, 2), index, ones(*sizes))
+        for sizes in ((2,), (1, 2), (1, 1, 2))
+        for index in (ones(dtype=I64), ones(1, dtype=I64), ones(0, dtype=I64))
+    ),
+    *(
+        (
+            f"index_put of {sizes} to a mask",
+            lambda x, i, v: torch.index_put(x, [i], v),
+            ones(2),
+            ones(2, dtype=BOOL),
+            ones(*sizes),
+        )
+        for sizes in ((), (1, 1), (1, 2))
+    ),
+    *(
         (f"index_select in {dim}", lambda x, i, dim=dim: torch.index_select(x, dim, i - 1), ones(), ones(n, dtype=I64))
         for dim, n in ((0, 0), (128, 1), (0, 2))
     ),

@@ -826,13 +826,12 @@ tb_status index_put(const void* entry, const tb_kernel_context& context, const t
     return TB_STATUS_UNSUPPORTED;
   }
   const View shape = spread(*self, list, &access);
-  View here(*values);
-  while (here.dim() > shape.dim() && here.size(0) == 1) {
-    here = here.without_dim(0);
+  const View here(*values);
+  if (here.dim() > shape.dim()) {
+    return TB_STATUS_UNSUPPORTED; // PyTorch's own kernel takes them to fill what a mask says, and refuses them else
   }
-  TORCH_CHECK(here.expands_to(shape.sizes), "shape mismatch: value tensor of shape ",
-              at::IntArrayRef(View(*values).sizes), " cannot be broadcast to indexing result of shape ",
-              at::IntArrayRef(shape.sizes));
+  TORCH_CHECK(here.expands_to(shape.sizes), "shape mismatch: value tensor of shape ", at::IntArrayRef(here.sizes),
+              " cannot be broadcast to indexing result of shape ", at::IntArrayRef(shape.sizes));
   access.here = here.expanded(shape.sizes);
   if (shape.numel() == 0) {
     return TB_STATUS_OK;
