@@ -110,6 +110,17 @@ CALLS = [
         for sizes in ((), (1, 1), (1, 2))
     ),
     *(
+        (f"{name}, {groups} groups", lambda *xs, f=f, g=groups: f(*xs, groups=g), ones(1, 2, *sizes, dtype=F64), weight)
+        for groups in (1, 2)
+        for name, f, sizes in (
+            ("conv1d", F.conv1d, (3,)),
+            ("conv2d", F.conv2d, (3, 3)),
+            ("conv3d", F.conv3d, (3, 3, 3)),
+            ("conv_transpose2d", F.conv_transpose2d, (3, 3)),
+        )
+        for weight in (ones(2, 2 // groups, *sizes), ones(2, 2 // groups, *(1 for _ in sizes), dtype=I64))
+    ),
+    *(
         (f"index_select in {dim}", lambda x, i, dim=dim: torch.index_select(x, dim, i - 1), ones(), ones(n, dtype=I64))
         for dim, n in ((0, 0), (128, 1), (0, 2))
     ),

@@ -237,6 +237,7 @@ bool convolves(const at::Tensor& input) {
 
 at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
                        const ConvolutionNumbers& numbers, c10::MemoryFormat format) {
+  check_dtype(weight, input.scalar_type());
   const auto sizes = output_sizes(input, weight, numbers);
   const auto output = at::empty(sizes, input.options().memory_format(format));
   const auto addend = bias.value_or(at::Tensor());
@@ -261,6 +262,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(const at::Te
                                                                     const ConvolutionNumbers& numbers,
                                                                     const std::array<bool, 3>& output_mask,
                                                                     c10::MemoryFormat format) {
+  check_dtype(grad_output, input.scalar_type());
+  check_dtype(weight, input.scalar_type());
   const auto &image = numbers.transposed ? grad_output : input, &output = numbers.transposed ? input : grad_output;
   Plan plan(image.sizes(), output.sizes(), weight.sizes(), numbers);
   at::Tensor grad_input, grad_weight, grad_bias;
