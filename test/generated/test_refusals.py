@@ -49,6 +49,21 @@ CALLS = [
     ("grid_sample of a volume", F.grid_sample, ones(1, 1, 2, 2, 2, dtype=F64), ones(1, 2, 2, 2, 3)),
     ("grid_sample of numbers", F.grid_sample, ones(), ones()),
     ("grid_sample of nothing", F.grid_sample, ones(1, 3, 0, 0, 0), ones(1, 2, 2, 2, 3)),
+    *(
+        (
+            f"grid_sampler's padding {padding}",
+            lambda x, y, padding=padding: torch.grid_sampler_3d(x, y, 0, padding, False),
+            ones(1, 1, 2, 2, 2),
+            ones(1, 1, 1, 1, 3),
+        )
+        for padding in (-1, 3)
+    ),
+    (
+        "cubic grid_sampler's gradient",
+        lambda x, y: aten.grid_sampler_3d_backward(x, x, y, 2, 0, False, [True, True])[0],
+        ones(1, 1, 1, 1, 1),
+        ones(1, 1, 1, 1, 3),
+    ),
     ("renorm of complex", lambda x: torch.renorm(x, 2, 0, 0.5), ones(2, 2, dtype=C64)),
     ("renorm of halves", lambda x: torch.renorm(x, 2, 0, 0.5), ones(2, 2, dtype=BF16)),
     ("renorm, permuted", lambda x: torch.renorm(x, float("inf"), 2, 0.5), permuted),

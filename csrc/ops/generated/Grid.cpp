@@ -14,7 +14,7 @@ namespace torch_backend::generated {
 namespace {
 
 enum Interpolation : int64_t { kLinear, kNearest, kCubic };
-enum Padding : int64_t { kZeros, kBorder, kReflection };
+enum Padding : int64_t { kBorder = 1, kReflection }; // all others are zeros
 
 struct How {
   int64_t interpolation;
@@ -59,11 +59,11 @@ at::Tensor clipped(const at::Tensor& x, int64_t size, at::Tensor* slope) {
 }
 
 at::Tensor padded(const at::Tensor& x, int64_t size, const How& how, at::Tensor* slope) {
-  if (how.padding == kZeros) {
-    // As PyTorch's kernels for images and for volumes: of what is no place the former keep the NaN.
-    return how.is_volume ? x.masked_fill(x.isfinite().logical_not_(), -100) : x;
+  if (how.padding == kBorder || how.padding == kReflection) {
+    return clipped(how.padding == kBorder ? x : reflected(x, size, how.align_corners, slope), size, slope);
   }
-  return clipped(how.padding == kBorder ? x : reflected(x, size, how.align_corners, slope), size, slope);
+  // As PyTorch's kernels for images and for volumes: of what is no place the former keep the NaN.
+  return how.is_volume ? x.masked_fill(x.isfinite().logical_not_(), -100) : x;
 }
 
 Tap tap_at(const at::Tensor& place, int64_t size, const at::Tensor& weight, const at::Tensor& slope) {
@@ -197,6 +197,7 @@ at::Tensor grid_sampler(const at::Tensor& input, const at::Tensor& grid, int64_t
 std::tuple<at::Tensor, at::Tensor> grid_sampler_backward(const at::Tensor& grad, const at::Tensor& input,
                                                          const at::Tensor& grid, int64_t interpolation, int64_t padding,
                                                          bool align_corners, std::array<bool, 2> output_mask) {
+  check_arguments(input, grid, interpolation);
   const auto wide = wide_type(input);
   const auto pixels = input.to(wide).flatten(2);
   const auto of_places = grad.to(wide).flatten(2);
