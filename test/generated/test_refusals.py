@@ -92,6 +92,14 @@ CALLS = [
         }.items()
     ),
     *(
+        (f"cholesky_inverse of {batch} singular matrices", torch.cholesky_inverse, matrix)
+        for batch in ((), (1,), (2, 2))
+        for matrix in (
+            ones(*batch, 0, 0),
+            lambda device, b=batch: torch.eye(2, device=device).tril(-1).expand(*b, 2, 2),
+        )
+    ),
+    *(
         (
             f"{name} of no elements",
             lambda *xs, f=f: f(*xs),

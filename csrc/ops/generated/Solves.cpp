@@ -268,6 +268,11 @@ at::Tensor cholesky_inverse(const at::Tensor& self, bool upper) {
     return AtenKernel<at::_ops::cholesky_inverse>::call_boxed(self, upper);
   }
   at::native::squareCheckInputs(self, "cholesky_inverse");
+  const auto is_zero = self.diagonal(0, -2, -1).eq(0);
+  if (is_zero.numel() > 0) {
+    const auto info = at::where(is_zero.any(-1), is_zero.to(at::kInt).argmax(-1) + 1, 0).to(at::kInt);
+    at::_linalg_check_errors(info, "cholesky_inverse", self.dim() == 2);
+  }
   const auto real = c10::toRealValueType(self.scalar_type());
   const auto eye = at::eye(self.size(-1), self.options().dtype(real)).to(self.scalar_type());
   return solve_by_factor(eye.expand(self.sizes()), self, upper);
