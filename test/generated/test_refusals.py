@@ -92,6 +92,23 @@ CALLS = [
         }.items()
     ),
     *(
+        (
+            f"{name}, {which} of {sizes}",
+            function,
+            ones(2, 2, 3),
+            *(ones(*sizes if i == which else (2,)) for i in range(4)),
+        )
+        for which, sizes in ((0, (1, 2)), (1, (2, 1)), (2, ()), (2, (1, 2)), (3, ()), (3, (2, 1)))
+        for name, function in {
+            "native_batch_norm": lambda x, *xs: torch.native_batch_norm(x, *xs, True, 0.1, 1e-5)[0],
+            "_native_batch_norm_legit": lambda x, *xs: torch._native_batch_norm_legit(x, *xs, False, 0.1, 1e-5)[0],
+            "_batch_norm_with_update": lambda x, *xs: aten._batch_norm_with_update(x, *xs, 0.1, 1e-5)[0],
+            "batch_norm's gradient": lambda x, w, *xs: aten.native_batch_norm_backward(
+                x, x, w, xs[0], xs[0], *xs[1:], True, 1e-5, [True, True, True]
+            )[0],
+        }.items()
+    ),
+    *(
         (f"cholesky_inverse of {batch} singular matrices", torch.cholesky_inverse, matrix)
         for batch in ((), (1,), (2, 2))
         for matrix in (

@@ -1,5 +1,7 @@
 // Normalization by mean and variance of rows, groups or channels, and what it does to gradients.
 
+#include <algorithm>
+
 #include "csrc/ops/generated/Families.h"
 #include "csrc/ops/generated/Pointwise.h"
 #include "csrc/ops/generated/Reduce.h"
@@ -357,6 +359,13 @@ uint64_t all_but_channels(const View& input) {
   return all_dims(input.dim()) & ~uint64_t{2};
 }
 
+/// Whether the parameters that there are have a number for each channel: PyTorch's kernels refuse others, or have their
+/// own way.
+bool are_of_channels(const View& x, std::initializer_list<View> parameters) {
+  return std::all_of(parameters.begin(), parameters.end(),
+                     [&](const View& each) { return !each.data || (each.dim() == 1 && each.size(0) == x.size(1)); });
+}
+
 View per_channel(const View& view, const View& input) {
   return view.data ? view.along(input, 1) : view;
 }
@@ -402,7 +411,8 @@ tb_status batch_norm(const void* data, const tb_kernel_context& context, const t
   if (form.has_running && (!optional_view(args[next++], &running_mean) || !optional_view(args[next++], &running_var))) {
     return TB_STATUS_UNSUPPORTED;
   }
-  if (!go_with(of.x, {of.weight, of.bias, running_mean, running_var})) {
+  if (!go_with(of.x, {of.weight, of.bias, running_mean, running_var}) ||
+      !are_of_channels(of.x, {of.weight, of.bias, running_mean, running_var})) {
     return TB_STATUS_UNSUPPORTED;
   }
   const bool training = form.has_training ? args[next++].v.i != 0 : form.training;
@@ -445,8 +455,10 @@ tb_status batch_norm_backward(const void*, const tb_kernel_context& context, con
   View grad, running_mean, running_var, mean, rstd, grad_input, grad_weight, grad_bias;
   if (!view_of(args[0], &grad) || !view_of(args[1], &of.x) || !is_floating(of.x.type()) || of.x.dim() < 2 ||
       !optional_view(args[2], &of.weight) || !optional_view(args[3], &running_mean) ||
-      !optional_view(args[4], &running_var) || !optional_view(args[10], &grad_input) ||
-      !optional_view(args[11], &grad_weight) || !optional_view(args[12], &grad_bias)) {
+      !optional_view(args[4], &running_var) || !optional_view(args[5], &mean) || !optional_view(args[6], &rstd) ||
+      !optional_view(args[10], &grad_input) || !optional_view(args[11], &grad_weight) ||
+      !optional_view(args[12], &grad_bias) ||
+      !are_of_channels(of.x, {of.weight, running_mean, running_var, mean, rstd})) {
     return TB_STATUS_UNSUPPORTED;
   }
   const bool training = args[7].v.i != 0;
@@ -454,7 +466,7 @@ tb_status batch_norm_backward(const void*, const tb_kernel_context& context, con
   of.dims = all_but_channels(of.x);
   of.weight = per_channel(of.weight, of.x);
   if (training) {
-    if (!view_of(args[5], &mean) || !view_of(args[6], &rstd)) {
+    if (!mean.data || !rstd.data) {
       return TB_STATUS_UNSUPPORTED;
     }
   } else {
