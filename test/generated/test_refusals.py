@@ -29,7 +29,12 @@ def gradient_of_huber_loss(x, target):
 
 CALLS = [
     ("cdist of whole numbers", torch.cdist, ones(2, 2), ones(2, 2, dtype=I8)),
-    ("cdist of two dtypes", torch.cdist, ones(2, 2), ones(2, 2, dtype=F64)),
+    *(
+        (f"cdist of two dtypes, {n}, {k}, {p}", lambda x, y, p=p: torch.cdist(x, y, p=p), x, ones(2, k, dtype=F64))
+        for n, k, p in ((2, 2, 2.0), (0, 2, 2.0), (2, 0, 0.0))
+        for x in (ones(n, k), ones(3, n, k))
+    ),
+    ("cdist of vectors of nothing", lambda x: torch.cdist(x, x, p=float("inf")), ones(2, 0)),
     *(("cdist", lambda x, p=p: torch.cdist(x, x, p=p), ones(2, 2)) for p in (float("nan"), -1.0, 0.0)),
     ("bucketize", lambda x, out: torch.bucketize(x, x, out_int32=True, out=out), ones(2), ones(2, dtype=I64)),
     ("searchsorted", lambda x, out: torch.searchsorted(x, x, out=out), ones(2), ones(2, dtype=torch.int32)),

@@ -49,11 +49,17 @@ at::Tensor cdist(const at::Tensor& left, const at::Tensor& right, double p, std:
   TORCH_CHECK(at::isFloatingType(right.scalar_type()),
               "cdist only supports floating-point dtypes, X2 got: ", right.scalar_type());
   TORCH_CHECK(p >= 0, "cdist only supports non-negative p values");
-  check_dtype(right, left.scalar_type());
   const auto mode = compute_mode.value_or(0);
   TORCH_CHECK(mode >= 0 && mode <= 2, "possible modes: 0, 1, 2, but was: ", mode);
   const bool by_product = p == 2 && (mode == 1 || (mode == 0 && (left.size(-2) > 25 || right.size(-2) > 25)));
-  if (by_product && left.numel() > 0 && right.numel() > 0) {
+  if (left.numel() == 0 || right.numel() == 0) { // whatever their dtypes and the norm
+    auto sizes = at::infer_size(left.sizes().slice(0, static_cast<std::size_t>(left.dim() - 2)),
+                                right.sizes().slice(0, static_cast<std::size_t>(right.dim() - 2)));
+    sizes.insert(sizes.end(), {left.size(-2), right.size(-2)});
+    return at::zeros(sizes, left.options());
+  }
+  check_dtype(right, left.scalar_type());
+  if (by_product) {
     return at::_euclidean_dist(left, right);
   }
   return norm(differences(left, right), p, -1);
