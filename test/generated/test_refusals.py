@@ -86,6 +86,17 @@ CALLS = [
     ("prelu of two dtypes", torch._prelu_kernel, ones(2), ones(2, dtype=F64)),
     ("prelu's gradient", torch.ops.aten._prelu_kernel_backward, ones(2), ones(2, dtype=F64), ones(2)),
     ("logsigmoid's gradient", torch.ops.aten.log_sigmoid_backward, ones(2, dtype=F64), ones(2), ones(2)),
+    *((f"_fft_r2c, normalization {n}", lambda x, n=n: aten._fft_r2c(x, [0], n, True), ones(3)) for n in (-1, 3)),
+    *(
+        (
+            f"{f.__name__} of {dtype} into {out}",
+            lambda x, out, f=f: f(x, out=out),
+            ones(3, 4, dtype=dtype),
+            ones(dtype=out),
+        )
+        for f in (torch.fft.fft, torch.fft.rfft2, torch.fft.irfftn, torch.fft.hfft)
+        for dtype, out in ((F32, F64), (F32, C128), (F64, C64), (F64, F32))
+    ),
     ("huber_loss's gradient", gradient_of_huber_loss, ones(2), ones(2, dtype=BF16)),
     *(
         (f"{name}, bias {bias}", function, ones(2, 2, 2), ones(2), ones(2, dtype=bias))

@@ -30,6 +30,10 @@ void check_out_dtype(const at::Tensor& out, const at::Tensor& result) {
 
 at::Tensor& write_result(at::Tensor& out, const at::Tensor& result) {
   check_out_dtype(out, result);
+  return convert_result(out, result);
+}
+
+at::Tensor& convert_result(at::Tensor& out, const at::Tensor& result) {
   at::native::resize_output(out, result.sizes());
   return out.copy_(result);
 }

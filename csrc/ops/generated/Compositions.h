@@ -51,16 +51,18 @@ void check_out_dtype(const at::Tensor& out, const at::Tensor& result);
 
 /// The rest of an out= form: `out` gets the result's size, and the result, of which it must have the dtype.
 at::Tensor& write_result(at::Tensor& out, const at::Tensor& result);
+/// ... of any dtype.
+at::Tensor& convert_result(at::Tensor& out, const at::Tensor& result);
 
 /// The form that writes its last argument, of the formula that returns a tensor.
-template <auto kFormula, class Formula = decltype(kFormula)>
+template <auto kFormula, auto kWrite = write_result, class Formula = decltype(kFormula)>
 struct Into;
 
-template <auto kFormula, class... Args>
-struct Into<kFormula, at::Tensor (*)(Args...)> {
+template <auto kFormula, auto kWrite, class... Args>
+struct Into<kFormula, kWrite, at::Tensor (*)(Args...)> {
   static at::Tensor& call(Args... args, at::Tensor& out) {
     check_out(out, args...);
-    return write_result(out, kFormula(std::forward<Args>(args)...));
+    return kWrite(out, kFormula(std::forward<Args>(args)...));
   }
 };
 

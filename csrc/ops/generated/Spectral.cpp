@@ -332,10 +332,10 @@ at::Tensor result_for(const at::Tensor& self, at::IntArrayRef sizes, at::IntArra
   return at::empty_strided(sizes, strides, self.options().dtype(type));
 }
 
-/// PyTorch's numbers.
+/// PyTorch's numbers: 0 is none, 1 by the root.
 double scale_of(int64_t normalization, int64_t count) {
   const auto size = static_cast<double>(count);
-  return normalization == 1 ? 1 / std::sqrt(size) : normalization == 2 ? 1 / size : 1;
+  return normalization == 0 ? 1 : 1 / (normalization == 1 ? std::sqrt(size) : size);
 }
 
 int64_t count_of(const at::Tensor& tensor, at::IntArrayRef dims) {
@@ -453,15 +453,19 @@ at::Tensor complex_to_real(const at::Tensor& self, at::IntArrayRef dims, int64_t
   return out;
 }
 
+/// Into outputs of any dtype.
+template <auto kFormula>
+constexpr auto kInto = Into<kFormula, convert_result>::call;
+
 } // namespace
 
 void register_spectral(Registrar& m) {
   TB_COMPOSITION(m, "_fft_c2c", _fft_c2c, complex_to_complex);
-  TB_COMPOSITION(m, "_fft_c2c.out", _fft_c2c_out, Into<complex_to_complex>::call);
+  TB_COMPOSITION(m, "_fft_c2c.out", _fft_c2c_out, kInto<complex_to_complex>);
   TB_COMPOSITION(m, "_fft_r2c", _fft_r2c, real_to_complex);
-  TB_COMPOSITION(m, "_fft_r2c.out", _fft_r2c_out, Into<real_to_complex>::call);
+  TB_COMPOSITION(m, "_fft_r2c.out", _fft_r2c_out, kInto<real_to_complex>);
   TB_COMPOSITION(m, "_fft_c2r", _fft_c2r, complex_to_real);
-  TB_COMPOSITION(m, "_fft_c2r.out", _fft_c2r_out, Into<complex_to_real>::call);
+  TB_COMPOSITION(m, "_fft_c2r.out", _fft_c2r_out, kInto<complex_to_real>);
 }
 
 } // namespace torch_backend::generated
