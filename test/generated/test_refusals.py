@@ -86,6 +86,32 @@ CALLS = [
     ("prelu of two dtypes", torch._prelu_kernel, ones(2), ones(2, dtype=F64)),
     ("prelu's gradient", torch.ops.aten._prelu_kernel_backward, ones(2), ones(2, dtype=F64), ones(2)),
     ("logsigmoid's gradient", torch.ops.aten.log_sigmoid_backward, ones(2, dtype=F64), ones(2), ones(2)),
+    *(
+        (f"{name} of two dtypes, {sizes}", function, ones(*sizes, dtype=first), ones(*sizes, dtype=second))
+        for name, function in {"huber_loss": F.huber_loss, "mse_loss": F.mse_loss}.items()
+        for first, second in ((F16, F32), (F32, F64), (F16, BF16))
+        for sizes in ((2,), (0,))
+    ),
+    *(
+        (f"{name}'s weight", function, ones(2, 2, *sizes), lambda device, s=sizes: ones(2, *s, dtype=I64)(device), w)
+        for w in (ones(2, dtype=F64), ones(2))
+        for name, function, sizes in (
+            ("nll_loss", F.nll_loss, ()),
+            ("nll_loss2d", F.nll_loss, (2, 2)),
+            ("nll_loss's gradient", lambda x, t, w: aten.nll_loss_backward(w[0], x, t, w, 1, -100, w[0]), ()),
+        )
+    ),
+    *(
+        (f"{name}, reduction {reduction}", lambda *xs, f=f, r=reduction: f(*xs, r), ones(1, 2, 2, 2), target)
+        for reduction in (-1, 3)
+        for name, f, target in (
+            ("mse_loss", aten.mse_loss, ones(1, 2, 2, 2)),
+            ("smooth_l1_loss", aten.smooth_l1_loss, ones(1, 2, 2, 2)),
+            ("huber_loss", aten.huber_loss, ones(1, 2, 2, 2)),
+            ("binary_cross_entropy", lambda x, y, r: aten.binary_cross_entropy(x, y, None, r), ones(1, 2, 2, 2)),
+            ("nll_loss2d", lambda x, t, r: aten.nll_loss2d_forward(x, t, None, r, -1)[0], ones(1, 2, 2, dtype=I64)),
+        )
+    ),
     *((f"_fft_r2c, normalization {n}", lambda x, n=n: aten._fft_r2c(x, [0], n, True), ones(3)) for n in (-1, 3)),
     *(
         (

@@ -53,6 +53,17 @@ def laid_out_otherwise(tensor):
     return tensor.mT.contiguous().mT
 
 
+def wider_after_the_first():
+    """Makes all floating tensors but the first double."""
+    met = []
+
+    def change(tensor):
+        met.append(tensor)
+        return tensor.double() if tensor.is_floating_point() and len(met) > 1 else tensor
+
+    return change
+
+
 def is_asked(func, args):
     """Whether the core asks the meta kernel about such a call: new tensors from plain ones."""
     schema = func._schema
@@ -104,7 +115,7 @@ def compared():
         for dtype in DTYPES & info.supported_dtypes("cpu"):
             samples = info.sample_inputs("cpu", dtype, requires_grad=False)
             for _, sample in zip(range(SAMPLES), samples, strict=False):
-                for change in (lambda tensor: tensor, laid_out_otherwise):
+                for change in (lambda tensor: tensor, laid_out_otherwise, wider_after_the_first()):
                     call = (sample.input, sample.args, sample.kwargs)
                     given, args, kwargs = tree_map_only(torch.Tensor, change, call)
                     with compare, torch.no_grad(), contextlib.suppress(Exception):  # a library that is not here

@@ -131,7 +131,7 @@ tb_status loss(const void* data, const tb_kernel_context& context, const tb_arg*
   const double numbers[2] = {how == kMeanReduction ? 1.0 : 0.0, which.has_number ? args[at + 1].v.f : 0};
   const std::size_t num_numbers = which.has_number ? 1 : 0;
   const c10::ArrayRef<View> inputs(operands, which.has_weight ? 3 : 2);
-  if (how == kNoReduction) {
+  if (out.sizes == operands[0].sizes) { // whatever number says so
     return compute_elements(context, which.each, out, inputs, {numbers + 1, num_numbers}, compute)
                ? TB_STATUS_OK
                : TB_STATUS_UNSUPPORTED;
@@ -168,6 +168,11 @@ tb_status loss_backward(const void* data, const tb_kernel_context& context, cons
 constexpr PointwiseEntry kZero{"zero", nullptr, "TB_PRIVATE T* out", "*out = 0;", nullptr, nullptr, "", "", 1, ""};
 constexpr char kForwardKey = 0;
 constexpr char kBackwardKey = 0;
+
+/// PyTorch's kernels refuse others.
+bool goes_with(const View& x, const View& other) {
+  return !other.data || other.type() == x.type();
+}
 
 /// Without the dimension of classes.
 View without_classes(const View& view) {
@@ -262,11 +267,14 @@ tb_status nll(const void*, const tb_kernel_context& context, const tb_arg* args,
   View output, total_weight;
   if (!view_of(args[0], &classes.like) || !is_floating(classes.like.type()) || classes.like.dim() == 0 ||
       !view_of(args[1], &classes.operands[2]) || !optional_view(args[2], &classes.weight) ||
-      !view_of(args[5], &output) || !view_of(args[6], &total_weight)) {
+      !goes_with(classes.like, classes.weight) || !view_of(args[5], &output) || !view_of(args[6], &total_weight)) {
     return TB_STATUS_UNSUPPORTED;
   }
   const auto compute = compute_type(classes.like.type());
   const int64_t how = args[3].v.i;
+  if (how != kNoReduction && output.dim() != 0) { // a number that stands for none
+    return TB_STATUS_UNSUPPORTED;
+  }
   classes.ignored = args[4].v.i;
   classes.operands[3] = without_classes(classes.like);
   auto& target = classes.operands[2];
@@ -309,7 +317,8 @@ tb_status nll_backward(const void*, const tb_kernel_context& context, const tb_a
   View grad, self, total_weight;
   if (!view_of(args[0], &grad) || !view_of(args[1], &self) || !is_floating(self.type()) || self.dim() == 0 ||
       !view_of(args[2], &classes.operands[2]) || !optional_view(args[3], &classes.weight) ||
-      !view_of(args[6], &total_weight) || !view_of(args[7], &classes.like)) {
+      !goes_with(self, classes.weight) || !goes_with(self, grad) || !view_of(args[6], &total_weight) ||
+      !view_of(args[7], &classes.like)) {
     return TB_STATUS_UNSUPPORTED;
   }
   const auto compute = compute_type(self.type());
