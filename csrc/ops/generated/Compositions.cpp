@@ -58,6 +58,25 @@ at::Tensor& product_over_batches_(at::Tensor& self, const at::Tensor& left, cons
   return self.copy_(product_over_batches(self, left, right, beta, alpha));
 }
 
+void check_factor(const char* name, at::ScalarType type, const at::Scalar& factor) {
+  TORCH_CHECK(!factor.isBoolean() || type == at::kBool, "Boolean ", name, " only supported for Boolean results.");
+  TORCH_CHECK(!at::isIntegralType(type, /*includeBool=*/true) || factor.isIntegral(/*includeBool=*/true),
+              "For integral input tensors, argument ", name, " must not be a floating point number.");
+}
+
+at::Tensor addr(const at::Tensor& self, const at::Tensor& left, const at::Tensor& right, const at::Scalar& beta,
+                const at::Scalar& alpha) {
+  const auto type = c10::promoteTypes(c10::promoteTypes(self.scalar_type(), left.scalar_type()), right.scalar_type());
+  check_factor("beta", type, beta);
+  check_factor("alpha", type, alpha);
+  if (type == at::kBool) {
+    return at::native::math_addr(self, left, right, beta.to<bool>(), alpha.to<bool>());
+  }
+  // The product of both factors may be too large, and alpha small.
+  const auto scaled = alpha.equal(1) ? left.to(type) : left.to(type).mul(alpha);
+  return at::native::math_addr(self.to(type), scaled, right.to(type), beta, 1);
+}
+
 at::Tensor& addr_out(const at::Tensor& self, const at::Tensor& left, const at::Tensor& right, const at::Scalar& beta,
                      const at::Scalar& alpha, at::Tensor& out) {
   for (const auto& input : {self, left, right}) {
@@ -273,7 +292,7 @@ void register_compositions(Registrar& m) {
   TB_COMPOSITION(m, "addbmm", addbmm, product_over_batches);
   TB_COMPOSITION(m, "addbmm_", addbmm_, product_over_batches_);
   TB_COMPOSITION(m, "addbmm.out", addbmm_out, Into<product_over_batches>::call);
-  TB_COMPOSITION(m, "addr", addr, at::native::math_addr);
+  TB_COMPOSITION(m, "addr", addr, addr);
   TB_COMPOSITION(m, "addr.out", addr_out, addr_out);
   TB_COMPOSITION(m, "_addmm_activation", _addmm_activation, addmm_activation);
   TB_COMPOSITION(m, "rsub.Tensor", rsub_Tensor, reversed_difference);
