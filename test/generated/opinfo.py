@@ -140,6 +140,27 @@ class SpecialTrial(Trial):
                 compare_values(one, other, self.tolerance, case.what)
 
 
+class ZerosTrial(NearTrial):
+    """Every sample with zeros of both signs in each of its tensors in turn: what is divided by them has their signs.
+
+    As the CPU's vectorized kernels see them, which not all plain ones do.
+    """
+
+    def samples(self, *, requires_grad=False):
+        """One sample for each tensor."""
+        for sample in super().samples(requires_grad=requires_grad):
+            given = {id(x): x for x in tensors(arguments(sample)) if x.dtype == self.dtype and x.numel() > 1}
+            for chosen in given.values():
+                yield sample.transform(lambda x, at=chosen: _with_zeros(x) if x is at else x)
+
+
+def _with_zeros(x):
+    values = torch.full((x.numel(),), 0.5, dtype=x.dtype)
+    vectorized = values[: x.numel() // 64 * 64]
+    vectorized[::2], vectorized[1::2] = 0.0, -0.0
+    return values.view(x.shape).requires_grad_(x.requires_grad)
+
+
 def _with_value(x, value):
     """A copy of the tensor in whose middle the value is."""
     changed = x.detach().clone()

@@ -9,11 +9,13 @@ import os
 import opinfo
 import pytest
 import torch
+from torch.testing._internal.opinfo.core import BinaryUfuncInfo, UnaryUfuncInfo
 
 ALL = os.environ.get("OPINFO") == "all"
 MOST = None if ALL else 1
 DTYPES = opinfo.DTYPES if ALL else (torch.float32,)
 KNOWN = opinfo.known()
+UFUNCS = (UnaryUfuncInfo, BinaryUfuncInfo)
 IS_LISTED = torch.__version__.split("+")[0] in opinfo.LIST.read_text().splitlines()[0]
 
 
@@ -47,6 +49,15 @@ def test_entry_with_nan_and_infinities(name):
     for kind in opinfo.kinds_of(op):
         is_tried = kind.dtype.is_floating_point and kind.dtype in DTYPES
         outcome = opinfo.attempt(op, kind, MOST, opinfo.SpecialTrial) if is_tried else None
+        assert outcome is None or not outcome.difference, f"{kind}: {outcome.difference}"
+
+
+@pytest.mark.parametrize("name", [name for name, op in opinfo.ENTRIES.items() if isinstance(op, UFUNCS)])
+def test_gradients_of_zeros(name):
+    op = opinfo.ENTRIES[name]
+    for kind in opinfo.kinds_of(op):
+        is_tried = kind.direction == "backward" and kind.dtype.is_floating_point and kind.dtype in DTYPES
+        outcome = opinfo.attempt(op, kind, MOST, opinfo.ZerosTrial) if is_tried else None
         assert outcome is None or not outcome.difference, f"{kind}: {outcome.difference}"
 
 

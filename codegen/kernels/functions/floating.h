@@ -69,7 +69,7 @@ TB_DEVICE T tb_logit_backward(T grad, T x, int has_eps, T eps) {
   const int limits = has_eps && !(eps < 0);
   const T low = limits ? eps : TC(0.0);
   if (x < low || x > TC(1.0) - low) return limits ? TC(0.0) : (T)NAN;
-  return x == 0 || x == 1 ? grad * INFINITY : grad / (x * (TC(1.0) - x));
+  return grad / (x * (TC(1.0) - x));
 }
 
 TB_DEVICE T tb_gelu_tanh_backward(T grad, T x) {
