@@ -76,10 +76,10 @@ class Placed:
 
 def run(case: Case, device: str, wrap: Wrap = lambda function: function, *, wide: bool = False) -> Answer:
     """Make the call."""
+    watched = device == "cpu" and not wide and _draws_for_any(case.op.full_name)  # which seeds the generator
     torch.default_generator.manual_seed(1)
     before = torch.get_rng_state()
     placed, draws = Placed(case, device, wide=wide), DrawsOfHost()
-    watched = device == "cpu" and not wide and _draws_for_any(case.op.full_name)
     try:
         with torch.set_grad_enabled(case.form == "backward"):
             if watched:
