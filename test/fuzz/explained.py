@@ -84,10 +84,6 @@ def _overlaps(x: Tensor) -> bool:
     return bool(numbers.as_strided(x.shape, x.stride(), x.storage_offset()).unique().numel() < x.numel())
 
 
-def _no_mode(case: Case) -> bool:
-    return any(type(x) is int and not 0 <= x <= 2 for x in case.args)
-
-
 GIVEN: dict[str, Callable[[Case], bool]] = {
     "not finite": _not_finite,
     "not finite, or gradients are not": lambda case: case.special_gradients or _not_finite(case),
@@ -97,7 +93,6 @@ GIVEN: dict[str, Callable[[Case], bool]] = {
     "scale_grad_by_freq": lambda case: bool(case.kwargs.get("scale_grad_by_freq")),
     "offsets that fall": lambda case: any(map(_falls, tensors((case.args[1:], case.kwargs)))),
     "not positive definite": lambda case: bool(torch.linalg.cholesky_ex(case.args[0])[1].any()),
-    "a mode that is none": _no_mode,
     "written twice": lambda case: any(map(_overlaps, tensors(case.kwargs.get("out", case.args[:1])))),
 }
 """What may be said of arguments."""

@@ -295,7 +295,9 @@ def test_classes_below_zero_have_no_code(classes):
         torch.nn.functional.one_hot(labels, classes).cpu()
 
 
-@pytest.mark.parametrize("name", ["scatter", "scatter_add", "scatter_reduce", "index_add", "index_copy", "index_reduce", "one_hot"])
+@pytest.mark.parametrize(
+    "name", ["scatter", "scatter_add", "scatter_reduce", "index_add", "index_copy", "index_reduce", "one_hot"]
+)
 def test_no_index_is_in_range_of_nothing(name):
     nothing, zero, one = torch.empty(0, device=DEVICE), torch.tensor([0], device=DEVICE), torch.ones(1, device=DEVICE)
     calls = {
@@ -304,9 +306,13 @@ def test_no_index_is_in_range_of_nothing(name):
         "index_reduce": lambda: nothing.index_reduce(0, zero, one, "amax"),
         "one_hot": lambda: torch.nn.functional.one_hot(zero - 1),
     }
-    with pytest.raises((IndexError, RuntimeError), match=r"out of (range|bounds)|must be non-negative"):
+
+    def call_and_wait():
         calls.get(name, lambda: getattr(nothing, name)(0, zero, one))()
         torch.accelerator.synchronize()
+
+    with pytest.raises((IndexError, RuntimeError), match=r"out of (range|bounds)|must be non-negative"):
+        call_and_wait()
 
 
 def test_counts_of_the_largest_number():
