@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import isfinite
+from math import isfinite, prod
 from random import Random
 from typing import Any
 
 import torch
 from changes import MOST_ELEMENTS, changed, laid_out
+from fatal import is_fatal
 from torch import Tensor
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
@@ -106,28 +107,10 @@ def draw(name: str) -> Case | None:
     if leaves_out_sample(entry, dtype_of, part, [x for x in tree_leaves(values) if not isinstance(x, Tensor)]):
         return None
     values = changed(random, values)
-    if _is_vast(op, *values) or _is_fatal(op, *values):
+    if _is_vast(op, *values) or is_fatal(op, *values):
         return None
     case = Case(name, op, form, *values, special_gradients=random.random() < 0.3)
     return _with_out(random, case) if form == "out" else case
-
-
-def _is_fatal(op: OpInfo, args: list[Any], kwargs: dict[str, Any]) -> bool:
-    """Whether the CPU may end the process, never return, or write outside of its memory."""
-    given = tensors((args, kwargs))
-    if op.name.startswith(TRANSFORMS):  # oneMKL 2024.2, of several dimensions
-        return any(x.dim() > 1 and max(x.shape) > 64 for x in given)
-    if op.name in ("grid_sampler_2d", "grid_sampler_3d"):  # places that no mode brought into the image
-        return not {args[2], args[3]} <= {0, 1, 2}
-    if op.name == "linalg.matrix_power":  # whose opposite is itself
-        return bool(args[1] == -(2**63))
-    if "polynomial" in op.name:  # degrees that take minutes
-        return any(type(x) in (int, float) and abs(x) > 1e6 for x in tree_leaves((args, kwargs))) or any(
-            bool((x.abs() > 1e6).any()) for x in given[1:]
-        )
-    if op.name == "lcm":  # the division of the smallest number by -1
-        return any(bool((x == torch.iinfo(x.dtype).min).any()) for x in given if x.dtype in (torch.int32, torch.int64))
-    return bool(kwargs.get("unsafe"))  # lengths that are not looked at
 
 
 def _has(op: OpInfo, form: str) -> bool:
@@ -167,11 +150,11 @@ def _with_out(random: Random, case: Case) -> Case | None:
 
 def _is_vast(op: OpInfo, args: list[Any], kwargs: dict[str, Any]) -> bool:
     """Whether numbers among the arguments make a result that takes all memory."""
-    largest = max((abs(x) for x in tree_leaves((args, kwargs)) if type(x) in (int, float) and isfinite(x)), default=0)
-    if largest < 100:
+    numbers = [abs(x) for x in tree_leaves((args, kwargs)) if type(x) in (int, float) and isfinite(x)]
+    if prod(x for x in numbers if x > 1) < 100:  # sizes of a shape among them
         return op.name in VAST and args[0].numel() > 100
     try:
         results = op.op(*tree_map_only(Tensor, lambda x: x.to("meta"), args), **kwargs)
     except Exception:  # mostly what the CPU raises as well
-        return largest > MOST_ELEMENTS
-    return any(x.untyped_storage().nbytes() > 64 * MOST_ELEMENTS for x in tensors(results))
+        return max(numbers) > MOST_ELEMENTS
+    return any(max(x.numel(), x.untyped_storage().nbytes() // 8) > 8 * MOST_ELEMENTS for x in tensors(results))
