@@ -117,6 +117,14 @@ def test_complex_numbers(check, name, dtype):
         check(lambda x: parts_of(REDUCTIONS[name](x, 0)), torch.cat([row, x[0, :2, 0]]))
 
 
+@pytest.mark.filterwarnings("ignore:Casting complex values to real")
+@pytest.mark.parametrize("name", ["sum", "prod", "cumsum", "cumprod"])
+def test_complex_numbers_become_real_before_they_are_reduced(check, name):
+    x = values(5, 7, dtype=torch.complex64)
+    check(lambda x: getattr(x, name)(1, dtype=torch.float64), x)
+    check(lambda x, out: getattr(torch, name)(x, 0, out=out), x, torch.empty(getattr(x, name)(0).shape))
+
+
 @pytest.mark.parametrize("size", [33, 4097, 1 << 18])
 def test_long_complex_numbers(check, size):
     x = torch.polar(torch.ones(size), values(size))

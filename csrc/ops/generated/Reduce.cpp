@@ -233,8 +233,12 @@ tb_status reduce(const tb_kernel_context& context, const ReductionEntry& entry, 
   const auto is_complex_view = [](const View& view) { return is_complex(view.type()); };
   const bool of_complex = std::any_of(inputs.begin(), inputs.end(), is_complex_view);
   const std::string_view how = of_complex && entry.complex ? entry.complex : "";
-  if ((of_complex && how.empty()) || (!of_complex && std::any_of(outputs.begin(), outputs.end(), is_complex_view))) {
+  const bool into_complex = std::any_of(outputs.begin(), outputs.end(), is_complex_view);
+  if (of_complex ? how.empty() || (how == "sizes" && into_complex) : into_complex) {
     return TB_STATUS_UNSUPPORTED;
+  }
+  if (of_complex && !into_complex && how != "sizes") { // PyTorch converts them first
+    return reduce(context, entry, outputs, inputs[0].half(0), dims, compute, numbers);
   }
   if (how == "parts") {
     c10::SmallVector<View, 4> to, from;
@@ -242,9 +246,7 @@ tb_status reduce(const tb_kernel_context& context, const ReductionEntry& entry, 
                    [](const auto& view) { return view.in_halves(); });
     std::transform(inputs.begin(), inputs.end(), std::back_inserter(from),
                    [](const auto& view) { return view.in_halves(); });
-    return std::all_of(outputs.begin(), outputs.end(), is_complex_view)
-               ? reduce(context, entry, to, from, dims, compute_type(part_type(compute)), numbers)
-               : TB_STATUS_UNSUPPORTED;
+    return reduce(context, entry, to, from, dims, compute_type(part_type(compute)), numbers);
   }
   if (how == "sizes") {
     compute = compute_type(part_type(compute));

@@ -60,7 +60,10 @@ Division divide(int device, int64_t lines, int64_t count, int64_t side_by_side) 
 tb_status scan(const tb_kernel_context& context, const ReductionEntry& entry, c10::ArrayRef<View> outputs,
                const View& input, int64_t dim, ValueType compute) {
   const std::string_view how = is_complex(input.type()) && entry.complex ? entry.complex : "";
-  if (is_complex(compute) && (how.empty() || !is_complex(outputs[0].type()))) {
+  if (!how.empty() && !is_complex(outputs[0].type())) { // PyTorch converts them first
+    return scan(context, entry, outputs, input.half(0), dim, compute);
+  }
+  if (is_complex(compute) && how.empty()) {
     return TB_STATUS_UNSUPPORTED;
   }
   if (how == "parts") {
