@@ -84,6 +84,11 @@ def _overlaps(x: Tensor) -> bool:
     return bool(numbers.as_strided(x.shape, x.stride(), x.storage_offset()).unique().numel() < x.numel())
 
 
+def _share_memory(case: Case) -> bool:
+    given = tensors((case.args, case.kwargs))
+    return len({x.untyped_storage()._cdata for x in given}) < len(given)
+
+
 GIVEN: dict[str, Callable[[Case], bool]] = {
     "not finite": _not_finite,
     "not finite, or gradients are not": lambda case: case.special_gradients or _not_finite(case),
@@ -93,6 +98,7 @@ GIVEN: dict[str, Callable[[Case], bool]] = {
     "scale_grad_by_freq": lambda case: bool(case.kwargs.get("scale_grad_by_freq")),
     "offsets that fall": lambda case: any(map(_falls, tensors((case.args[1:], case.kwargs)))),
     "not positive definite": lambda case: bool(torch.linalg.cholesky_ex(case.args[0])[1].any()),
+    "arguments that share memory": _share_memory,
     "written twice": lambda case: any(map(_overlaps, tensors(case.kwargs.get("out", case.args[:1])))),
 }
 """What may be said of arguments."""

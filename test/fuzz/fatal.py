@@ -46,6 +46,7 @@ FATAL: dict[str, Callable[[Arguments], bool]] = {
     "special.*polynomial*": lambda args: any(x > LARGEST_DEGREE for x in _numbers(args[1:])),
     # read and written outside of what was given, without a look at lengths
     "*segment_reduce*": lambda args: True in args,
+    "*native_batch_norm*": lambda args: not args[-3] and (len(args) < 8 or args[3] is None or args[4] is None),
     "lu_unpack": lambda args: args[1].shape != (*args[0].shape[:-2], min(args[0].shape[-2:], default=0)),
     "nn.functional.ctc_loss": _is_no_class,
     "nn.functional.scaled_dot_product_attention": lambda args: args[1].shape[:-1] != args[2].shape[:-1],
