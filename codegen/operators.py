@@ -21,6 +21,7 @@ class Operators:
     beyond_the_iterator: frozenset[str] = frozenset()
     meta_differs: frozenset[str] = frozenset()
     tried: frozenset[str] = frozenset()
+    suggested_format: frozenset[str] = frozenset()
     writes_out_at_once: frozenset[str] = frozenset()
     resizes: frozenset[str] = frozenset()
     one_dtype: frozenset[str] = frozenset()
@@ -56,6 +57,7 @@ def facts(operators: Operators, checked_overloads: Iterable[str]) -> dict[str, l
         "kWrapperChecksDevices": checked_overloads,
         "kMetaDiffers": operators.meta_differs,
         "kTried": operators.tried,
+        "kSuggestedFormat": operators.suggested_format,
         "kWritesOutAtOnce": operators.writes_out_at_once,
         "kOneDtype": operators.one_dtype,
         "kHostArgument": [f"{name} {argument}" for name, all_ in operators.host_arguments.items() for argument in all_],

@@ -151,6 +151,19 @@ CALLS = [
         }.items()
     ),
     *(
+        (f"{name}, permuted", function, permuted)
+        for name, function in {
+            "batch_norm": lambda x: F.batch_norm(x, None, None, training=True),
+            "batch_norm that does not train": lambda x: F.batch_norm(x, x[0, :, 0] + 1, x[0, :, 0] + 1),
+            "_batch_norm_with_update": lambda x: aten._batch_norm_with_update(x, None, None, *x[:2, :, 0] + 1, 0, 1e-5)[
+                0
+            ],
+            "batch_norm's gradient": lambda x: aten.native_batch_norm_backward(
+                x, x, None, None, None, x[0, :, 0] + 1, x[0, :, 0] + 1, True, 1e-5, [True, True, True]
+            )[0],
+        }.items()
+    ),
+    *(
         (f"cholesky_inverse of {batch} singular matrices", torch.cholesky_inverse, matrix)
         for batch in ((), (1,), (2, 2))
         for matrix in (

@@ -163,6 +163,11 @@ Foreseen call_meta_kernel(const c10::OperatorHandle& op, const OperatorTraits& t
     meta[i] = is_generator(*schema[i].type()) ? c10::IValue() : meta[i];
   }
   auto results = call_stand_ins(op, traits, c10::DispatchKey::Meta, pairs, meta);
+  const auto input = op.schema().argumentIndexWithName("input");
+  if (results && input && (*results)[0].toTensor().defined() && has_fact(Fact::kSuggestedFormat, traits.name)) {
+    const auto format = arguments[static_cast<std::size_t>(*input)].toTensor().suggest_memory_format();
+    (*results)[0] = (*results)[0].toTensor().contiguous(format);
+  }
   return results && fits_in_place(op, traits, meta) ? as_foreseen(std::move(results)) : nullptr;
 }
 

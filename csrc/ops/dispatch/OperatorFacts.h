@@ -9,6 +9,7 @@ enum class Fact {
   kWrapperChecksDevices, // of an overload: PyTorch's wrapper around its kernels compares the arguments' devices
   kMetaDiffers,          // the CPU kernel returns other tensors than the meta kernel says
   kTried,                // ... and shows it when it is run
+  kSuggestedFormat,      // of "input", for the first result, whatever the meta kernel says
   kWritesOutAtOnce,      // the out= kernel neither resizes its output nor computes anything else in it
   kOneDtype,             // the CPU kernel does not promote its inputs, though the meta kernel does
   kHostArgument,         // of "operator argument": may be a CPU tensor with dimensions
