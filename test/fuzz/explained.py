@@ -89,6 +89,20 @@ def _share_memory(case: Case) -> bool:
     return len({x.untyped_storage()._cdata for x in given}) < len(given)
 
 
+def _few_parameters(case: Case) -> bool:
+    x, *parameters = [each for each in case.args if isinstance(each, Tensor)]
+    return any(each.numel() < x.shape[1] for each in parameters)
+
+
+def _wide_out(case: Case) -> bool:
+    wide = (torch.float64, torch.complex128)
+    return all(x.dtype in wide for x in tensors(case.kwargs["out"])) and case.args[0].dtype not in wide
+
+
+def _no_mode(case: Case) -> bool:
+    return any(type(x) is int and not 0 <= x <= 2 for x in case.args)
+
+
 GIVEN: dict[str, Callable[[Case], bool]] = {
     "not finite": _not_finite,
     "not finite, or gradients are not": lambda case: case.special_gradients or _not_finite(case),
@@ -99,6 +113,9 @@ GIVEN: dict[str, Callable[[Case], bool]] = {
     "offsets that fall": lambda case: any(map(_falls, tensors((case.args[1:], case.kwargs)))),
     "not positive definite": lambda case: bool(torch.linalg.cholesky_ex(case.args[0])[1].any()),
     "arguments that share memory": _share_memory,
+    "a mode that is none": _no_mode,
+    "fewer parameters than channels": _few_parameters,
+    "out is wider": _wide_out,
     "written twice": lambda case: any(map(_overlaps, tensors(case.kwargs.get("out", case.args[:1])))),
 }
 """What may be said of arguments."""
