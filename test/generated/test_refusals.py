@@ -45,6 +45,12 @@ CALLS = [
     ("rsub of bools", torch.rsub, ones(2, dtype=BOOL), ones(2)),
     ("rsub of no bools", torch.rsub, ones(0, dtype=BOOL), ones(0)),
     ("complex of two dtypes", torch.complex, ones(2, dtype=F64), ones(2)),
+    *(
+        (f"{f.__name__} of {sizes}, {dtype}", f, ones(*sizes, dtype=dtype), ones(*sizes, dtype=dtype))
+        for f in (torch.complex, torch.polar)
+        for dtype in (BF16, F32, I64)
+        for sizes in ((2,), (0,))
+    ),
     ("polar of two dtypes", torch.polar, ones(2, dtype=F64), ones(2)),
     ("clamp of no complex", F.hardtanh, ones(0, dtype=C64)),
     *(

@@ -567,7 +567,9 @@ void add_pointwise(Kernels& kernels) {
     const auto& entry = table.entries[i];
     if (i == 0 || std::strcmp(entry.overload, table.entries[i - 1].overload) != 0) {
       kernels.add(entry.overload, pointwise, TB_KERNEL_MIXED_DTYPES | TB_KERNEL_NUMBERS | kTakesEmpty, &entry,
-                  takes_complex(entry) ? kAllTypes : kRealTypes);
+                  !takes_complex(entry)              ? kRealTypes
+                  : entry.floating || entry.integral ? kAllTypes
+                                                     : kComplexTypes);
     }
   }
 }

@@ -1,5 +1,8 @@
 #include "csrc/ops/generated/ValueType.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace torch_backend::generated {
 namespace {
 
@@ -51,6 +54,10 @@ constexpr auto kTypesByDtype = types_by_dtype();
 
 const TypeMask kCommonTypes = mask_of_types([](ValueType type) { return is_common(type); });
 const TypeMask kRealTypes = mask_of_types([](ValueType type) { return !is_complex(type); });
+const TypeMask kComplexTypes = mask_of_types([](ValueType type) {
+  const auto has_part = [&](const Named& each) { return part_type(each.type) == type; };
+  return is_floating(type) ? std::count_if(std::begin(kTypes), std::end(kTypes), has_part) > 1 : is_complex(type);
+});
 const TypeMask kAllTypes = mask_of_types([](ValueType) { return true; });
 
 ValueType value_type(tb_dtype dtype) {

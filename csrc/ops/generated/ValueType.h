@@ -69,10 +69,11 @@ inline bool is_common(ValueType type) {
   return type <= ValueType::i64 || is_floating(type);
 }
 
-/// As a dtype_mask, those of all that are not complex, and of all.
+/// As a dtype_mask, those of all that are not complex, of complex numbers and their parts, and of all.
 using TypeMask = std::array<uint64_t, TB_DTYPE_MASK_WORDS>;
 extern const TypeMask kCommonTypes;
 extern const TypeMask kRealTypes;
+extern const TypeMask kComplexTypes;
 extern const TypeMask kAllTypes;
 
 } // namespace torch_backend::generated
