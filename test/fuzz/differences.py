@@ -77,7 +77,8 @@ class Placed:
 @cache
 def _may_draw(operator: str) -> bool:
     """Whether a sample of any entry of the operator draws random numbers: changed arguments may be those of another."""
-    return any(_draws_for_any(entry) for entry, op in ENTRIES.items() if op.name == operator)
+    entries = [entry for entry, op in ENTRIES.items() if op.name == operator and op.supported_dtypes("cpu")]
+    return any(map(_draws_for_any, entries))
 
 
 def run(case: Case, device: str, wrap: Wrap = lambda function: function, *, wide: bool = False) -> Answer:
