@@ -272,6 +272,9 @@ def test_as_on_the_cpu(function, arguments):
 
 def _outcome(function, arguments, device):
     try:
-        return function(*(make(device) for make in arguments))
+        result = function(*(make(device) for make in arguments))
+        if device == DEVICE:
+            torch.get_device_module(DEVICE).synchronize()
+        return result
     except Exception as error:
         return error
