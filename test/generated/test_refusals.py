@@ -196,6 +196,19 @@ CALLS = [
         )
     ),
     *(
+        (f"{name} by {n} of {index}", function, ones(3), ones(n, dtype=index), ones(n))
+        for index in (F32, torch.int32, I8)
+        for n in (0, 2)
+        for name, function in {
+            "put": torch.put,
+            "take": lambda x, i, v: torch.take(x, i),
+            "index_fill": lambda x, i, v: torch.index_fill(x, 0, i, 1.0),
+            "index_put": lambda x, i, v: torch.index_put(x, [i], v),
+            "index_add": lambda x, i, v: torch.index_add(x, 0, i, v * 0),
+            "embedding's gradient": lambda x, i, v: aten.embedding_dense_backward(v.unsqueeze(1), i, 3, -1, False),
+        }.items()
+    ),
+    *(
         (f"index_put of {sizes}", lambda x, i, v: torch.index_put(x, [i - 1], v), ones(2, 2), index, ones(*sizes))
         for sizes in ((2,), (1, 2), (1, 1, 2))
         for index in (ones(dtype=I64), ones(1, dtype=I64), ones(0, dtype=I64))

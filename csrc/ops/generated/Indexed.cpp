@@ -327,6 +327,12 @@ bool begin_as(const tb_kernel_context& context, const tb_tensor& out, const tb_t
 
 // ---- one dimension ----
 
+/// PyTorch's kernels refuse others, of no elements too.
+bool is_index(const tb_tensor& tensor, bool may_be_int32) {
+  const auto type = value_type(tensor.dtype);
+  return type == ValueType::i64 || (may_be_int32 && type == ValueType::i32);
+}
+
 tb_status index_select(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
   const auto* self = tensor_of(args[0]);
   const auto* index = tensor_of(args[2]);
@@ -569,7 +575,7 @@ tb_status index_fill(const void* entry, const tb_kernel_context& context, const 
   if (!self->data) {
     return TB_STATUS_OK;
   }
-  if ((value && value->ndim != 0) || !takes(*self, args[3])) {
+  if ((value && value->ndim != 0) || !takes(*self, args[3]) || !is_index(*tensor_of(args[2]), /*may_be_int32=*/false)) {
     return TB_STATUS_UNSUPPORTED;
   }
   return write_slices(context, static_cast<const char*>(entry), Mode::kSet, *self, args[1].v.i, *tensor_of(args[2]),
@@ -582,7 +588,7 @@ tb_status embedding_backward(const void* entry, const tb_kernel_context& context
   const auto* indices = tensor_of(args[1]);
   const auto* out = tensor_of(args[5]);
   const auto type = value_type(out->dtype);
-  if (!grad || type == ValueType::none || value_type(grad->dtype) != type) {
+  if (!grad || type == ValueType::none || value_type(grad->dtype) != type || !is_index(*indices, true)) {
     return TB_STATUS_UNSUPPORTED;
   }
   const View result(*out);
@@ -644,7 +650,8 @@ tb_status take(const void* entry, const tb_kernel_context& context, const tb_arg
 tb_status put(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
   const View self = flat(*tensor_of(args[0]));
   const View index = flat(*tensor_of(args[1]));
-  if (!takes(*tensor_of(args[0]), args[2]) || elements_of(*tensor_of(args[2])) != index.size(0)) {
+  if (!takes(*tensor_of(args[0]), args[2]) || elements_of(*tensor_of(args[2])) != index.size(0) ||
+      !is_index(*tensor_of(args[1]), /*may_be_int32=*/false)) {
     return TB_STATUS_UNSUPPORTED;
   }
   if (index.size(0) == 0) {
@@ -695,7 +702,7 @@ bool read_indices(const tb_kernel_context& context, const char* op, const tb_ten
       continue;
     }
     if (!is_mask(*index)) {
-      if (!add(View(*index))) {
+      if (!is_index(*index, /*may_be_int32=*/true) || !add(View(*index))) {
         return false;
       }
       continue;
