@@ -78,6 +78,14 @@ def test_a_product_of_vectors_that_is_too_large_times_a_small_number(check, dtyp
         check(torch.addr, self, column, row, beta=beta, alpha=0.125)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=str)
+def test_long_dot_products_are_sums_of_sums(dtype):
+    left, right = (values(20000, dtype=dtype).abs().to(dtype) for _ in range(2))
+    exact = left.to(torch.complex128).dot(right.to(torch.complex128))
+    error = left.to(DEVICE).dot(right.to(DEVICE)).cpu() - exact
+    assert error.abs() < 4 * torch.finfo(dtype).eps * exact.abs()
+
+
 def test_a_product_of_vectors_has_the_dtype_of_all(check):
     column, row = torch.tensor([True, False]), torch.tensor([True, True, False])
     for self in (torch.tensor([[False], [True]]), torch.tensor(0.5, dtype=torch.float64), torch.tensor([2])):

@@ -57,12 +57,11 @@ TB_KERNEL(matmul) {
           for (; k + LANES <= depth; k += LANES)
             for (int i = 0; i < LANES; ++i)
               parts[i] += left[row * DEPTH + k + i] * (T)TB_LOAD_AS(RIGHT, p2, from + (k + i) * (Index)(RIGHT_STEP_K));
+          for (int i = 0; k + i < depth; ++i)
+            parts[i] += left[row * DEPTH + k + i] * (T)TB_LOAD_AS(RIGHT, p2, from + (k + i) * (Index)(RIGHT_STEP_K));
           for (int width = LANES / 2; width > 0; width /= 2)
             for (int i = 0; i < width; ++i) parts[i] += parts[i + width];
-          T sum = parts[0];
-          for (; k < depth; ++k)
-            sum += left[row * DEPTH + k] * (T)TB_LOAD_AS(RIGHT, p2, from + k * (Index)(RIGHT_STEP_K));
-          sums[row * COLUMNS_MOST + column] += sum;
+          sums[row * COLUMNS_MOST + column] += parts[0];
         }
       }
 #else

@@ -199,7 +199,8 @@ tb_status run(Product product, const tb_kernel_context& context) {
   const Tile tile = tile_of(context.device, out.sizes[1], size_bytes);
   const bool few = runs_in_stretches(context.device) && out.sizes[1] <= kFewRows;
   const bool left_along_k = std::abs(left.strides[2]) <= std::abs(left.strides[1]);
-  const bool right_along_k = std::abs(right.strides[1]) < std::abs(right.strides[2]);
+  // Also of one column, whose sum is then made of many.
+  const bool right_along_k = out.sizes[2] == 1 || std::abs(right.strides[1]) < std::abs(right.strides[2]);
   const std::array<bool, 3> unit{left.strides[2] == 1, right.strides[1] == 1, right.strides[2] == 1};
   const bool fits_32 = std::max({out.last(), left.last(), right.last(), self.last()}) < Geometry::kLimit32 &&
                        std::max(out.sizes[0] * out.sizes[1] * out.sizes[2], left.sizes[2]) < Geometry::kLimit32;
