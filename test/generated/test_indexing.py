@@ -143,6 +143,11 @@ def test_reductions(check, reduce, dtype):
             check(lambda a, i, b: a.index_reduce(0, i, b, reduce, include_self=include_self), x, ROWS, source[:4])  # noqa: B023
 
 
+@pytest.mark.parametrize("alpha", [0, 1, 2, -1])
+def test_answers_are_added_times_a_number(check, alpha):
+    check(torch.index_add, MATRIX > 1, 0, ROWS[:2], MATRIX[2:4] > 0, alpha=alpha, exact=True)
+
+
 def test_no_dimensions_and_no_elements(check):
     number, first = torch.tensor(3.0), torch.tensor(0)
     check(torch.gather, number, 0, first, exact=True)

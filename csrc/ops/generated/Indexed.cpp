@@ -525,7 +525,7 @@ tb_status write_slices(const tb_kernel_context& context, const char* op, Mode mo
   access.there = without_dim(out, d, shape);
   if (factor) {
     access.scalar = scalar_of(*factor, compute_type(part_type(type)));
-    access.has_factor = double_of(*factor) != 1;
+    access.has_factor = double_of(*factor) != 1 && (type != ValueType::b8 || double_of(*factor) == 0);
   }
   access.add_index(along_dim(index, d, shape), size_along(out, d), stride_along(out, d));
   return run(context, access) ? TB_STATUS_OK : TB_STATUS_UNSUPPORTED;
