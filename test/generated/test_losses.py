@@ -71,6 +71,13 @@ def test_nll(check, how, weighted):
     check(lambda x, t: F.nll_loss(x, t, ignore_index=1, reduction=how), values(5, 7), torch.ones(5, dtype=torch.int64))
 
 
+def test_nll_of_images_that_are_views(check):
+    """Of as many dimensions as cannot be taken together: each number of them has a kernel of its own."""
+    for view in (lambda x: x, lambda x: x[:, :, ::2], lambda x: x[:, :, ::2, ::3], lambda x: x[:, :, ::2, ::3, ::2]):
+        x = view(values(2, 3, 4, 6, 4))
+        check(lambda x: F.nll_loss(x, torch.ones_like(x[:, 0], dtype=torch.int64), reduction="none"), x)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_cross_entropy(check, dtype):
     x, target = values(40, 11, dtype=dtype).requires_grad_(), torch.arange(40) % 11

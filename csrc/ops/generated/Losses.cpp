@@ -203,7 +203,7 @@ tb_status run_classes(const tb_kernel_context& context, const Classes& classes, 
     if (!operands[n].data) {
       part.strides[n].assign(part.sizes.size(), 0);
     }
-    key.words[0] = key.words[0] << 4 | static_cast<uint64_t>(operands[n].type());
+    key.words[0] = key.words[0] << 5 | static_cast<uint64_t>(operands[n].type());
   }
   const std::array<int, 4> order{3, 2, 0, 1};
   if (!part.collapse(4, order)) {
@@ -217,8 +217,8 @@ tb_status run_classes(const tb_kernel_context& context, const Classes& classes, 
     fits_32 = fits_32 && part.reach(n) + num_classes * std::llabs(class_stride) < Geometry::kLimit32;
   }
   key.words[1] = static_cast<uint64_t>(compute) << 16 | static_cast<uint64_t>(part.geometry.rank_class()) << 12 |
-                 static_cast<uint64_t>(classes.weight.type()) << 8 |
-                 static_cast<uint64_t>(classes.total_weight.type()) << 4 | static_cast<uint64_t>(fits_32);
+                 static_cast<uint64_t>(classes.weight.type()) << 6 |
+                 static_cast<uint64_t>(classes.total_weight.type()) << 1 | static_cast<uint64_t>(fits_32);
   const auto& function = find_function(context.device, key, "nll", "nll", [&](SourceText& text) {
     text.compute_in(compute);
     text.index_of(fits_32);

@@ -67,7 +67,7 @@ struct RowPlan {
     KernelKey key{entry};
     for (int n = 0; n < num_operands; ++n) {
       const auto type = is_there(n) ? operand(n).type() : ValueType::none;
-      key.words[0] = key.words[0] << 4 | static_cast<uint64_t>(type);
+      key.words[0] = key.words[0] << 5 | static_cast<uint64_t>(type);
       key.words[1] = key.words[1] << 1 | static_cast<uint64_t>(repeats(n));
     }
     key.words[2] = static_cast<uint64_t>(compute) << 8 | static_cast<uint64_t>(kept.geometry.rank_class()) << 4 |

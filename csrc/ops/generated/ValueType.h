@@ -9,7 +9,7 @@
 
 namespace torch_backend::generated {
 
-/// Keys of kernels have four bits for each.
+/// Keys of kernels have four bits for each, and five where it may be none.
 enum class ValueType : uint8_t { b8, u8, i8, i16, i32, i64, u16, u32, u64, f16, bf16, f32, f64, c32, c64, c128, none };
 
 ValueType value_type(tb_dtype dtype);
