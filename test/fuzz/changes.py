@@ -72,7 +72,8 @@ def laid_out(random: Random, x: Tensor) -> Tensor:
         dim = random.randrange(x.dim())
         return x.narrow(dim, 0, 1).expand(x.shape)
     if way == 4 and x.dim() > 1:  # rows overlap
-        return x.contiguous().as_strided(x.shape, (*x[0].contiguous().stride()[:1], *x.contiguous().stride()[1:]))
+        strides = torch.empty(x.shape).stride()
+        return x.contiguous().as_strided(x.shape, (strides[1], *strides[1:]))
     if way == 5 and x.is_complex():
         return x.resolve_conj().conj()
     if way == 6 and x.dtype.is_floating_point:

@@ -70,9 +70,17 @@ def _large(case: Case) -> bool:
     return any(bool((x.abs().double() > torch.finfo(x.dtype).max ** 0.5).any()) for x in found)
 
 
+def _large_complex(case: Case) -> bool:
+    return case.dtype.is_complex and _large(case)
+
+
+def _share(some: Any, others: Any) -> bool:
+    memory, other = ({x.untyped_storage()._cdata for x in tensors(at)} for at in (some, others))
+    return bool(memory & other)
+
+
 def _out_is_argument(case: Case) -> bool:
-    given, out = ({x.untyped_storage()._cdata for x in tensors(at)} for at in (case.args, case.kwargs.get("out")))
-    return bool(given & out) and not isinstance(case.op, (UnaryUfuncInfo, BinaryUfuncInfo))
+    return _share(case.args, case.kwargs.get("out")) and not isinstance(case.op, (UnaryUfuncInfo, BinaryUfuncInfo))
 
 
 def _falls(x: Tensor) -> bool:
@@ -116,6 +124,16 @@ GIVEN: dict[str, Callable[[Case], bool]] = {
     "a mode that is none": _no_mode,
     "fewer parameters than channels": _few_parameters,
     "out is wider": _wide_out,
+    "a complex number is larger than a square may be": _large_complex,
+    "self is another argument": lambda case: _share(case.args[0], case.args[1:]),
+    "statistics are another argument": lambda case: any(
+        _share(case.args[i], [*case.args[:i], *case.args[i + 1 :]]) for i in range(len(case.args)) if i > 0
+    ),
+    "a dimension is expanded": lambda case: any(
+        stride == 0 for x in tensors(case.args) for stride, size in zip(x.stride(), x.shape, strict=True) if size > 1
+    ),
+    "vectors of one element": lambda case: case.args[0].shape[-1:] == (1,),
+    "no mode of grids": lambda case: any(mode not in range(3) for mode in case.args[2:4]),
     "written twice": lambda case: any(map(_overlaps, tensors(case.kwargs.get("out", case.args[:1])))),
 }
 """What may be said of arguments."""

@@ -66,3 +66,6 @@ def test_planted_faults_are_found(tmp_path: Path) -> None:
     for entry, kinds in expected:
         assert any(f"{entry} {kind}" in figures["differences"] for kind in kinds.split("|")), f"{entry}: {output}"
     assert "exit code 3" in output
+    again = next(each["case"] for each in figures["cases"] if each["case"].startswith("tanh:"))
+    code, figures, output = fuzz(tmp_path, "--import", "planted", "--case", again)
+    assert (code, figures["differences"]) == (1, {"tanh gradients": 1}), output
