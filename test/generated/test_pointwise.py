@@ -342,6 +342,12 @@ def test_complex_calls(check, name, dtype):
     check(lambda z, x: tuple(part.resolve_conj() for part in COMPLEX_CALLS[name](z, x)), z, x)
 
 
+def test_signs_of_the_smallest_complex_numbers():
+    """Of which one is infinitely many times as large; the CPU's plain kernel multiplies by that."""
+    z = torch.complex(torch.tensor([1e-40, -1e-40, 3e-41, 0.0]), torch.tensor([0.0, 2e-40, -1e-40, 1e-45]))
+    torch.testing.assert_close(z.to(DEVICE).sgn().cpu(), z.to(torch.complex128).sgn().to(z.dtype))
+
+
 def test_the_result_is_rounded_before_it_is_converted(check):
     small = torch.tensor([100, 127, -128], dtype=torch.int8)
     check(lambda x: torch.add(x, x, out=torch.zeros(3, dtype=torch.int64, device=x.device)), small, exact=True)

@@ -50,7 +50,8 @@ TB_DEVICE T tb_c_fabs(T x) { return tb_real(hypot(x.re, x.im)); }
 TB_DEVICE T tb_c_angle(T x) { return tb_real(atan2(x.im, x.re)); }
 TB_DEVICE T tb_c_sgn(T x) {
   const R size = hypot(x.re, x.im);
-  return size == 0 ? tb_real(0) : tb_c_div(x, tb_real(size));
+  if (size == 0) return tb_real(0);
+  return TC(1.0) / size == INFINITY ? tb_complex(x.re / size, x.im / size) : tb_c_div(x, tb_real(size));
 }
 // Of the real parts.
 TB_DEVICE T tb_c_complex(T re, T im) { return tb_complex(re.re, im.re); }
