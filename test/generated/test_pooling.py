@@ -123,6 +123,7 @@ def test_shuffles(check):
     check(gradients, F.pixel_shuffle, torch.randn(2, 8, 3, 5), upscale_factor=2)
     check(gradients, F.pixel_unshuffle, torch.randn(2, 2, 6, 4), downscale_factor=2)
     check(F.channel_shuffle, torch.randn(2, 8, 3, 5), groups=2)
+    check(lambda x: F.channel_shuffle(x, groups=1).zero_(), torch.randn(2, 8, 3, 5))
     x = torch.randn(2, 8, 3, 5)
     for y in (x.transpose(0, 1).contiguous().transpose(0, 1), x.mT.contiguous().mT, x[:1].expand(2, 8, 3, 5)):
         check(F.channel_shuffle, y, groups=2)

@@ -149,8 +149,9 @@ at::Tensor pixel_unshuffle(const at::Tensor& self, int64_t factor) {
 
 at::Tensor channel_shuffle(const at::Tensor& self, c10::SymInt groups) {
   const auto format = self.suggest_memory_format(); // PyTorch's formula takes views of what is laid out so
-  return at::native::math_channel_shuffle(self.contiguous(format), groups.guard_int(__FILE__, __LINE__))
-      .contiguous(format);
+  const auto result =
+      at::native::math_channel_shuffle(self.contiguous(format), groups.guard_int(__FILE__, __LINE__)).contiguous(format);
+  return result.is_alias_of(self) ? result.clone() : result; // where nothing moves
 }
 
 at::Tensor max_unpool(const at::Tensor& self, const at::Tensor& indices, c10::SymIntArrayRef output_size) {
