@@ -235,10 +235,12 @@ def _of_values(one: Tensor, other: Tensor, exact: Tensor | None, tol: Tolerance,
         wrong = one != other
     else:
         rtol, atol = tol.of(other)
-        if other.is_complex():
+        if is_complex := other.is_complex():
             one, other = torch.view_as_real(one), torch.view_as_real(other)
             exact = torch.view_as_real(exact) if exact is not None else None
         right = torch.isclose(one, other, rtol, atol, equal_nan=True)
+        if is_complex:  # what is rounded of a part is relative to both
+            right |= (one - other).abs() <= rtol * other.abs().nan_to_num(0, 0, 0).amax(-1, keepdim=True)
         if exact is not None:
             right |= torch.isclose(one, exact.to(one.dtype), rtol, atol, equal_nan=True)
             far, allowed = ((x.double() - exact).abs() for x in (one, other))
