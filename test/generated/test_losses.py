@@ -73,8 +73,8 @@ def test_nll(check, how, weighted):
 
 def test_nll_of_images_that_are_views(check):
     """Of as many dimensions as cannot be taken together: each number of them has a kernel of its own."""
-    for view in (lambda x: x, lambda x: x[:, :, ::2], lambda x: x[:, :, ::2, ::3], lambda x: x[:, :, ::2, ::3, ::2]):
-        x = view(values(2, 3, 4, 6, 4))
+    for view in (lambda x: x, lambda x: x[:, :, ::2], lambda x: x[:, :, ::2, ::3]):
+        x = view(values(2, 3, 4, 6))
         check(lambda x: F.nll_loss(x, torch.ones_like(x[:, 0], dtype=torch.int64), reduction="none"), x)
 
 
