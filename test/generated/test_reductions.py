@@ -270,3 +270,26 @@ def test_a_largest_complex_number_has_its_own_size() -> None:
     """Gradients of the maximum norm look for the elements that have it."""
     x = torch.randn(1000, 5, dtype=torch.complex64, generator=torch.Generator().manual_seed(0)).to(DEVICE)
     assert torch.equal(torch.linalg.vector_norm(x, float("inf"), 1), x.abs().amax(1))
+
+
+def distances_in_rows(x, y, p):
+    return torch.nn.functional.pdist(x, p)
+
+
+ORDERS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("distance", "p"),
+    # The largest of a few numbers is one of them to the CPU's cdist, and NaN of more.
+    [*((each, p) for each in (torch.cdist, distances_in_rows) for p in ORDERS), (distances_in_rows, math.inf)],
+)
+def test_gradients_of_distances_from_what_is_no_number(check, distance, p):
+    x, y = torch.randn(4, 5), torch.randn(3, 5)
+    x[1, 2] = torch.nan
+
+    def gradient(x, y):
+        x = x.detach().requires_grad_()
+        return torch.autograd.grad(distance(x, y, p).nan_to_num().sum(), x)[0]
+
+    check(gradient, x, y)

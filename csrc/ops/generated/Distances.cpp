@@ -18,13 +18,13 @@ at::Tensor norm_backward(const at::Tensor& grad, const at::Tensor& difference, d
   if (p == 0) {
     return at::zeros_like(difference);
   }
-  const auto by = grad * difference.sign();
+  const auto by = grad * difference.sign().masked_fill_(difference.isnan(), NAN);
   if (p == 1) {
     return by;
   }
   const auto size = difference.abs();
   if (std::isinf(p)) {
-    return by * size.eq(distance);
+    return (by * size.eq(distance)).masked_fill_(distance.isnan(), NAN);
   }
   const auto slope = p == 2 ? size / distance : size.pow(p - 1) / distance.pow(p - 1);
   return (by * slope).masked_fill_(distance.eq(0).logical_or(difference.eq(0)), 0);
