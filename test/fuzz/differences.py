@@ -123,7 +123,8 @@ def run(
 @cache
 def _may_draw(operator: str) -> bool:
     """Whether any of its entries draws: a number that is changed makes one of the others."""
-    return any(_draws_for_any(name) for name, op in ENTRIES.items() if op.name == operator)
+    entries = [name for name, op in ENTRIES.items() if op.name == operator and op.supported_dtypes("cpu")]
+    return any(map(_draws_for_any, entries))
 
 
 def _gradients(case: Case, placed: Placed, result: Any) -> list[Tensor | None]:

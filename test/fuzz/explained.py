@@ -13,6 +13,7 @@ from cases import Case
 from differences import Difference
 from torch import Tensor
 from torch.testing._internal.opinfo.core import BinaryUfuncInfo, UnaryUfuncInfo
+from torch.utils._pytree import tree_leaves
 
 from torch_backend.testing.suite.ops._samples import tensors
 
@@ -134,6 +135,9 @@ GIVEN: dict[str, Callable[[Case], bool]] = {
     ),
     "vectors of one element": lambda case: case.args[0].shape[-1:] == (1,),
     "no mode of grids": lambda case: any(mode not in range(3) for mode in case.args[2:4]),
+    "a whole number of more than 32 bits": lambda case: any(
+        type(x) is int and not -(2**31) <= x < 2**31 for x in tree_leaves((case.args, case.kwargs))
+    ),
     "written twice": lambda case: any(map(_overlaps, tensors(case.kwargs.get("out", case.args[:1])))),
 }
 """What may be said of arguments."""
