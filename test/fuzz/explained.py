@@ -138,6 +138,8 @@ GIVEN: dict[str, Callable[[Case], bool]] = {
     "a whole number of more than 32 bits": lambda case: any(
         type(x) is int and not -(2**31) <= x < 2**31 for x in tree_leaves((case.args, case.kwargs))
     ),
+    "a diagonal that is not real": lambda case: case.args[0].is_complex()
+    and bool(case.args[0].diagonal(0, -2, -1).imag.any()),
     "written twice": lambda case: any(map(_overlaps, tensors(case.kwargs.get("out", case.args[:1])))),
 }
 """What may be said of arguments."""
