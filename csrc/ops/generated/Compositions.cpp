@@ -149,8 +149,8 @@ at::Tensor pixel_unshuffle(const at::Tensor& self, int64_t factor) {
 
 at::Tensor channel_shuffle(const at::Tensor& self, c10::SymInt groups) {
   const auto format = self.suggest_memory_format(); // PyTorch's formula takes views of what is laid out so
-  const auto result =
-      at::native::math_channel_shuffle(self.contiguous(format), groups.guard_int(__FILE__, __LINE__)).contiguous(format);
+  const auto count = groups.guard_int(__FILE__, __LINE__);
+  const auto result = at::native::math_channel_shuffle(self.contiguous(format), count).contiguous(format);
   return result.is_alias_of(self) ? result.clone() : result; // where nothing moves
 }
 
