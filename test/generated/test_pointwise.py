@@ -342,6 +342,14 @@ def test_complex_calls(check, name, dtype):
     check(lambda z, x: tuple(part.resolve_conj() for part in COMPLEX_CALLS[name](z, x)), z, x)
 
 
+def test_zeros_of_complex_differences():
+    z = torch.tensor([complex(0.25, -0.0), complex(-0.0, 0.5), complex(-1, 0)] * 6)
+    for left, right in ((z, 1), (z, z), (z, z.conj().resolve_conj()), (z[:1], z[1:2])):
+        expected = left - right
+        actual = (left.to(DEVICE) - (right.to(DEVICE) if isinstance(right, torch.Tensor) else right)).cpu()
+        assert torch.equal(torch.view_as_real(actual).signbit(), torch.view_as_real(expected).signbit())
+
+
 def test_signs_of_the_smallest_complex_numbers():
     """Of which one is infinitely many times as large; the CPU's plain kernel multiplies by that."""
     z = torch.complex(torch.tensor([1e-40, -1e-40, 3e-41, 0.0]), torch.tensor([0.0, 2e-40, -1e-40, 1e-45]))

@@ -36,6 +36,16 @@ CALLS = [
     ),
     ("cdist of vectors of nothing", lambda x: torch.cdist(x, x, p=float("inf")), ones(2, 0)),
     *(("cdist", lambda x, p=p: torch.cdist(x, x, p=p), ones(2, 2)) for p in (float("nan"), -1.0, 0.0)),
+    ("unfold with padding below 0", lambda x: F.unfold(x, 2, 1, -1, 1), ones(1, 1, 4, 4)),
+    *(
+        (f"linspace, {steps}", lambda x, n=steps: torch.linspace(3e38, 1, n, dtype=I64, device=x.device), ones(1))
+        for steps in (0, 1)
+    ),
+    ("addbmm_ into fewer dimensions", lambda x, y: x.addbmm_(y, y), ones(1), ones(1, 1, 1)),
+    *(
+        (f"histc of {dtype} to {end}", lambda x, end=end: torch.histc(x, 3, 0, end), ones(2, dtype=dtype))
+        for dtype, end in ((F16, 2**53 + 1), (F16, 6e4), (F32, 1e300), (F32, 1e38))
+    ),
     ("bucketize", lambda x, out: torch.bucketize(x, x, out_int32=True, out=out), ones(2), ones(2, dtype=I64)),
     ("searchsorted", lambda x, out: torch.searchsorted(x, x, out=out), ones(2), ones(2, dtype=torch.int32)),
     ("isin of bools", torch.isin, ones(2, dtype=BOOL), ones(2)),

@@ -148,6 +148,9 @@ tb_status launch_contiguous(const tb_kernel_context& context, const tb_tensor& i
            pair(args[1], 1),
            {image.sizes[0] * area, area, area, image.sizes[2], 1},
            {}};
+  if (all.padding[1] < 0 || all.padding[2] < 0) {
+    return TB_STATUS_UNSUPPORTED; // PyTorch's kernel refuses it, its meta function does not
+  }
   for (std::size_t d = 0; d < 3; ++d) {
     all.windows[d] =
         (all.image[d] + 2 * all.padding[d] - all.dilation[d] * (all.kernel[d] - 1) - 1) / all.stride[d] + 1;

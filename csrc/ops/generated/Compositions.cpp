@@ -55,7 +55,7 @@ at::Tensor product_over_batches(const at::Tensor& self, const at::Tensor& left, 
 
 at::Tensor& product_over_batches_(at::Tensor& self, const at::Tensor& left, const at::Tensor& right,
                                   const at::Scalar& beta, const at::Scalar& alpha) {
-  return self.copy_(product_over_batches(self, left, right, beta, alpha));
+  return write_result(self, product_over_batches(self, left, right, beta, alpha)); // PyTorch resizes it
 }
 
 void check_factor(const char* name, at::ScalarType type, const at::Scalar& factor) {

@@ -121,7 +121,7 @@ at::Tensor& linspace_out(const at::Scalar& start, const at::Scalar& end, int64_t
     return AtenKernel<at::_ops::linspace_out>::call(start, end, steps, out);
   }
   c10::Scalar first = start, last = steps > 1 ? end : start;
-  if (c10::isIntegralType(out.scalar_type(), /*includeBool=*/false)) {
+  if (steps > 0 && c10::isIntegralType(out.scalar_type(), /*includeBool=*/false)) {
     AT_DISPATCH_INTEGRAL_TYPES(out.scalar_type(), "linspace", [&] { // raises if they do not fit, wraps unsigned ones
       first = static_cast<int64_t>(first.to<scalar_t>());
       last = static_cast<int64_t>(last.to<scalar_t>());

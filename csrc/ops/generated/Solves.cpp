@@ -278,11 +278,13 @@ at::Tensor cholesky_inverse(const at::Tensor& self, bool upper) {
   return solve_by_factor(eye.expand(self.sizes()), self, upper);
 }
 
+constexpr auto solve_triangular_out = Into<solve_triangular, write_by_columns>::call;
+
 } // namespace
 
 void register_solves(Registrar& m) {
   TB_COMPOSITION(m, "linalg_solve_triangular", linalg_solve_triangular, solve_triangular);
-  TB_COMPOSITION(m, "linalg_solve_triangular.out", linalg_solve_triangular_out, Into<solve_triangular>::call);
+  TB_COMPOSITION(m, "linalg_solve_triangular.out", linalg_solve_triangular_out, solve_triangular_out);
   TB_COMPOSITION(m, "triangular_solve", triangular_solve, solve_legacy);
   TB_COMPOSITION(m, "triangular_solve.X", triangular_solve_X, solve_legacy_out);
   TB_COMPOSITION(m, "linalg_cholesky_ex", linalg_cholesky_ex, cholesky_ex);

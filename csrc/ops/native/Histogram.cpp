@@ -9,6 +9,7 @@
 #include "csrc/ops/dispatch/Registrar.h"
 #include "csrc/ops/generated/Compositions.h"
 #include "csrc/ops/generated/Modules.h"
+#include "csrc/ops/generated/Ranges.h"
 #include "csrc/ops/native/Register.h"
 
 namespace torch_backend {
@@ -16,7 +17,7 @@ namespace {
 
 /// `place` of each element of `self` that is `inside`, of `bins`; the last one has the upper end too.
 at::Tensor counts_at(const at::Tensor& self, at::Tensor place, const at::Tensor& inside, int64_t bins) {
-  place = place.masked_fill_(inside.logical_not(), 0).to(at::kLong).clamp_max_(bins - 1);
+  place = place.masked_fill_(inside.logical_not(), 0).clamp_(0, bins - 1).to(at::kLong);
   return at::zeros({bins}, self.options()).index_add_(0, place, inside.to(self.scalar_type()));
 }
 
@@ -46,6 +47,8 @@ at::Tensor count_integers(const at::Tensor& self, int64_t bins, const at::Scalar
 at::Tensor count_floats(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max) {
   TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(self.scalar_type()), "\"histogram_cpu\" not implemented for '",
                               self.scalar_type(), "'");
+  generated::check_fits(min, self.scalar_type());
+  generated::check_fits(max, self.scalar_type());
   double low = min.toDouble(), high = max.toDouble();
   if (low == high && self.numel() > 0) {
     const auto [least, most] = self.aminmax();
@@ -56,9 +59,11 @@ at::Tensor count_floats(const at::Tensor& self, int64_t bins, const at::Scalar& 
     low -= 1;
     high += 1;
   }
-  TORCH_CHECK(std::isfinite(low) && std::isfinite(high), "torch.histc: range of [", low, ", ", high, "] is not finite");
+  const double largest = (high - low) * static_cast<double>(bins); // of what is computed
+  TORCH_CHECK(std::isfinite(largest), "torch.histc: range of [", low, ", ", high, "] is not finite");
   TORCH_CHECK(low < high, "torch.histc: max must be larger than min");
-  const auto x = self.flatten();
+  const double most = self.scalar_type() == at::kHalf ? 65504 : std::numeric_limits<float>::max();
+  const auto x = largest > most ? self.flatten().to(at::kDouble) : self.flatten();
   return counts_at(self, x.sub(low).mul_(bins).div_(high - low), x.ge(low).logical_and_(x.le(high)), bins);
 }
 
