@@ -113,6 +113,8 @@ GIVEN: dict[str, Callable[[Case], bool]] = {
     "not finite, or gradients are not": lambda case: case.special_gradients or _not_finite(case),
     "larger than a square may be": _large,
     "out is an argument": _out_is_argument,
+    "half numbers": lambda case: case.args[0].dtype in (torch.float16, torch.bfloat16),
+    "no elements": lambda case: not case.args[0].numel(),
     "no dimensions": lambda case: not case.args[0].dim(),
     "scale_grad_by_freq": lambda case: bool(case.kwargs.get("scale_grad_by_freq")),
     "offsets that fall": lambda case: any(map(_falls, tensors((case.args[1:], case.kwargs)))),
@@ -132,6 +134,7 @@ GIVEN: dict[str, Callable[[Case], bool]] = {
     "a diagonal that is not real": lambda case: (
         case.args[0].is_complex() and bool(case.args[0].diagonal(0, -2, -1).imag.any())
     ),
+    "weights written twice": lambda case: case.kwargs.get("max_norm") is not None and _overlaps(case.args[0]),
     "written twice": lambda case: any(map(_overlaps, tensors(case.kwargs.get("out", case.args[:1])))),
 }
 """What may be said of arguments."""
