@@ -27,6 +27,10 @@ def gradient_of_huber_loss(x, target):
     return x.grad
 
 
+def group_norm(x, weight, bias):
+    return aten.native_group_norm(x, weight, bias, 1, 4, 6, 2, 1e-5)[0]
+
+
 CALLS = [
     ("cdist of whole numbers", torch.cdist, ones(2, 2), ones(2, 2, dtype=I8)),
     *(
@@ -36,6 +40,11 @@ CALLS = [
     ),
     ("cdist of vectors of nothing", lambda x: torch.cdist(x, x, p=float("inf")), ones(2, 0)),
     *(("cdist", lambda x, p=p: torch.cdist(x, x, p=p), ones(2, 2)) for p in (float("nan"), -1.0, 0.0)),
+    ("bincount of a number", torch.bincount, ones(dtype=I64)),
+    *(
+        (f"group_norm, {weight}, {bias}", group_norm, ones(1, 4, 2, 3), ones(*weight), ones(*bias))
+        for weight, bias in (((1, 4), (4,)), ((4,), (1, 4, 1)), ((4,), (4,)))
+    ),
     ("unfold with padding below 0", lambda x: F.unfold(x, 2, 1, -1, 1), ones(1, 1, 4, 4)),
     *(
         (f"linspace, {steps}", lambda x, n=steps: torch.linspace(3e38, 1, n, dtype=I64, device=x.device), ones(1))

@@ -158,7 +158,7 @@ at::Tensor is_number_in(const at::Scalar& element, const at::Tensor& test_elemen
 at::Tensor bincount(const at::Tensor& self, const std::optional<at::Tensor>& weights, c10::SymInt minlength) {
   const auto least = minlength.guard_int(__FILE__, __LINE__);
   TORCH_CHECK(least >= 0, "minlength should be >= 0");
-  TORCH_CHECK(at::isIntegralType(self.scalar_type(), /*includeBool=*/false) && self.dim() <= 1,
+  TORCH_CHECK(at::isIntegralType(self.scalar_type(), /*includeBool=*/false) && self.dim() == 1,
               "bincount only supports 1-d non-negative integral inputs.");
   const bool weighs = weights.has_value() && weights->defined();
   TORCH_CHECK(!weighs || (weights->dim() == 1 && weights->size(0) == self.numel()),

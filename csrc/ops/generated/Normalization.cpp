@@ -310,12 +310,20 @@ View groups_of(const View& view, int64_t num_dims) {
 }
 
 /// (input, weight, bias, N, C, HxW, group, eps, out, mean, rstd)
+/// Whether the parameters that there are have a number for each channel: PyTorch's kernels refuse others, or have their
+/// own way.
+bool are_of_channels(const View& x, std::initializer_list<View> parameters) {
+  return std::all_of(parameters.begin(), parameters.end(),
+                     [&](const View& each) { return !each.data || (each.dim() == 1 && each.size(0) == x.size(1)); });
+}
+
 tb_status group_norm(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
   Normalized of{};
   View out, mean, rstd;
   if (!view_of(args[0], &of.x) || !is_floating(of.x.type()) || of.x.dim() < 2 || !optional_view(args[1], &of.weight) ||
       !optional_view(args[2], &of.bias) || !view_of(args[8], &out) || !view_of(args[9], &mean) ||
-      !view_of(args[10], &rstd) || !go_with(of.x, {of.weight, of.bias})) {
+      !view_of(args[10], &rstd) || !go_with(of.x, {of.weight, of.bias}) ||
+      !are_of_channels(of.x, {of.weight, of.bias})) {
     return TB_STATUS_UNSUPPORTED;
   }
   const int64_t groups = args[6].v.i;
@@ -357,13 +365,6 @@ tb_status group_norm_backward(const void*, const tb_kernel_context& context, con
 
 uint64_t all_but_channels(const View& input) {
   return all_dims(input.dim()) & ~uint64_t{2};
-}
-
-/// Whether the parameters that there are have a number for each channel: PyTorch's kernels refuse others, or have their
-/// own way.
-bool are_of_channels(const View& x, std::initializer_list<View> parameters) {
-  return std::all_of(parameters.begin(), parameters.end(),
-                     [&](const View& each) { return !each.data || (each.dim() == 1 && each.size(0) == x.size(1)); });
 }
 
 View per_channel(const View& view, const View& input) {
