@@ -22,9 +22,11 @@ from torch_backend.testing.suite.ops._undetermined import STATISTICS, determined
 
 WIDE = {torch.float32: torch.float64, torch.float16: torch.float64, torch.bfloat16: torch.float64}
 WIDE[torch.complex64] = torch.complex128
+EPSILON = torch.finfo(torch.float32).eps
 SHAKEN = (*SUMS_OF_PRODUCTS, *SUMS, *SOLUTIONS)
 """Entries whose roundings are as large as what changes if all arguments are rounded otherwise."""
 Wrap = Callable[[Any], Any]
+Change = Callable[[Tensor], Tensor]
 
 
 @dataclass
@@ -51,12 +53,12 @@ class Answer:
 class Placed:
     """The arguments of a case somewhere: copies that have the strides, and share what they share."""
 
-    def __init__(self, case: Case, device: str, *, wide: bool = False, shaken: int = 0) -> None:
+    def __init__(self, case: Case, device: str, *, wide: bool = False, change: Change | None = None) -> None:
         self.memory: dict[tuple[int, torch.dtype], Tensor] = {}
         self._done: dict[int, Tensor] = {}
         self._requires_grad = case.form == "backward"
         self._device, self._wide = device, wide
-        self._random = torch.Generator().manual_seed(shaken) if shaken else None
+        self._change = change
         stay = HOST_ARGUMENTS.get(case.op.name, ())
         self.args = [tree_map(self._copy if i - 1 not in stay else lambda x: x, arg) for i, arg in enumerate(case.args)]
         self.kwargs = tree_map(self._copy, case.kwargs)
@@ -73,9 +75,8 @@ class Placed:
         if key not in self.memory:
             whole = torch.empty(0, dtype=x.dtype).set_(x.untyped_storage())
             self.memory[key] = whole.to(self._device, WIDE.get(x.dtype, x.dtype) if self._wide else x.dtype, copy=True)
-            if self._random and (x.is_floating_point() or x.is_complex()):
-                up = torch.randint(2, whole.shape, generator=self._random)
-                self.memory[key] *= 1 + torch.finfo(torch.float32).eps * (2 * up - 1).double()
+            if self._change and (x.is_floating_point() or x.is_complex()):
+                self.memory[key].copy_(self._change(self.memory[key]))
         there = self.memory[key].as_strided(x.size(), x.stride(), x.storage_offset())
         there = torch._neg_view(there) if x.is_neg() else there
         there = there.conj() if x.is_conj() else there
@@ -90,13 +91,13 @@ def _may_draw(operator: str) -> bool:
 
 
 def run(
-    case: Case, device: str, wrap: Wrap = lambda function: function, *, wide: bool = False, shaken: int = 0
+    case: Case, device: str, wrap: Wrap = lambda function: function, *, wide: bool = False, change: Change | None = None
 ) -> Answer:
-    """Make the call, in double precision if it is wide, and then with arguments that a seed changes by a rounding."""
+    """Make the call, in double precision if it is wide, and with other numbers if they are to change."""
     watched = device == "cpu" and not wide and _may_draw(case.op.name)  # which seeds the generator
     torch.default_generator.manual_seed(1)
     before = torch.get_rng_state()
-    placed, draws = Placed(case, device, wide=wide, shaken=shaken), DrawsOfHost()
+    placed, draws = Placed(case, device, wide=wide, change=change), DrawsOfHost()
     try:
         with torch.set_grad_enabled(case.form == "backward"):
             if watched:
@@ -186,13 +187,33 @@ def difference(case: Case, device: str, expected: Answer, actual: Answer) -> Dif
 
 
 def _moved(case: Case, what: str, index: int, exact: Tensor) -> float:
-    """How far other roundings of the arguments move a value in double precision, where sums or solutions do."""
+    """How far other roundings move a value in double precision, where sums or solutions do.
+
+    They are those of the arguments, and of partial sums: those of a thousand add up to some ten of the sum of sizes.
+    """
+
+    def changed(change: Change) -> Tensor | None:
+        found = _values(getattr(run(case, "cpu", wide=True, change=change), what))
+        return found[index] if index < len(found) and found[index].shape == exact.shape else None
+
     name = case.op.full_name
     if "pool" in name or not any(fnmatchcase(name, pattern) for pattern in SHAKEN):
         return 0.0
-    others = [_values(getattr(run(case, "cpu", wide=True, shaken=seed), what)) for seed in (1, 2, 3)]
-    far = [_far(other[index], exact) for other in others if index < len(other)]
-    return min((x for x in far if isfinite(x)), default=0.0)
+    others = [changed(_rounded(seed)) for seed in (1, 2, 3)]
+    moved = min((x for x in (_far(other, exact) for other in others if other is not None) if isfinite(x)), default=0.0)
+    if any(fnmatchcase(name, pattern) for pattern in SUMS_OF_PRODUCTS):
+        sizes = changed(torch.abs)
+        largest = sizes.abs().max().item() if sizes is not None and sizes.numel() else 0.0
+        moved = max(moved, 8 * EPSILON * largest) if isfinite(largest) else moved
+    return moved
+
+
+def _rounded(seed: int) -> Change:
+    def change(x: Tensor) -> Tensor:
+        up = torch.randint(2, x.shape, generator=torch.Generator().manual_seed(seed))
+        return x * (1 + EPSILON * (2 * up - 1).double())
+
+    return change
 
 
 def _far(one: Tensor, exact: Tensor) -> float:

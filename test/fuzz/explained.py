@@ -111,9 +111,13 @@ def _wide_out(case: Case) -> bool:
 GIVEN: dict[str, Callable[[Case], bool]] = {
     "not finite": _not_finite,
     "not finite, or gradients are not": lambda case: case.special_gradients or _not_finite(case),
+    "complex numbers, or their gradients, that are not finite": lambda case: (
+        case.dtype.is_complex and (case.special_gradients or _not_finite(case))
+    ),
     "larger than a square may be": _large,
     "out is an argument": _out_is_argument,
     "half numbers": lambda case: case.args[0].dtype in (torch.float16, torch.bfloat16),
+    "a negative view": lambda case: case.args[0].is_neg(),
     "no elements": lambda case: not case.args[0].numel(),
     "no dimensions": lambda case: not case.args[0].dim(),
     "scale_grad_by_freq": lambda case: bool(case.kwargs.get("scale_grad_by_freq")),
