@@ -48,6 +48,8 @@ def test_dimensions(check):
         check(torch.kthvalue, x, 2, dim, True, exact=True)
         check(torch.median, x.transpose(0, 1), dim, exact=True)
     check(torch.sort, torch.tensor(1.0), exact=True)
+    for k in (0, 1):
+        check(torch.topk, torch.tensor(1.0), k, exact=True)
     check(torch.argsort, x, 1, True, exact=True)
     check(torch.median, x, exact=True)
     check(

@@ -229,8 +229,10 @@ tb_status sort(const void*, const tb_kernel_context& context, const tb_arg* args
 }
 
 tb_status topk(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  return sorted(context, *tensor_of(args[0]), args[2].v.i, args[3].v.i != 0, Step::kFinish, 0, args[1].v.i,
-                *tensor_of(args[5]), *tensor_of(args[6]));
+  const auto* self = tensor_of(args[0]);
+  const int64_t kept = self->ndim == 0 ? 1 : args[1].v.i; // a number has one result, even with k=0
+  return sorted(context, *self, args[2].v.i, args[3].v.i != 0, Step::kFinish, 0, kept, *tensor_of(args[5]),
+                *tensor_of(args[6]));
 }
 
 tb_status kthvalue(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
