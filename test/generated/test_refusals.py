@@ -29,6 +29,9 @@ def gradient_of_huber_loss(x, target):
 
 def group_norm(x, weight, bias):
     return aten.native_group_norm(x, weight, bias, 1, 4, 6, 2, 1e-5)[0]
+def _foreach_sub_(xs, others, alpha):
+    torch._foreach_sub_(xs, [other.clone() for other in others], alpha=alpha)
+    return xs
 
 
 CALLS = [
@@ -222,11 +225,45 @@ CALLS = [
             "put": torch.put,
             "take": lambda x, i, v: torch.take(x, i),
             "index_fill": lambda x, i, v: torch.index_fill(x, 0, i, 1.0),
+            "index_select": lambda x, i, v: torch.index_select(x, 0, i),
+            "index_select of nothing": lambda x, i, v: torch.index_select(x.expand(0, 3), 1, i),
             "index_put": lambda x, i, v: torch.index_put(x, [i], v),
             "index_add": lambda x, i, v: torch.index_add(x, 0, i, v * 0),
             "embedding's gradient": lambda x, i, v: aten.embedding_dense_backward(v.unsqueeze(1), i, 3, -1, False),
         }.items()
     ),
+    *(
+        (f"{name} by {sizes}", f, ones(3), ones(*sizes, dtype=I64))
+        for sizes in ((0, 3), (1, 2))
+        for name, f in {
+            "index_fill": lambda x, i: torch.index_fill(x, 0, i, 1.0),
+            "index_select": lambda x, i: torch.index_select(x, 0, i),
+        }.items()
+    ),
+    *(
+        (f"{name}, alpha {alpha}", lambda x, f=f, alpha=alpha: f([x], [x], alpha=alpha)[0], ones(2, dtype=dtype))
+        for name, f in {"_foreach_add": torch._foreach_add, "_foreach_sub_": _foreach_sub_}.items()
+        for dtype in (F16, F32, I64)
+        for alpha in (True, 2, 0.5)
+    ),
+    ("_foreach_add of a number, alpha True", lambda x: torch._foreach_add([x], x[0], alpha=True)[0], ones(2)),
+    *(
+        (f"{name} of a part", lambda x, f=f: f(x[1:], x[:-1], x[:-1].bool()), ones(4, dtype=I64))
+        for name, f in {
+            "floor_divide_": lambda x, other, mask: x.floor_divide_(other),
+            "floor_divide_ by an element": lambda x, other, mask: x.floor_divide_(other[1]),
+            "fill_ with an element": lambda x, other, mask: x.fill_(other[1]),
+            "masked_fill_ with an element": lambda x, other, mask: x.masked_fill_(mask, other[1]),
+            "index_fill_": lambda x, other, mask: x.index_fill_(0, other, 2),
+            "index_fill_ with an element": lambda x, other, mask: x.index_fill_(0, other.clone(), other[1]),
+            "index_put_": lambda x, other, mask: x.index_put_((other,), other[:1].clone()),
+            "index_put_ of values": lambda x, other, mask: x.index_put_((mask,), other),
+            "put_": lambda x, other, mask: x.put_(other, other.clone()),
+            "put_ of values": lambda x, other, mask: x.put_(other.clone(), other),
+            "masked_scatter_": lambda x, other, mask: x.masked_scatter_(mask, other),
+        }.items()
+    ),
+    ("masked_fill_ by a part", lambda x: x[1:].masked_fill_(x[:-1], False), ones(4, dtype=BOOL)),
     *(
         (f"index_put of {sizes}", lambda x, i, v: torch.index_put(x, [i - 1], v), ones(2, 2), index, ones(*sizes))
         for sizes in ((2,), (1, 2), (1, 1, 2))

@@ -338,7 +338,7 @@ tb_status index_select(const void* entry, const tb_kernel_context& context, cons
   const auto* index = tensor_of(args[2]);
   const auto* out = tensor_of(args[3]);
   const int d = wrap_dim(args[1].v.i, self->ndim);
-  if (self->ndim == 0 && elements_of(*index) != 1) {
+  if (index->ndim > 1 || (self->ndim == 0 && elements_of(*index) != 1)) {
     return TB_STATUS_UNSUPPORTED;
   }
   Access access(static_cast<const char*>(entry), Mode::kRead);
@@ -571,15 +571,17 @@ tb_status index_reduce(const void* entry, const tb_kernel_context& context, cons
 
 tb_status index_fill(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
   const auto* self = tensor_of(args[0]);
+  const auto* index = tensor_of(args[2]);
   const auto* value = tensor_of(args[3]);
   if (!self->data) {
     return TB_STATUS_OK;
   }
-  if ((value && value->ndim != 0) || !takes(*self, args[3]) || !is_index(*tensor_of(args[2]), /*may_be_int32=*/false)) {
+  if ((value && value->ndim != 0) || index->ndim > 1 || !takes(*self, args[3]) ||
+      !is_index(*index, /*may_be_int32=*/false)) {
     return TB_STATUS_UNSUPPORTED;
   }
-  return write_slices(context, static_cast<const char*>(entry), Mode::kSet, *self, args[1].v.i, *tensor_of(args[2]),
-                      args[3], nullptr, true);
+  return write_slices(context, static_cast<const char*>(entry), Mode::kSet, *self, args[1].v.i, *index, args[3],
+                      nullptr, true);
 }
 
 tb_status embedding_backward(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {

@@ -169,6 +169,21 @@ bool has_meta_kernel(const c10::OperatorHandle& op) {
   return std::any_of(std::begin(kKeys), std::end(kKeys), [&](auto key) { return op.hasKernelForDispatchKey(key); });
 }
 
+/// Whether there is an index that PyTorch's kernels may refuse, even where there is nothing to write.
+bool has_odd_index(const std::vector<c10::Argument>& arguments, Values inputs) {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (arguments[i].name() == "index" && inputs[i].isTensor()) {
+      const at::Tensor& index = inputs[i].toTensor();
+      return index.dim() > 1 || (index.scalar_type() != c10::kLong && index.scalar_type() != c10::kInt);
+    }
+  }
+  return false;
+}
+
+bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 bool names_dtype(const c10::Argument& argument) {
   const auto& type = *argument.real_type();
   const auto optional = type.cast<c10::OptionalType>();
@@ -281,6 +296,8 @@ BoxedKernel::BoxedKernel(const PluginKernel& kernel, OperatorForm form, std::opt
   const auto& arguments = form_.op.schema().arguments();
   for (std::size_t i = 0; i < form_.num_inputs; ++i) {
     is_dtype_.push_back(names_dtype(arguments[i]));
+    is_stored_.push_back(arguments[i].name() == "value");
+    is_apart_.push_back(is_one_of(arguments[i].name(), {"index", "indices", "source", "values"}));
     is_mask_.push_back(arguments[i].name() == "condition" || arguments[i].name() == "mask");
     is_generator_.push_back(is_generator(*arguments[i].real_type()));
   }
@@ -288,6 +305,9 @@ BoxedKernel::BoxedKernel(const PluginKernel& kernel, OperatorForm form, std::opt
                (form_.op.hasTag(at::Tag::pointwise) || (functional_ && functional_->op.hasTag(at::Tag::pointwise)) ||
                 (kernel_.generated() && kernel_.takes_numbers())); // not all are tagged
   one_dtype_ = has_fact(Fact::kOneDtype, form_.traits.name);
+  const auto& name = form_.traits.name;
+  writes_first_ = name.starts_with("aten::") && form_.traits.returned_arg == std::vector<int>{0} &&
+                  form_.traits.written[0] && name != "aten::masked_scatter_"; // which takes its own elements
   indexes_ = std::any_of(arguments.begin(), arguments.end(), are_indices);
 }
 
@@ -441,10 +461,30 @@ void BoxedKernel::bring_from_host(Stack& stack) const {
   }
 }
 
+void BoxedKernel::check_overlap(Stack& stack) const {
+  const auto first = stack.size() - form_.traits.written.size();
+  const at::Tensor self = stack[first].toTensor();
+  for (std::size_t i = 1; i < form_.num_inputs; ++i) {
+    auto& input = stack[first + i];
+    if (is_stored_[i] && input.isTensor() && input.toTensor().is_alias_of(self)) {
+      const at::AutoDispatchBelowADInplaceOrView below_autograd;
+      input = input.toTensor().clone();
+    }
+    for_each_tensor(input, [&](const at::Tensor& tensor) {
+      if (tensor.defined() && tensor.is_alias_of(self)) {
+        is_apart_[i] ? at::assert_no_overlap(self, tensor) : at::assert_no_partial_overlap(self, tensor);
+      }
+    });
+  }
+}
+
 bool BoxedKernel::try_call(Stack& stack) const {
   const auto num_arguments = form_.traits.written.size();
   if (indexes_) {
     bring_from_host(stack);
+  }
+  if (writes_first_) {
+    check_overlap(stack);
   }
   const Values arguments(stack.data() + stack.size() - num_arguments, num_arguments);
   const auto inputs = arguments.slice(0, form_.num_inputs);
@@ -468,7 +508,8 @@ bool BoxedKernel::try_call(Stack& stack) const {
   }
   const bool has_work =
       kernel_.allocates_output() || outputs.empty() || !std::all_of(outputs.begin(), outputs.end(), is_empty);
-  if (!has_work && dtype && !kernel_.accepts(*dtype, device->index())) {
+  if (!has_work && ((dtype && !kernel_.accepts(*dtype, device->index())) ||
+                    has_odd_index(form_.op.schema().arguments(), inputs))) {
     return false; // PyTorch's own kernel is asked, which may refuse it
   }
   if (has_work) {

@@ -36,6 +36,9 @@ class BoxedKernel final : public c10::OperatorKernel {
   bool try_call(torch::jit::Stack& stack) const;
   /// Of an operator that takes indices: what it takes from the host beside a tensor of the device, brought there.
   void bring_from_host(torch::jit::Stack& stack) const;
+  /// Of an operator in place: raises, as PyTorch's own kernels do, if an input is another part of what is written. A
+  /// number to be stored becomes a copy of its own.
+  void check_overlap(torch::jit::Stack& stack) const;
   bool needs_meta_kernel() const;
   /// The results on meta tensors, empty if they need not be known; nothing if they cannot be.
   /// `dtype`: of a pointwise operator's computation.
@@ -56,8 +59,11 @@ class BoxedKernel final : public c10::OperatorKernel {
   ResultRule result_rule_; // or NULL
   bool pointwise_;
   bool one_dtype_;                          // refuses inputs of several
+  bool writes_first_;                       // one of PyTorch's in place, which refuse inputs that lie in what they write
   bool indexes_;                            // takes lists of indices
   std::vector<bool> is_dtype_;              // per input: an integer that names a dtype
+  std::vector<bool> is_stored_;             // per input: a number that is read before anything is written
+  std::vector<bool> is_apart_;              // per input: must not lie where anything is written
   std::vector<bool> is_mask_;               // per input: a condition, which keeps its dtype beside others
   std::vector<bool> is_generator_;          // per input
   mutable std::atomic<bool> warned_{false}; // that there is no meta kernel

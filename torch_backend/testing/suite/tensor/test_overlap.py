@@ -30,6 +30,7 @@ PARTIAL = {
     "copy_ that converts": "(lambda x: x[1:].copy_(x[:-1].view(torch.int32)))(torch.arange(4.0, device=d))",
     "add out": "(lambda x: torch.add(x[:-1], 1, out=x[1:]))(torch.arange(4.0, device=d))",
     "add_": "(lambda x: x[1:].add_(x[:-1]))(torch.arange(4.0, device=d))",
+    "floor_divide_": "(lambda x: x[1:].floor_divide_(x[:-1]))(torch.arange(4.0, device=d))",
     "cat out": "(lambda x: torch.cat([x[1:], x[:1]], out=x))(torch.arange(4.0, device=d))",
     "exp out": "(lambda x: torch.exp(x[:-1], out=x[1:]))(torch.arange(4.0, device=d))",
     "gather out that grows": "(lambda x: torch.gather(torch.arange(3, device=d), 0, x[1:], out=x[:1]))"
