@@ -69,6 +69,16 @@ def test_no_index(check, mode):
     check(bags_and_gradients, TABLE.clone(), INDICES[:0], torch.tensor([0, 0]), mode=mode)
 
 
+@pytest.mark.parametrize("device", ["cpu", DEVICE])
+@pytest.mark.parametrize("mode", [-1, 3])
+def test_a_gradient_of_no_mode(device, mode):
+    indices, bags, sizes = (torch.tensor(x, device=device) for x in ([0, 1], [0, 0], [2]))
+    with pytest.raises(RuntimeError, match="mode"):
+        torch.ops.aten._embedding_bag_dense_backward(
+            torch.ones(1, 2, device=device), indices, bags, sizes, sizes, 3, False, mode, None
+        )
+
+
 def test_rows_of_a_table_are_limited(check):
     check(lambda table, i: F.embedding_bag(i, table, max_norm=1.0, mode="sum"), TABLE.clone(), INDICES[:6].view(2, 3))
     check(lambda table, i: F.embedding(i, table, max_norm=0.5, norm_type=1), TABLE.clone(), INDICES)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from conftest import DEVICE
 
 
 def gradients(function, inputs, **options):
@@ -127,3 +128,11 @@ def test_shuffles(check):
     x = torch.randn(2, 8, 3, 5)
     for y in (x.transpose(0, 1).contiguous().transpose(0, 1), x.mT.contiguous().mT, x[:1].expand(2, 8, 3, 5)):
         check(F.channel_shuffle, y, groups=2)
+
+
+@pytest.mark.parametrize("device", ["cpu", DEVICE])
+@pytest.mark.parametrize("sizes", [(1, 0, 3), (1, 0, 2, 2), (1, 2, 0, 3), (1, 0, 2, 2, 2)])
+def test_nothing_is_unpooled(device, sizes):
+    unpool = getattr(F, f"max_unpool{len(sizes) - 2}d")
+    with pytest.raises(RuntimeError, match="non-zero size for non-batch dimensions"):
+        unpool(torch.ones(sizes, device=device), torch.ones(sizes, dtype=torch.int64, device=device), 2)

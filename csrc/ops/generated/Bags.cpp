@@ -18,6 +18,10 @@ enum Mode : int64_t { kSum, kMean, kMax };
 
 constexpr int64_t kNoPadding = -1, kNoIndex = -1;
 
+void check_mode(int64_t mode) {
+  TORCH_CHECK(mode >= kSum && mode <= kMax, "embedding_bag: there is no mode ", mode);
+}
+
 void check_inputs(const at::Tensor& weight, const at::Tensor& indices, const at::Tensor& offsets, int64_t mode,
                   const at::Tensor& factors, bool include_last_offset) {
   TORCH_CHECK(weight.dim() == 2 && at::isFloatingType(weight.scalar_type()), "embedding_bag: weight is of sizes ",
@@ -29,7 +33,7 @@ void check_inputs(const at::Tensor& weight, const at::Tensor& indices, const at:
                 ", offsets of ", offsets.sizes(), " and ", offsets.scalar_type(),
                 "; both must be of one dimension, of int32 or int64");
   }
-  TORCH_CHECK(mode >= kSum && mode <= kMax, "embedding_bag: there is no mode ", mode);
+  check_mode(mode);
   TORCH_CHECK(!include_last_offset || offsets.size(0) > 0,
               "embedding_bag: offsets have at least one element with include_last_offset");
   TORCH_CHECK(!factors.defined() ||
@@ -101,6 +105,7 @@ at::Tensor embedding_bag_backward(const at::Tensor& grad, const at::Tensor& indi
                                   const at::Tensor& bag_size, const at::Tensor& maximum_indices,
                                   c10::SymInt num_weights, bool scale_grad_by_freq, int64_t mode,
                                   const std::optional<at::Tensor>& per_sample_weights, int64_t padding_idx) {
+  check_mode(mode);
   const auto wide = widened(grad);
   const int64_t num_rows = num_weights.guard_int(__FILE__, __LINE__);
   auto result = at::zeros({num_rows, grad.size(1)}, wide.options());

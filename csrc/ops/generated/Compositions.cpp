@@ -162,6 +162,8 @@ at::Tensor max_unpool(const at::Tensor& self, const at::Tensor& indices, c10::Sy
               dims + 1, "d or ", dims + 2, "d Tensor, but got a tensor with ", self.dim(), " dimensions.");
   TORCH_CHECK(self.sizes() == indices.sizes(), "Expected shape of indices to be same as that of the input tensor (",
               self.sizes(), ") but got indices tensor with shape: ", indices.sizes());
+  TORCH_CHECK(std::find(self.sizes().begin() + 1, self.sizes().end(), 0) == self.sizes().end(), "max_unpooling", dims,
+              "d: Expected input to have non-zero size for non-batch dimensions, but got ", self.sizes());
   auto sizes = self.sizes().vec();
   const auto wanted = C10_AS_INTARRAYREF_SLOW(output_size);
   std::copy(wanted.begin(), wanted.end(), sizes.end() - dims);

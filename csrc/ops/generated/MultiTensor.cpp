@@ -503,8 +503,8 @@ tb_status amp_update_scale(const void*, const tb_kernel_context& context, const 
 
 // ---- one expression ----
 
-/// `arguments`, one letter each: 'l' a list, 't' a tensor of one number, 's' a number, 'e' a number for each tensor, '-'
-/// what does not matter.
+/// `arguments`, one letter each: 'l' a list, 't' a tensor of one number, 's' a number, 'a' one that
+/// must not be a bool, 'e' a number for each tensor, '-' what does not matter.
 struct Each {
   std::string name; // without "_foreach_"
   const char* overload;
@@ -523,12 +523,12 @@ tb_status each(const void* data, const tb_kernel_context& context, const tb_arg*
     const bool is_number = args[i].tag == TB_ARG_FLOAT || args[i].tag == TB_ARG_INT || args[i].tag == TB_ARG_BOOL;
     if (*kind == 'l'   ? !work.add_list(args[i])
         : *kind == 't' ? args[i].tag != TB_ARG_TENSOR
-                       : *kind == 's' && !is_number) {
+                       : (*kind == 's' && !is_number) || (*kind == 'a' && (!is_number || args[i].tag == TB_ARG_BOOL))) {
       return TB_STATUS_UNSUPPORTED;
     }
     if (*kind == 't') {
       work.add_extra(args[i]);
-    } else if (*kind == 's') {
+    } else if (*kind == 's' || *kind == 'a') {
       work.add_number(double_of(args[i]));
     } else if (*kind == 'e') {
       work.each = &args[i];
@@ -566,11 +566,11 @@ std::vector<Each> each_entries() {
   constexpr const char* kLerp = "s < TC(0.5) ? A + s * (B - A) : B - (B - A) * (TC(1.0) - s)";
   const std::vector<Each> table{
       {"add", "Scalar", "ls", "A + s"},
-      {"add", "List", "lls", "A + s * B"},
+      {"add", "List", "lla", "A + s * B"},
       {"add", "ScalarList", "le", "A + s"},
-      {"add", "Tensor", "lts", "A + s * X"},
+      {"add", "Tensor", "lta", "A + s * X"},
       {"sub", "Scalar", "ls", "A - s"},
-      {"sub", "List", "lls", "A - s * B"},
+      {"sub", "List", "lla", "A - s * B"},
       {"sub", "ScalarList", "le", "A - s"},
       {"mul", "Scalar", "ls", "A * s"},
       {"mul", "List", "ll", "A * B"},
