@@ -356,6 +356,15 @@ def test_signs_of_the_smallest_complex_numbers():
     torch.testing.assert_close(z.to(DEVICE).sgn().cpu(), z.to(torch.complex128).sgn().to(z.dtype))
 
 
+@pytest.mark.parametrize("dtype", COMPLEX)
+@pytest.mark.parametrize("function", [torch.log, torch.log2, torch.log10])
+def test_logarithms_of_the_smallest_and_largest_complex_numbers(check, function, dtype):
+    limits = torch.finfo(dtype)
+    smallest = limits.smallest_normal * limits.eps
+    parts = torch.tensor([0.0, smallest, 3 * smallest, limits.tiny, 1, limits.max], dtype=dtype.to_real())
+    check(function, torch.complex(parts.repeat(6), parts.repeat_interleave(6)))
+
+
 def test_the_result_is_rounded_before_it_is_converted(check):
     small = torch.tensor([100, 127, -128], dtype=torch.int8)
     check(lambda x: torch.add(x, x, out=torch.zeros(3, dtype=torch.int64, device=x.device)), small, exact=True)

@@ -87,7 +87,11 @@ TB_DEVICE T tb_c_exp(T x) {
 TB_DEVICE T tb_c_log(T x) {
   const R most = fmax(fabs(x.re), fabs(x.im)), least = fmin(fabs(x.re), fabs(x.im));
   const int is_near_1 = most > TC(0.5) && most < TC(2.0) && x.re == x.re && x.im == x.im;
-  const R size = is_near_1 ? TC(0.5) * log1p((most - TC(1.0)) * (most + TC(1.0)) + least * least) : log(hypot(x.re, x.im));
+  // Sizes that are neither out of range nor rounded to few bits: 2 to the power of 64 and -4, and their logarithms.
+  const R factor = most > TC(1e37) ? TC(0.0625) : most < TC(1e-30) ? TC(18446744073709551616.0) : TC(1.0);
+  const R back = most > TC(1e37) ? TC(2.7725887222397811) : most < TC(1e-30) ? TC(-44.361419555836498) : TC(0.0);
+  const R size = is_near_1 ? TC(0.5) * log1p((most - TC(1.0)) * (most + TC(1.0)) + least * least)
+                           : log(hypot(x.re * factor, x.im * factor)) + back;
   return tb_complex(size, atan2(x.im, x.re));
 }
 TB_DEVICE T tb_c_scaled(T x, R factor) { return tb_complex(x.re * factor, x.im * factor); }
