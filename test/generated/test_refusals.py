@@ -29,6 +29,8 @@ def gradient_of_huber_loss(x, target):
 
 def group_norm(x, weight, bias):
     return aten.native_group_norm(x, weight, bias, 1, 4, 6, 2, 1e-5)[0]
+
+
 def _foreach_sub_(xs, others, alpha):
     torch._foreach_sub_(xs, [other.clone() for other in others], alpha=alpha)
     return xs

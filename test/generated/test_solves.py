@@ -125,5 +125,6 @@ def test_out(check):
             assert actual.stride() == wanted.stride()
         with pytest.raises(RuntimeError, match="Expected out tensor to have dtype"):
             operator(*to_device(given), out=(out[0], out[1].to(torch.float32)))
-    out = torch.empty(0, device=DEVICE, dtype=a.dtype)
-    assert torch.linalg.solve_triangular(*to_device((a, b)), upper=True, out=out).stride() == (1, 4)
+    for operator, given in ((torch.linalg.solve_triangular, (a, b)), (torch.cholesky_inverse, (a,))):
+        out = torch.empty(0, device=DEVICE, dtype=a.dtype)
+        assert operator(*to_device(given), upper=True, out=out).stride() == (1, 4)

@@ -278,13 +278,14 @@ at::Tensor cholesky_inverse(const at::Tensor& self, bool upper) {
   return solve_by_factor(eye.expand(self.sizes()), self, upper);
 }
 
-constexpr auto solve_triangular_out = Into<solve_triangular, write_by_columns>::call;
+template <auto kFormula>
+constexpr auto into_columns = Into<kFormula, write_by_columns>::call;
 
 } // namespace
 
 void register_solves(Registrar& m) {
   TB_COMPOSITION(m, "linalg_solve_triangular", linalg_solve_triangular, solve_triangular);
-  TB_COMPOSITION(m, "linalg_solve_triangular.out", linalg_solve_triangular_out, solve_triangular_out);
+  TB_COMPOSITION(m, "linalg_solve_triangular.out", linalg_solve_triangular_out, into_columns<solve_triangular>);
   TB_COMPOSITION(m, "triangular_solve", triangular_solve, solve_legacy);
   TB_COMPOSITION(m, "triangular_solve.X", triangular_solve_X, solve_legacy_out);
   TB_COMPOSITION(m, "linalg_cholesky_ex", linalg_cholesky_ex, cholesky_ex);
@@ -293,7 +294,7 @@ void register_solves(Registrar& m) {
   TB_COMPOSITION(m, "cholesky.out", cholesky_out, Into<cholesky>::call);
   TB_COMPOSITION(m, "_cholesky_solve_helper", _cholesky_solve_helper, solve_by_factor);
   TB_COMPOSITION(m, "cholesky_inverse", cholesky_inverse, cholesky_inverse);
-  TB_COMPOSITION(m, "cholesky_inverse.out", cholesky_inverse_out, Into<cholesky_inverse>::call);
+  TB_COMPOSITION(m, "cholesky_inverse.out", cholesky_inverse_out, into_columns<cholesky_inverse>);
 }
 
 } // namespace torch_backend::generated
