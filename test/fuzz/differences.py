@@ -201,11 +201,9 @@ def _moved(case: Case, what: str, index: int, exact: Tensor) -> float:
         return 0.0
     others = [changed(_rounded(seed)) for seed in (1, 2, 3)]
     moved = min((x for x in (_far(other, exact) for other in others if other is not None) if isfinite(x)), default=0.0)
-    if any(fnmatchcase(name, pattern) for pattern in SUMS_OF_PRODUCTS):
-        sizes = changed(torch.abs)
-        largest = sizes.abs().max().item() if sizes is not None and sizes.numel() else 0.0
-        moved = max(moved, 8 * EPSILON * largest) if isfinite(largest) else moved
-    return moved
+    sizes = changed(torch.abs) if any(fnmatchcase(name, pattern) for pattern in SUMS_OF_PRODUCTS) else exact
+    finite = sizes[sizes.isfinite()] if sizes is not None else exact[:0]
+    return max(moved, 8 * EPSILON * finite.abs().max().item()) if finite.numel() else moved
 
 
 def _rounded(seed: int) -> Change:

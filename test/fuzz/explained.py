@@ -118,6 +118,9 @@ GIVEN: dict[str, Callable[[Case], bool]] = {
     "out is an argument": _out_is_argument,
     "half numbers": lambda case: case.args[0].dtype in (torch.float16, torch.bfloat16),
     "a negative view": lambda case: case.args[0].is_neg(),
+    "a matrix without full rank": lambda case: bool(
+        (torch.linalg.matrix_rank(case.args[0]) < min(case.args[0].shape[-2:])).any()
+    ),
     "no elements": lambda case: not case.args[0].numel(),
     "no dimensions": lambda case: not case.args[0].dim(),
     "scale_grad_by_freq": lambda case: bool(case.kwargs.get("scale_grad_by_freq")),
