@@ -309,7 +309,6 @@ View groups_of(const View& view, int64_t num_dims) {
   return result;
 }
 
-/// (input, weight, bias, N, C, HxW, group, eps, out, mean, rstd)
 /// Whether the parameters that there are have a number for each channel: PyTorch's kernels refuse others, or have their
 /// own way.
 bool are_of_channels(const View& x, std::initializer_list<View> parameters) {
@@ -317,6 +316,7 @@ bool are_of_channels(const View& x, std::initializer_list<View> parameters) {
                      [&](const View& each) { return !each.data || (each.dim() == 1 && each.size(0) == x.size(1)); });
 }
 
+/// (input, weight, bias, N, C, HxW, group, eps, out, mean, rstd)
 tb_status group_norm(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
   Normalized of{};
   View out, mean, rstd;

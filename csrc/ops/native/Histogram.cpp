@@ -1,5 +1,6 @@
 // Histograms: PyTorch's kernels for CUDA take whole numbers, which programs count on, and those for the CPU do not.
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -59,7 +60,7 @@ at::Tensor count_floats(const at::Tensor& self, int64_t bins, const at::Scalar& 
     low -= 1;
     high += 1;
   }
-  const double largest = (high - low) * static_cast<double>(bins); // of what is computed
+  const double largest = std::max(high - low, 1.0) * static_cast<double>(bins); // of what is computed
   TORCH_CHECK(std::isfinite(largest), "torch.histc: range of [", low, ", ", high, "] is not finite");
   TORCH_CHECK(low < high, "torch.histc: max must be larger than min");
   const double most = self.scalar_type() == at::kHalf ? 65504 : std::numeric_limits<float>::max();

@@ -508,8 +508,8 @@ bool BoxedKernel::try_call(Stack& stack) const {
   }
   const bool has_work =
       kernel_.allocates_output() || outputs.empty() || !std::all_of(outputs.begin(), outputs.end(), is_empty);
-  if (!has_work && ((dtype && !kernel_.accepts(*dtype, device->index())) ||
-                    has_odd_index(form_.op.schema().arguments(), inputs))) {
+  if (!has_work &&
+      ((dtype && !kernel_.accepts(*dtype, device->index())) || has_odd_index(form_.op.schema().arguments(), inputs))) {
     return false; // PyTorch's own kernel is asked, which may refuse it
   }
   if (has_work) {
