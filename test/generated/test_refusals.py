@@ -203,6 +203,25 @@ CALLS = [
     ),
     *(
         (
+            f"addr of {dtype}, {factors}",
+            lambda x, v, factors=factors: torch.addr(x, v, v, **factors),
+            ones(2, 2, dtype=dtype),
+            ones(2, dtype=dtype),
+        )
+        for dtype in (F16, torch.uint8, I64, F32)
+        for factors in ({"beta": 3e38}, {"alpha": 3e38}, {"beta": 2**31}, {"alpha": -(2**31)})
+    ),
+    *(
+        (f"addr_ of {sizes}", lambda x, v: x.addr_(v, v), ones(*sizes), ones(2))
+        for sizes in ((2, 2), (2, 1), (2,), (1, 2, 2))
+    ),
+    *(
+        (f"cholesky_inverse into {dtype}", lambda x, out: torch.cholesky_inverse(x, out=out), ones(2, 3, 3), out)
+        for dtype in (BF16, F32, F64, I64, C64)
+        for out in (ones(0, dtype=dtype), ones(2, 3, 3, dtype=dtype))
+    ),
+    *(
+        (
             f"{name} of no elements",
             lambda *xs, f=f: f(*xs),
             *(ones(*sizes, dtype=d) for sizes, d in zip(given, ds, strict=True)),

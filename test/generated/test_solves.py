@@ -86,6 +86,13 @@ def test_factors(check, size, dtype):
     check(torch.linalg.cholesky_ex, a[:0])
 
 
+def test_an_inverse_that_is_partly_too_large(check):
+    factor = torch.ones(3, 3).tril()
+    factor[2, 2] = torch.finfo(torch.float32).tiny
+    check(torch.cholesky_inverse, factor)
+    check(torch.cholesky_inverse, factor.mT.contiguous(), True)
+
+
 @pytest.mark.parametrize("size", [3, 70])
 def test_what_has_no_factors(size):
     """The first minor that is not positive is named."""

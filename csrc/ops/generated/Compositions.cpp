@@ -69,6 +69,10 @@ at::Tensor addr(const at::Tensor& self, const at::Tensor& left, const at::Tensor
   const auto type = c10::promoteTypes(c10::promoteTypes(self.scalar_type(), left.scalar_type()), right.scalar_type());
   check_factor("beta", type, beta);
   check_factor("alpha", type, alpha);
+  AT_DISPATCH_ALL_TYPES_AND_COMPLEX_AND3(at::kBool, at::kHalf, at::kBFloat16, type, "addr", [&] {
+    beta.to<scalar_t>(); // raises where it does not fit
+    alpha.to<scalar_t>();
+  });
   if (type == at::kBool) {
     return at::native::math_addr(self, left, right, beta.to<bool>(), alpha.to<bool>());
   }
@@ -81,6 +85,11 @@ at::Tensor& addr_out(const at::Tensor& self, const at::Tensor& left, const at::T
                      const at::Scalar& alpha, at::Tensor& out) {
   for (const auto& input : {self, left, right}) {
     at::assert_no_partial_overlap(out, input);
+  }
+  if (out.is_same(self) && left.dim() == 1 && right.dim() == 1) {
+    TORCH_CHECK(out.dim() == 2, "2D tensor expected, got ", out.dim(), "D tensor for input");
+    TORCH_CHECK(out.size(0) == left.size(0) && out.size(1) == right.size(0), "size mismatch, input: ", out.sizes(),
+                ", v1: ", left.sizes(), ", v2: ", right.sizes());
   }
   return at::native::math_addr_out(self, left, right, beta, alpha, out);
 }

@@ -263,7 +263,7 @@ at::Tensor solve_by_factor(const at::Tensor& self, const at::Tensor& factor, boo
   return solution(lower.mT(), solution(lower, self, first, /*left=*/true), second, /*left=*/true);
 }
 
-at::Tensor cholesky_inverse(const at::Tensor& self, bool upper) {
+at::Tensor inverse_by_factor(const at::Tensor& self, bool upper) {
   if (!is_taken(self)) {
     return AtenKernel<at::_ops::cholesky_inverse>::call_boxed(self, upper);
   }
@@ -275,17 +275,26 @@ at::Tensor cholesky_inverse(const at::Tensor& self, bool upper) {
   }
   const auto real = c10::toRealValueType(self.scalar_type());
   const auto eye = at::eye(self.size(-1), self.options().dtype(real)).to(self.scalar_type());
-  return solve_by_factor(eye.expand(self.sizes()), self, upper);
+  // Not solved a second time: that brings infinities of both signs together where the product has none.
+  const Triangle triangle{/*upper=*/false, /*unit=*/false, upper && self.is_complex()};
+  const auto inverse = solution(upper ? self.mT() : self, eye.expand(self.sizes()), triangle, /*left=*/true);
+  return at::matmul(inverse.mT(), inverse.conj()).mT();
 }
 
-template <auto kFormula>
-constexpr auto into_columns = Into<kFormula, write_by_columns>::call;
+at::Tensor& inverse_by_factor_out(const at::Tensor& self, bool upper, at::Tensor& out) {
+  check_out(out, self);
+  at::native::checkLinalgCompatibleDtype("cholesky_inverse", out, self);
+  const auto inverse = inverse_by_factor(self, upper);
+  return out.scalar_type() == inverse.scalar_type() ? write_by_columns(out, inverse) : convert_result(out, inverse);
+}
+
+constexpr auto solve_triangular_out = Into<solve_triangular, write_by_columns>::call;
 
 } // namespace
 
 void register_solves(Registrar& m) {
   TB_COMPOSITION(m, "linalg_solve_triangular", linalg_solve_triangular, solve_triangular);
-  TB_COMPOSITION(m, "linalg_solve_triangular.out", linalg_solve_triangular_out, into_columns<solve_triangular>);
+  TB_COMPOSITION(m, "linalg_solve_triangular.out", linalg_solve_triangular_out, solve_triangular_out);
   TB_COMPOSITION(m, "triangular_solve", triangular_solve, solve_legacy);
   TB_COMPOSITION(m, "triangular_solve.X", triangular_solve_X, solve_legacy_out);
   TB_COMPOSITION(m, "linalg_cholesky_ex", linalg_cholesky_ex, cholesky_ex);
@@ -293,8 +302,8 @@ void register_solves(Registrar& m) {
   TB_COMPOSITION(m, "cholesky", cholesky, cholesky);
   TB_COMPOSITION(m, "cholesky.out", cholesky_out, Into<cholesky>::call);
   TB_COMPOSITION(m, "_cholesky_solve_helper", _cholesky_solve_helper, solve_by_factor);
-  TB_COMPOSITION(m, "cholesky_inverse", cholesky_inverse, cholesky_inverse);
-  TB_COMPOSITION(m, "cholesky_inverse.out", cholesky_inverse_out, into_columns<cholesky_inverse>);
+  TB_COMPOSITION(m, "cholesky_inverse", cholesky_inverse, inverse_by_factor);
+  TB_COMPOSITION(m, "cholesky_inverse.out", cholesky_inverse_out, inverse_by_factor_out);
 }
 
 } // namespace torch_backend::generated
