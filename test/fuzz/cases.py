@@ -109,8 +109,10 @@ def draw(name: str) -> Case | None:
     values = changed(random, values)
     if _is_vast(op, *values) or is_fatal(op, *values):
         return None
-    case = Case(name, op, form, *values, special_gradients=random.random() < 0.3)
-    return _with_out(random, case) if form == "out" else case
+    case: Case | None = Case(name, op, form, *values, special_gradients=random.random() < 0.3)
+    if form == "out":
+        case = _with_out(random, case)
+    return None if case is None or is_fatal(op, case.args, case.kwargs) else case
 
 
 def _has(op: OpInfo, form: str) -> bool:

@@ -75,6 +75,19 @@ def _large_complex(case: Case) -> bool:
     return case.dtype.is_complex and _large(case)
 
 
+def _out_of_range(case: Case) -> bool:
+    found = [x for x in tensors((case.args, case.kwargs)) if x.is_floating_point() or x.is_complex()]
+    small = any(bool(((x != 0) & (x.abs().double() < torch.finfo(x.dtype).tiny ** 0.5)).any()) for x in found)
+    return small or case.special_gradients or _not_finite(case) or _large(case)
+
+
+def _is_singular(case: Case) -> bool:
+    x = case.args[0]
+    diagonal = torch.linalg.cholesky_ex(x)[0].diagonal(0, -2, -1).abs()
+    limit = (x.shape[-1] * torch.finfo(x.dtype).eps) ** 0.5
+    return bool((diagonal.amin(-1) <= limit * diagonal.amax(-1)).any())
+
+
 def _share(some: Any, others: Any) -> bool:
     memory, other = ({x.untyped_storage()._cdata for x in tensors(at)} for at in (some, others))
     return bool(memory & other)
@@ -123,6 +136,14 @@ GIVEN: dict[str, Callable[[Case], bool]] = {
     ),
     "no elements": lambda case: not case.args[0].numel(),
     "no dimensions": lambda case: not case.args[0].dim(),
+    "out of range": _out_of_range,
+    "a complex number that is out of range": lambda case: case.dtype.is_complex and _out_of_range(case),
+    "half precision": lambda case: case.dtype is torch.float16,
+    "a factor is not finite": lambda case: any(
+        isinstance(x, (float, complex)) and not abs(x) < float("inf") for x in case.kwargs.values()
+    ),
+    "not sorted": lambda case: False in (case.kwargs.get("sorted"), *case.args[4:]),
+    "singular": _is_singular,
     "scale_grad_by_freq": lambda case: bool(case.kwargs.get("scale_grad_by_freq")),
     "offsets that fall": lambda case: any(map(_falls, tensors((case.args[1:], case.kwargs)))),
     "arguments that share memory": _share_memory,

@@ -216,9 +216,13 @@ CALLS = [
         for sizes in ((2, 2), (2, 1), (2,), (1, 2, 2))
     ),
     *(
+        (f"addr to {sizes}", torch.addr, ones(*sizes), ones(1), ones(2))
+        for sizes in ((), (2,), (1, 1), (2, 1), (2, 2))
+    ),
+    *(
         (f"cholesky_inverse into {dtype}", lambda x, out: torch.cholesky_inverse(x, out=out), ones(2, 3, 3), out)
         for dtype in (BF16, F32, F64, I64, C64)
-        for out in (ones(0, dtype=dtype), ones(2, 3, 3, dtype=dtype))
+        for out in (ones(0, dtype=dtype), ones(2, 3, 3, dtype=dtype), ones(1, dtype=dtype))
     ),
     *(
         (

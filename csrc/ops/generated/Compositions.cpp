@@ -73,6 +73,9 @@ at::Tensor addr(const at::Tensor& self, const at::Tensor& left, const at::Tensor
     beta.to<scalar_t>(); // raises where it does not fit
     alpha.to<scalar_t>();
   });
+  if (left.dim() == 1 && right.dim() == 1) {
+    at::expand_size(self, {left.size(0), right.size(0)}, "addr"); // raises where the product would be expanded
+  }
   if (type == at::kBool) {
     return at::native::math_addr(self, left, right, beta.to<bool>(), alpha.to<bool>());
   }

@@ -285,7 +285,8 @@ at::Tensor& inverse_by_factor_out(const at::Tensor& self, bool upper, at::Tensor
   check_out(out, self);
   at::native::checkLinalgCompatibleDtype("cholesky_inverse", out, self);
   const auto inverse = inverse_by_factor(self, upper);
-  return out.scalar_type() == inverse.scalar_type() ? write_by_columns(out, inverse) : convert_result(out, inverse);
+  const bool by_columns = out.numel() == 0 && out.scalar_type() == inverse.scalar_type(); // as PyTorch lays it out
+  return by_columns ? write_by_columns(out, inverse) : convert_result(out, inverse);
 }
 
 constexpr auto solve_triangular_out = Into<solve_triangular, write_by_columns>::call;
