@@ -215,10 +215,7 @@ CALLS = [
         (f"addr_ of {sizes}", lambda x, v: x.addr_(v, v), ones(*sizes), ones(2))
         for sizes in ((2, 2), (2, 1), (2,), (1, 2, 2))
     ),
-    *(
-        (f"addr to {sizes}", torch.addr, ones(*sizes), ones(1), ones(2))
-        for sizes in ((), (2,), (1, 1), (2, 1), (2, 2))
-    ),
+    *((f"addr to {sizes}", torch.addr, ones(*sizes), ones(1), ones(2)) for sizes in ((), (2,), (1, 1), (2, 1), (2, 2))),
     *(
         (f"cholesky_inverse into {dtype}", lambda x, out: torch.cholesky_inverse(x, out=out), ones(2, 3, 3), out)
         for dtype in (BF16, F32, F64, I64, C64)

@@ -59,7 +59,7 @@ class BoxedKernel final : public c10::OperatorKernel {
   ResultRule result_rule_; // or NULL
   bool pointwise_;
   bool one_dtype_;                          // refuses inputs of several
-  bool writes_first_;                       // one of PyTorch's in place, which refuse inputs that lie in what they write
+  bool writes_first_;                       // in place, and refuses inputs that lie in what it writes
   bool indexes_;                            // takes lists of indices
   std::vector<bool> is_dtype_;              // per input: an integer that names a dtype
   std::vector<bool> is_stored_;             // per input: a number that is read before anything is written
