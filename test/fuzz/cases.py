@@ -34,8 +34,8 @@ DTYPES = (
 FORMS = ("function", "function", "method", "in place", "out", "backward", "backward")
 MOST_SAMPLES = 24
 TRANSFORMS = ("fft.", "stft", "istft")
-VAST = {"combinations"}
-"""Entries whose results grow with a power of the size of their arguments."""
+VAST = {"combinations": 100, "nn.functional.pdist": 5_000}
+"""Entries whose results grow with a power of the size of their arguments, and the largest of these."""
 
 
 @dataclass
@@ -154,7 +154,7 @@ def _is_vast(op: OpInfo, args: list[Any], kwargs: dict[str, Any]) -> bool:
     """Whether numbers among the arguments make a result that takes all memory."""
     numbers = [abs(x) for x in tree_leaves((args, kwargs)) if type(x) in (int, float) and isfinite(x)]
     if prod(x for x in numbers if x > 1) < 100:  # sizes of a shape among them
-        return op.name in VAST and args[0].numel() > 100
+        return op.name in VAST and args[0].numel() > VAST[op.name]
     try:
         results = op.op(*tree_map_only(Tensor, lambda x: x.to("meta"), args), **kwargs)
     except Exception:  # mostly what the CPU raises as well

@@ -197,8 +197,8 @@ def _moved(case: Case, what: str, index: int, exact: Tensor) -> float:
         return found[index] if index < len(found) and found[index].shape == exact.shape else None
 
     name = case.op.full_name
-    if "pool" in name or not any(fnmatchcase(name, pattern) for pattern in SHAKEN):
-        return 0.0
+    if what != "gradients" and ("pool" in name or not any(fnmatchcase(name, pattern) for pattern in SHAKEN)):
+        return 0.0  # gradients of what is expanded are sums
     others = [changed(_rounded(seed)) for seed in (1, 2, 3)]
     moved = min((x for x in (_far(other, exact) for other in others if other is not None) if isfinite(x)), default=0.0)
     sizes = changed(torch.abs) if any(fnmatchcase(name, pattern) for pattern in SUMS_OF_PRODUCTS) else exact

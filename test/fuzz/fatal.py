@@ -37,6 +37,11 @@ def _is_no_class(args: Arguments) -> bool:
     return args[0].dim() == 0 or bool((args[1] >= args[0].shape[-1]).any())
 
 
+def _is_no_bag(args: Arguments) -> bool:
+    offsets = [x for x in tensors(args[2:]) if not x.is_floating_point()]
+    return True in [x for x in args if isinstance(x, bool)] and any(x.numel() < 2 for x in offsets)
+
+
 FATAL: dict[str, Callable[[Arguments], bool]] = {
     # oneMKL 2024.2, of several dimensions
     "fft.*": lambda args: any(x.dim() > 1 and max(x.shape) > 64 for x in tensors(args)),
@@ -60,6 +65,7 @@ FATAL: dict[str, Callable[[Arguments], bool]] = {
     "tri[lu]": _has_strided_batches,
     "lu_unpack": lambda args: args[1].shape != (*args[0].shape[:-2], min(args[0].shape[-2:], default=0)),
     "nn.functional.ctc_loss": _is_no_class,
+    "nn.functional.embedding_bag": _is_no_bag,
     "nn.functional.scaled_dot_product_attention": lambda args: args[1].shape[:-1] != args[2].shape[:-1],
 }
 """Patterns of entries, and of which arguments, keywords behind them, it is so."""
@@ -70,5 +76,10 @@ def is_fatal(op: OpInfo, args: list[Any], kwargs: dict[str, Any]) -> bool:
     given = [*args, *kwargs.values()]
     try:
         return any(fnmatchcase(op.name, pattern) and fatal(given) for pattern, fatal in FATAL.items())
-    except (AttributeError, IndexError, TypeError):  # numbers in place of tensors and the other way round are refused
+    except (
+        AttributeError,
+        IndexError,
+        TypeError,
+        RuntimeError,
+    ):  # of another kind than the entry has: they are refused
         return False
