@@ -178,7 +178,7 @@ def difference(case: Case, device: str, expected: Answer, actual: Answer) -> Dif
                 same = index < len(better) and better[index].shape == other.shape
                 wider = better[index].detach() if same else None
                 text = _of_values(one.detach(), other.detach(), wider, tol, mixed=case.op.name.startswith(TRANSFORMS))
-                if text and wider is not None and _far(one, wider) <= 8 * _moved(case, what, index, wider):
+                if text and wider is not None and _far(one, wider) <= 16 * _moved(case, what, index, wider):
                     text = ""
             if text:
                 names = {"result": "result", "memory": "memory of argument", "gradients": "gradient"}
@@ -203,7 +203,7 @@ def _moved(case: Case, what: str, index: int, exact: Tensor) -> float:
     moved = min((x for x in (_far(other, exact) for other in others if other is not None) if isfinite(x)), default=0.0)
     sizes = changed(torch.abs) if any(fnmatchcase(name, pattern) for pattern in SUMS_OF_PRODUCTS) else exact
     finite = sizes[sizes.isfinite()] if sizes is not None else exact[:0]
-    return max(moved, 8 * EPSILON * finite.abs().max().item()) if finite.numel() else moved
+    return max(moved, 4 * EPSILON * finite.abs().max().item()) if finite.numel() else moved
 
 
 def _rounded(seed: int) -> Change:

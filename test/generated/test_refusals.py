@@ -60,6 +60,10 @@ CALLS = [
         (f"histc of {dtype} to {end}", lambda x, end=end: torch.histc(x, 3, 0, end), ones(2, dtype=dtype))
         for dtype, end in ((F16, 2**53 + 1), (F16, 6e4), (F32, 1e300), (F32, 1e38))
     ),
+    *(
+        (f"histc of {value} alone", lambda x, v=value: torch.histc(x * v, 7), ones(2, dtype=dtype))
+        for value, dtype in ((1.0, F16), (1e20, F32), (1e20, F64))
+    ),
     ("bucketize", lambda x, out: torch.bucketize(x, x, out_int32=True, out=out), ones(2), ones(2, dtype=I64)),
     ("searchsorted", lambda x, out: torch.searchsorted(x, x, out=out), ones(2), ones(2, dtype=torch.int32)),
     ("isin of bools", torch.isin, ones(2, dtype=BOOL), ones(2)),

@@ -56,15 +56,16 @@ at::Tensor count_floats(const at::Tensor& self, int64_t bins, const at::Scalar& 
     low = least.item().toDouble();
     high = most.item().toDouble();
   }
-  if (low == high) {
-    low -= 1;
-    high += 1;
+  const bool is_one_value = low == high;
+  if (is_one_value) {
+    low = std::min(low - 1, std::nextafter(low, -HUGE_VAL));
+    high = std::max(high + 1, std::nextafter(high, HUGE_VAL));
   }
   const double largest = std::max(high - low, 1.0) * static_cast<double>(bins); // of what is computed
   TORCH_CHECK(std::isfinite(largest), "torch.histc: range of [", low, ", ", high, "] is not finite");
   TORCH_CHECK(low < high, "torch.histc: max must be larger than min");
   const double most = self.scalar_type() == at::kHalf ? 65504 : std::numeric_limits<float>::max();
-  const auto x = largest > most ? self.flatten().to(at::kDouble) : self.flatten();
+  const auto x = is_one_value || largest > most ? self.flatten().to(at::kDouble) : self.flatten();
   return counts_at(self, x.sub(low).mul_(bins).div_(high - low), x.ge(low).logical_and_(x.le(high)), bins);
 }
 
