@@ -13,6 +13,7 @@
 #include "csrc/ops/generated/Launch.h"
 #include "csrc/ops/generated/Modules.h"
 #include "csrc/ops/generated/Pointwise.h"
+#include "csrc/ops/generated/Reduce.h"
 #include "csrc/ops/generated/Support.h"
 #include "csrc/ops/generated/ValueType.h"
 
@@ -314,8 +315,17 @@ tb_status sum_with_vector(const void* /*entry*/, const tb_kernel_context& contex
   return run(all, context);
 }
 
-/// (vector, vector, out); with an entry the first is conjugated.
+/// (vector, vector, out); with an entry the first is conjugated. Where items run side by side, all of them add.
 tb_status dot(const void* conjugates, const tb_kernel_context& context, const tb_arg* args, int32_t /*num_args*/) {
+  if (!runs_in_stretches(context.device)) {
+    std::array<View, 2> vectors;
+    View out;
+    if (!view_of(args[0], vectors.data()) || !view_of(args[1], &vectors[1]) || !view_of(args[2], &out)) {
+      return TB_STATUS_UNSUPPORTED;
+    }
+    const char* entry = !is_complex(out.type()) ? "dot" : conjugates ? "complex_vdot" : "complex_dot";
+    return reduce(context, reduction(entry), out, vectors, all_dims(1), compute_type(out.type()));
+  }
   Product all;
   all.left = Matrix(args[0]);
   all.right = Matrix(args[1], 1);
