@@ -64,6 +64,17 @@ CALLS = [
         (f"histc of {value} alone", lambda x, v=value: torch.histc(x * v, 7), ones(2, dtype=dtype))
         for value, dtype in ((1.0, F16), (1e20, F32), (1e20, F64))
     ),
+    *(
+        (f"{f.__name__}, {given}", lambda x, f=f, given=given: f(*given, device=x.device), ones(1))
+        for f in (torch.tril_indices, torch.triu_indices)
+        for given in ((3, 5, 0), (5, 3, -1), (4, 4, 2), (4, 4, -2), (3, 5, 2), (5, 3, -2))
+    ),
+    *(
+        (f"norm {order} of {sizes}", lambda x, p=order: torch.norm(x, p, dim=-1), ones(*sizes))
+        for order in (-1.0, 3.0, float("inf"), float("-inf"), 0.0)
+        for sizes in ((0,), (2, 0), (0, 2))
+    ),
+    ("tril_indices of long rows", lambda x: torch.tril_indices(20, 2**31, 0, device=x.device), ones(1)),
     ("bucketize", lambda x, out: torch.bucketize(x, x, out_int32=True, out=out), ones(2), ones(2, dtype=I64)),
     ("searchsorted", lambda x, out: torch.searchsorted(x, x, out=out), ones(2), ones(2, dtype=torch.int32)),
     ("isin of bools", torch.isin, ones(2, dtype=BOOL), ones(2)),

@@ -231,14 +231,16 @@ at::Tensor tril_indices(int64_t row, int64_t col, int64_t offset, std::optional<
                         std::optional<at::Layout> /*layout*/, std::optional<at::Device> device,
                         std::optional<bool> /*pin_memory*/) {
   TORCH_CHECK(row >= 0 && col >= 0, "row and col must be non-negative, got ", row, " and ", col);
-  return indices_of(at::ones({row, col}, at::TensorOptions().device(device).dtype(at::kBool)).tril(offset), dtype);
+  const int64_t most = offset < col - row ? std::max<int64_t>(row + offset, 0) : col; // columns that have some
+  return indices_of(at::ones({row, most}, at::TensorOptions().device(device).dtype(at::kBool)).tril(offset), dtype);
 }
 
 at::Tensor triu_indices(int64_t row, int64_t col, int64_t offset, std::optional<at::ScalarType> dtype,
                         std::optional<at::Layout> /*layout*/, std::optional<at::Device> device,
                         std::optional<bool> /*pin_memory*/) {
   TORCH_CHECK(row >= 0 && col >= 0, "row and col must be non-negative, got ", row, " and ", col);
-  return indices_of(at::ones({row, col}, at::TensorOptions().device(device).dtype(at::kBool)).triu(offset), dtype);
+  const int64_t most = offset > col - row ? std::max<int64_t>(col - offset, 0) : row; // rows that have some
+  return indices_of(at::ones({most, col}, at::TensorOptions().device(device).dtype(at::kBool)).triu(offset), dtype);
 }
 
 at::Tensor& logspace_out(const at::Scalar& start, const at::Scalar& end, int64_t steps, double base, at::Tensor& out) {

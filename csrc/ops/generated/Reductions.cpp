@@ -91,6 +91,9 @@ tb_status norm(const void*, const tb_kernel_context& context, const tb_arg* args
   if (!outputs_of(args, num_args, 1, self.dim(), dims, &outputs) || !is_floating(outputs[0].type())) {
     return TB_STATUS_UNSUPPORTED;
   }
+  if (self.numel() == 0 && outputs[0].numel() > 0 && (order < 0 || std::isinf(order))) {
+    return TB_STATUS_UNSUPPORTED; // PyTorch's kernel is asked, which refuses it
+  }
   if (order != 0 && outputs[0].numel() == self.numel()) {
     order = 1; // of one element its size, also where powers of it are no numbers
   }
