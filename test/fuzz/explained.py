@@ -134,6 +134,11 @@ GIVEN: dict[str, Callable[[Case], bool]] = {
     "a matrix without full rank": lambda case: bool(
         (torch.linalg.matrix_rank(case.args[0]) < min(case.args[0].shape[-2:])).any()
     ),
+    "images of one column": lambda case: any(
+        tuple(x)[-1:] == (1,)
+        for x in (case.args[0].shape, *case.args[1:], *case.kwargs.values())
+        if isinstance(x, (list, tuple))
+    ),
     "no elements": lambda case: not case.args[0].numel(),
     "no dimensions": lambda case: not case.args[0].dim(),
     "out of range": _out_of_range,
