@@ -320,6 +320,19 @@ def test_no_index_is_in_range_of_nothing(name):
         call_and_wait()
 
 
+@pytest.mark.parametrize("reduce", ["mean", "amax"])
+@pytest.mark.parametrize("size", [0, 2])
+def test_nothing_is_reduced_into_nothing(reduce, size):
+    """Of whole numbers, that divide; along one dimension there are indices, along others no elements."""
+    index, source = torch.zeros(3, dtype=torch.int64).to(DEVICE), torch.ones(0, 3, 0, dtype=torch.int64).to(DEVICE)
+    for include_self in (False, True):
+        nothing = source[:, :size].clone()
+        nothing.index_reduce_(1, index, source, reduce, include_self=include_self)
+        nothing.scatter_reduce_(1, source, source, reduce, include_self=include_self)
+        torch.accelerator.synchronize()
+        assert nothing.shape == (0, size, 0)
+
+
 def test_counts_of_the_largest_number():
     with pytest.raises(RuntimeError, match="maximum value of input overflowed"):
         torch.bincount(torch.tensor([1, 2**63 - 1]).to(DEVICE))

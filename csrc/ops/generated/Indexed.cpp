@@ -174,6 +174,9 @@ bool run(const tb_kernel_context& context, const Access& access) {
   if (!geometry.of(pointers.data(), operands)) {
     return false;
   }
+  if (geometry.count == 0) {
+    return true;
+  }
   int64_t last = geometry.reach(1);
   for (int j = 0; j < access.num_indices; ++j) {
     const auto at = static_cast<std::size_t>(j);
@@ -463,6 +466,9 @@ bool is_mean(const tb_arg& reduce) {
 template <class Count>
 tb_status divide_by_counts(const tb_kernel_context& context, const tb_tensor& out, bool include_self, Count count) {
   const int64_t bytes = elements_of(out) * 4;
+  if (bytes == 0) {
+    return TB_STATUS_OK;
+  }
   const View counts(workspace(context, bytes), kInt32, {out.shape, static_cast<std::size_t>(out.ndim)});
   fill_bytes(context, counts.data, 0, bytes);
   tb_arg one{};
