@@ -139,6 +139,7 @@ GIVEN: dict[str, Callable[[Case], bool]] = {
         for x in (case.args[0].shape, *case.args[1:], *case.kwargs.values())
         if isinstance(x, (list, tuple))
     ),
+    "out is a negative view": lambda case: any(x.is_neg() for x in tensors(case.kwargs.get("out"))),
     "no elements": lambda case: not case.args[0].numel(),
     "no dimensions": lambda case: not case.args[0].dim(),
     "out of range": _out_of_range,
