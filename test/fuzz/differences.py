@@ -121,13 +121,6 @@ def run(
     return Answer(result, gradients, memory, shares, is_random=is_random)
 
 
-@cache
-def _may_draw(operator: str) -> bool:
-    """Whether any of its entries draws: a number that is changed makes one of the others."""
-    entries = [name for name, op in ENTRIES.items() if op.name == operator and op.supported_dtypes("cpu")]
-    return any(map(_draws_for_any, entries))
-
-
 def _gradients(case: Case, placed: Placed, result: Any) -> list[Tensor | None]:
     leaves = [x for x in tensors((placed.args, placed.kwargs)) if x.requires_grad]
     leaves = list({id(x): x for x in leaves}.values())
