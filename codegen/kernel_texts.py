@@ -20,7 +20,7 @@ _CLASSES = ("floating", "integral", "boolean", "complex")
 
 @dataclass(frozen=True)
 class PointwiseEntry:
-    """One row of the table of elementwise operators; see csrc/ops/generated/KernelText.h."""
+    """One row of the table of elementwise operators; see csrc/ops/compiled/engine/KernelText.h."""
 
     overload: str
     variant: str | None
@@ -37,7 +37,7 @@ class PointwiseEntry:
 
 @dataclass(frozen=True)
 class ReductionEntry:
-    """One row of the table of reductions; see csrc/ops/generated/KernelText.h."""
+    """One row of the table of reductions; see csrc/ops/compiled/engine/KernelText.h."""
 
     name: str
     operators: str

@@ -155,7 +155,7 @@ def autocast_defaults() -> dict[str, str]:
 # ---- GraphKernels.cpp: kernels of compiled graphs ----
 
 class GraphKernel:
-    """A kernel whose text torch.compile wrote; see csrc/ops/generated/GraphKernel.h."""
+    """A kernel whose text torch.compile wrote; see csrc/ops/compiled/engine/GraphKernel.h."""
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
 #include "csrc/ops/Register.h"
 
-#include "csrc/ops/dispatch/GeneratedKernels.h"
+#include "csrc/ops/compiled/composed/Compositions.h"
+#include "csrc/ops/compiled/composed/Ranges.h"
+#include "csrc/ops/dispatch/CodegenKernels.h"
 #include "csrc/ops/dispatch/Registrar.h"
-#include "csrc/ops/generated/Compositions.h"
-#include "csrc/ops/generated/Ranges.h"
 #include "csrc/ops/host/Fallback.h"
 #include "csrc/ops/host/layouts/Register.h"
 #include "csrc/ops/native/Register.h"
@@ -16,8 +16,8 @@ void register_operators() {
   set_last_source(c10::KernelFunction::makeFromBoxedFunction<&cpu_fallback>());
   register_structured_kernels(m, StructuredPass::kPlugin);
   register_plugin_kernels();
-  generated::register_compositions(m);
-  generated::register_ranges(m);
+  compiled::register_compositions(m);
+  compiled::register_ranges(m);
   register_native_kernels(m);
   register_structured_kernels(m, StructuredPass::kAten);
   register_typed_kernels(m);

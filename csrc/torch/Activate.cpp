@@ -11,7 +11,7 @@
 #include "csrc/memory/DeviceAllocator.h"
 #include "csrc/memory/HostAllocator.h"
 #include "csrc/ops/Register.h"
-#include "csrc/ops/generated/Families.h"
+#include "csrc/ops/compiled/families/Families.h"
 #include "csrc/ops/plugin/PluginKernels.h"
 #include "csrc/profiler/Profilers.h"
 #include "csrc/torch/DeviceGuard.h"
@@ -32,7 +32,7 @@ void activate(Plugin& plugin) {
       "is loaded.");
   plugin.tables(); // throws if one cannot be used
   load_plugin_kernels(plugin);
-  generated::load_generated_kernels();
+  compiled::load_generated_kernels();
   check_generator_registration();
   c10::register_privateuse1_backend(plugin.name());
   set_active_plugin(plugin);

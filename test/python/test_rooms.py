@@ -14,7 +14,9 @@ FLOORS = [
     {"ops/tensor"},
     {"ops/dispatch"},
     {"ops/plugin", "ops/host"},
-    {"ops/generated"},
+    {"ops/compiled/engine"},
+    {"ops/compiled/families"},
+    {"ops/compiled/composed"},
     {"ops/native"},
     {"ops"},
     {"distributed"},
@@ -26,7 +28,8 @@ FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
 def room_of(path):
     parts = Path(path).parts[1:-1]
-    return "/".join(parts[:2]) if parts[0] == "ops" else parts[0]
+    depth = {"ops": 2, "ops/compiled": 3}
+    return "/".join(parts[: depth.get("/".join(parts[:2]), depth.get(parts[0], 1))])
 
 
 def arrows():

@@ -6,8 +6,8 @@
 #include <bit>
 
 #include "csrc/core/Runtime.h"
-#include "csrc/ops/generated/GraphKernel.h"
-#include "csrc/ops/generated/Launch.h"
+#include "csrc/ops/compiled/engine/GraphKernel.h"
+#include "csrc/ops/compiled/engine/Launch.h"
 #include "torch_backend/csrc/Module.h"
 
 namespace py = pybind11;
@@ -15,8 +15,8 @@ namespace py = pybind11;
 namespace torch_backend::python {
 namespace {
 
-using generated::GraphKernel;
-using generated::ValueType;
+using compiled::GraphKernel;
+using compiled::ValueType;
 
 /// Units, cost, the tensors, the numbers.
 void launch(GraphKernel& kernel, const py::args& args) {
@@ -70,9 +70,9 @@ void init_graph_kernels(py::module_& m) {
       .def(
           "compile", [](GraphKernel& kernel, int device) { kernel.compile(device); }, NoGil())
       .def("__call__", launch);
-  m.def("runs_in_stretches", generated::runs_in_stretches, NoGil());
-  m.def("computes_double", [](int device) { return generated::computes(device, ValueType::f64); }, NoGil());
-  m.def("most_pointers", generated::most_pointers);
+  m.def("runs_in_stretches", compiled::runs_in_stretches, NoGil());
+  m.def("computes_double", [](int device) { return compiled::computes(device, ValueType::f64); }, NoGil());
+  m.def("most_pointers", compiled::most_pointers);
 }
 
 } // namespace torch_backend::python

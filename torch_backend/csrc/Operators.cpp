@@ -2,9 +2,9 @@
 
 #include <pybind11/stl.h>
 
+#include "csrc/ops/compiled/engine/Modules.h"
+#include "csrc/ops/compiled/families/Families.h"
 #include "csrc/ops/dispatch/OperatorTable.h"
-#include "csrc/ops/generated/Families.h"
-#include "csrc/ops/generated/Modules.h"
 #include "csrc/ops/plugin/RegisterPluginKernels.h"
 #include "torch_backend/csrc/Module.h"
 
@@ -27,8 +27,8 @@ void init_operators(py::module_& m) {
     }
     return rows;
   });
-  m.def("has_modules", generated::has_modules);
-  m.def("generated_kernels", generated::generated_overloads);
+  m.def("has_modules", compiled::has_modules);
+  m.def("generated_kernels", compiled::generated_overloads);
   m.def("register_plugin_kernel", register_plugin_kernel, py::arg("overload"));
   m.def("count_operator_calls", count_operator_calls, py::arg("enable"));
 }

@@ -4,10 +4,10 @@
 #include <ATen/ops/convolution_backward_ops.h>
 #include <ATen/ops/convolution_ops.h>
 
+#include "csrc/ops/compiled/composed/Convolution.h"
+#include "csrc/ops/compiled/engine/Modules.h"
 #include "csrc/ops/dispatch/Registrar.h"
 #include "csrc/ops/dispatch/ResultRules.h"
-#include "csrc/ops/generated/Convolution.h"
-#include "csrc/ops/generated/Modules.h"
 #include "csrc/ops/host/AtenKernel.h"
 #include "csrc/ops/native/Register.h"
 
@@ -22,8 +22,8 @@ at::Tensor laid_out(at::Tensor&& result, c10::MemoryFormat format) {
 at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
                        c10::SymIntArrayRef stride, c10::SymIntArrayRef padding, c10::SymIntArrayRef dilation,
                        bool transposed, c10::SymIntArrayRef output_padding, c10::SymInt groups) {
-  if (generated::convolves(input)) {
-    return generated::convolution(
+  if (compiled::convolves(input)) {
+    return compiled::convolution(
         input, weight, bias,
         {C10_AS_INTARRAYREF_SLOW(stride), C10_AS_INTARRAYREF_SLOW(padding), C10_AS_INTARRAYREF_SLOW(dilation),
          transposed, C10_AS_INTARRAYREF_SLOW(output_padding), groups.guard_int(__FILE__, __LINE__)},
@@ -38,8 +38,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
     const at::Tensor& grad_output, const at::Tensor& input, const at::Tensor& weight, c10::SymIntArrayRef stride,
     c10::SymIntArrayRef padding, c10::SymIntArrayRef dilation, bool transposed, c10::SymIntArrayRef output_padding,
     c10::SymInt groups, std::array<bool, 3> output_mask) {
-  if (generated::convolves(input)) {
-    return generated::convolution_backward(
+  if (compiled::convolves(input)) {
+    return compiled::convolution_backward(
         grad_output, input, weight,
         {C10_AS_INTARRAYREF_SLOW(stride), C10_AS_INTARRAYREF_SLOW(padding), C10_AS_INTARRAYREF_SLOW(dilation),
          transposed, C10_AS_INTARRAYREF_SLOW(output_padding), groups.guard_int(__FILE__, __LINE__)},
@@ -56,7 +56,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
 } // namespace
 
 void register_convolution(Registrar& m) {
-  const Source source = generated::has_modules() ? Source::kGenerated : Source::kAten;
+  const Source source = compiled::has_modules() ? Source::kGenerated : Source::kAten;
   m.impl("convolution_overrideable", TORCH_FN(convolution), source);
   m.impl("convolution_backward_overrideable", TORCH_FN(convolution_backward), source);
 }

@@ -7,10 +7,10 @@
 #include <ATen/ATen.h>
 
 #include "csrc/core/Runtime.h"
+#include "csrc/ops/compiled/composed/Compositions.h"
+#include "csrc/ops/compiled/composed/Ranges.h"
+#include "csrc/ops/compiled/engine/Modules.h"
 #include "csrc/ops/dispatch/Registrar.h"
-#include "csrc/ops/generated/Compositions.h"
-#include "csrc/ops/generated/Modules.h"
-#include "csrc/ops/generated/Ranges.h"
 #include "csrc/ops/native/Register.h"
 
 namespace torch_backend {
@@ -48,8 +48,8 @@ at::Tensor count_integers(const at::Tensor& self, int64_t bins, const at::Scalar
 at::Tensor count_floats(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max) {
   TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(self.scalar_type()), "\"histogram_cpu\" not implemented for '",
                               self.scalar_type(), "'");
-  generated::check_fits(min, self.scalar_type());
-  generated::check_fits(max, self.scalar_type());
+  compiled::check_fits(min, self.scalar_type());
+  compiled::check_fits(max, self.scalar_type());
   double low = min.toDouble(), high = max.toDouble();
   if (low == high && self.numel() > 0) {
     const auto [least, most] = self.aminmax();
@@ -77,7 +77,7 @@ at::Tensor count(const at::Tensor& self, int64_t bins, const at::Scalar& min, co
 
 bool has_host_kernel(const at::Tensor& self) {
   const bool is_whole = at::isIntegralType(self.scalar_type(), /*includeBool=*/false);
-  return !is_whole && (device_api().host_access() || !generated::has_modules());
+  return !is_whole && (device_api().host_access() || !compiled::has_modules());
 }
 
 at::Tensor histc(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max) {
@@ -87,13 +87,13 @@ at::Tensor histc(const at::Tensor& self, int64_t bins, const at::Scalar& min, co
 at::Tensor& histc_out(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max,
                       at::Tensor& out) {
   return has_host_kernel(self) ? AtenKernel<at::_ops::histc_out>::call(self, bins, min, max, out)
-                               : generated::Into<count>::call(self, bins, min, max, out);
+                               : compiled::Into<count>::call(self, bins, min, max, out);
 }
 
 } // namespace
 
 void register_histogram(Registrar& m) {
-  const Source source = generated::has_modules() ? Source::kGenerated : Source::kAten;
+  const Source source = compiled::has_modules() ? Source::kGenerated : Source::kAten;
   m.impl("histc", TORCH_FN(histc), source);
   m.impl("histc.out", TORCH_FN(histc_out), source);
 }

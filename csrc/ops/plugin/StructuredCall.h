@@ -9,7 +9,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 
 #include "csrc/core/Runtime.h"
-#include "csrc/ops/dispatch/GeneratedKernels.h"
+#include "csrc/ops/dispatch/CodegenKernels.h"
 #include "csrc/ops/dispatch/Registrar.h"
 #include "csrc/ops/dispatch/StructuredKernel.h"
 #include "csrc/ops/plugin/KernelCall.h"

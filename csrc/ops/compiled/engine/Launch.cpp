@@ -1,0 +1,72 @@
+#include "csrc/ops/compiled/engine/Launch.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "csrc/core/Runtime.h"
+#include "csrc/ops/plugin/PluginKernels.h"
+
+namespace torch_backend::compiled {
+namespace {
+
+/// Work that is worth another processor, as ATen's GRAIN_SIZE.
+constexpr int64_t kStretch = 32768;
+/// Elements for each item where neighbours work side by side: few enough that all processors have work.
+constexpr int64_t kElementsPerItem = 4;
+constexpr uint32_t kUsualBlock = 256;
+constexpr uint32_t kBlockOfLongItems = 64; // so that few of them are on many processors
+
+} // namespace
+
+bool computes(int device, ValueType type) {
+  const auto& mask = device_api().properties(device).compute_dtype_mask;
+  return part_type(type) != ValueType::f64 || (mask[0] | mask[1] | mask[2] | mask[3]) == 0 ||
+         (mask[TB_DTYPE_MASK_WORD(TB_DTYPE_FLOAT, 64u)] & TB_DTYPE_MASK_FLAG(TB_DTYPE_FLOAT, 64u)) != 0;
+}
+
+uint32_t block_items(int device) {
+  const auto& properties = device_api().properties(device);
+  if (runs_in_stretches(device)) {
+    return 1;
+  }
+  uint32_t items = properties.preferred_block_items ? properties.preferred_block_items : kUsualBlock;
+  for (const uint32_t most : {properties.max_block_items, properties.max_block[0]}) {
+    items = most ? std::min(items, most) : items;
+  }
+  return std::bit_floor(std::max<uint32_t>(items, 1));
+}
+
+void Launch::run(const Function& function, int64_t count, int64_t cost) {
+  const auto& properties = device_api().properties(device_);
+  const uint32_t items = block_items(device_);
+  int64_t blocks = 1;
+  if (runs_in_stretches(device_)) {
+    blocks = std::clamp<int64_t>(count * cost / kStretch, 1, std::max(properties.multiprocessor_count, 1));
+  } else {
+    blocks = (count + items * kElementsPerItem - 1) / (items * kElementsPerItem);
+  }
+  if (count > 0) {
+    run_blocks(function, std::min(blocks, count), items);
+  }
+}
+
+void Launch::run_each(const Function& function, int64_t count, int64_t cost) {
+  if (runs_in_stretches(device_)) {
+    run(function, count, cost);
+    return;
+  }
+  const uint32_t items = std::min(block_items(device_), kBlockOfLongItems);
+  run_blocks(function, (count + items - 1) / items, items);
+}
+
+void Launch::run_blocks(const Function& function, int64_t blocks, uint32_t items) {
+  auto& api = device_api();
+  const uint32_t most = api.properties(device_).max_grid[0];
+  const uint32_t grid[3] = {static_cast<uint32_t>(std::min<int64_t>(blocks, most ? most : INT32_MAX)), 1, 1};
+  const uint32_t block[3] = {items, 1, 1};
+  api.check_call(device_, "module_launch", plugin_kernel_table().module_launch, static_cast<int32_t>(device_),
+                 function.handle, static_cast<const uint32_t*>(grid), static_cast<const uint32_t*>(block),
+                 static_cast<const tb_launch_param*>(parameters_.data()), static_cast<uint32_t>(count_), stream_);
+}
+
+} // namespace torch_backend::compiled

@@ -1,0 +1,361 @@
+#include "csrc/ops/compiled/engine/Modules.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <unordered_map>
+
+#include <c10/util/Exception.h>
+#include <c10/util/StringUtil.h>
+
+#include "csrc/core/Limits.h"
+#include "csrc/core/Plugin.h"
+#include "csrc/core/Runtime.h"
+#include "csrc/core/Status.h"
+#include "csrc/ops/compiled/engine/ImageCache.h"
+#include "csrc/ops/compiled/engine/KernelText.h"
+#include "csrc/ops/plugin/PluginKernels.h"
+
+namespace torch_backend::compiled {
+namespace {
+
+struct Language {
+  const char* format;
+  const char* name; // of its prelude
+};
+constexpr Language kLanguages[] = {{"c++", "cpp"}, {"opencl-c", "opencl"}, {"cuda-c", "cuda"}};
+
+/// The first of the device's formats that kernels are written in; NULL: none.
+const Language* language() {
+  static const Language* const found = [] {
+    const auto* formats = plugin_kernel_table().module_formats;
+    for (; formats && *formats; ++formats) {
+      for (const auto& candidate : kLanguages) {
+        if (std::string_view(*formats) == candidate.format) {
+          return &candidate;
+        }
+      }
+    }
+    return static_cast<const Language*>(nullptr);
+  }();
+  return found;
+}
+
+struct Hash {
+  std::size_t operator()(const KernelKey& key) const {
+    uint64_t hash = reinterpret_cast<uintptr_t>(key.kind);
+    for (const auto word : key.words) {
+      hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
+      hash ^= hash >> 29;
+    }
+    return static_cast<std::size_t>(hash);
+  }
+};
+
+struct Compiled {
+  std::mutex mutex; // held while it is compiled
+  std::atomic<bool> ready{false};
+  Function function;
+};
+
+struct DeviceModules {
+  std::shared_mutex mutex; // guards by_key
+  std::unordered_map<KernelKey, std::unique_ptr<Compiled>, Hash> by_key;
+};
+
+DeviceModules& modules_of(int device) {
+  static auto* all = new std::array<DeviceModules, kMaxDevices>;
+  return (*all)[static_cast<std::size_t>(device)];
+}
+
+/// Everything that an image depends on. "" if the device's images are not kept.
+std::string cache_key(int device, const std::string& text) {
+  const auto& properties = device_api().properties(device);
+  if (!plugin_kernel_table().module_image || properties.driver_version[0] == '\0') {
+    return {};
+  }
+  const auto& plugin = *active_plugin();
+  std::string key;
+  for (const auto& part :
+       {plugin.name(), plugin.vendor(), plugin.version(), std::string(properties.name), std::string(properties.arch),
+        std::string(properties.driver_version), std::string(language()->format), text}) {
+    key += c10::str(part.size(), ':', part);
+  }
+  return key;
+}
+
+/// Whether `slot`, which is about an image, has failed: no error, as there is the source. Throws if the device is lost.
+bool failed(tb_status status, const char* slot, int device) {
+  if (status == TB_STATUS_DEVICE_LOST) {
+    throw_status(status, device_api().name(), slot, device);
+  }
+  take_error_text();
+  return status != TB_STATUS_OK;
+}
+
+/// NULL: the driver does not take it.
+tb_module* load_image(int device, const std::string& image) {
+  auto& api = device_api();
+  tb_module* module = nullptr;
+  const auto status =
+      api.call(device, "module_load", plugin_kernel_table().module_load, static_cast<int32_t>(device), "image",
+               static_cast<const void*>(image.data()), static_cast<uint64_t>(image.size()), &module);
+  return failed(status, "module_load", device) ? nullptr : module;
+}
+
+std::string image_of(int device, tb_module* module) {
+  auto& api = device_api();
+  const auto slot = plugin_kernel_table().module_image;
+  uint64_t size = 0;
+  std::string image;
+  for (int i = 0; i < 2; ++i) { // its size, then itself
+    image.resize(size);
+    const auto status = api.call(device, "module_image", slot, static_cast<int32_t>(device), module,
+                                 static_cast<void*>(image.data()), &size);
+    if (failed(status, "module_image", device)) {
+      return {};
+    }
+  }
+  image.resize(std::min<std::size_t>(image.size(), size));
+  return image;
+}
+
+/// A compilation. While there are any, one line on the terminal says why a program's first start takes long; then the line
+/// is gone. Threads: any.
+class Compilation {
+ public:
+  explicit Compilation(bool is_kept) : is_kept_(is_kept) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (running_++ == 0) {
+      since_ = Clock::now();
+    }
+    show();
+  }
+  Compilation(const Compilation&) = delete;
+  Compilation& operator=(const Compilation&) = delete;
+  ~Compilation() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ++finished_;
+    if (--running_ == 0) {
+      taken_ += Clock::now() - since_;
+    }
+    show();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void show() const {
+    static const bool is_wanted = [] {
+      const char* set = std::getenv("TORCH_BACKEND_PROGRESS");
+      return !set || std::string_view(set) != "0";
+    }();
+    if (!is_wanted || !::isatty(STDERR_FILENO)) {
+      return;
+    }
+    std::string line = "\r\x1b[K";
+    if (running_ > 0) {
+      const auto taken = std::chrono::duration_cast<std::chrono::seconds>(taken_ + (Clock::now() - since_));
+      line += c10::str("torch_backend: ", device_api().name(), " compiles the kernels of this program, ", finished_,
+                       " in ", taken.count(), " s", is_kept_ ? ", and keeps them in " : "",
+                       is_kept_ ? ImageCache::of_process().folder() : "");
+    }
+    std::fputs(line.c_str(), stderr);
+    std::fflush(stderr);
+  }
+
+  const bool is_kept_;
+  static inline std::mutex mutex_; // guards what follows
+  static inline int running_ = 0;
+  static inline int finished_ = 0;
+  static inline Clock::time_point since_; // a compilation has been running
+  static inline Clock::duration taken_{};
+};
+
+tb_module* load_module(int device, const std::string& text) {
+  const auto key = cache_key(device, text);
+  auto& cache = ImageCache::of_process();
+  if (const auto image = key.empty() ? std::nullopt : cache.find(key)) {
+    if (auto* module = load_image(device, *image)) {
+      return module;
+    }
+  }
+  auto& api = device_api();
+  tb_module* module = nullptr;
+  {
+    const Compilation compilation(!key.empty());
+    api.check_call(device, "module_load", plugin_kernel_table().module_load, static_cast<int32_t>(device),
+                   language()->format, static_cast<const void*>(text.c_str()), static_cast<uint64_t>(text.size()),
+                   &module);
+  }
+  api.check_given(module, "module_load", "out_module", device);
+  if (!key.empty()) {
+    if (const auto image = image_of(device, module); !image.empty()) {
+      cache.store(key, image);
+    }
+  }
+  return module;
+}
+
+Function compile(int device, const std::string& text, const char* name) {
+  const auto& table = plugin_kernel_table();
+  auto& api = device_api();
+  const auto unload = [&](tb_module* module) {
+    api.clean_up(device, "module_unload", table.module_unload, static_cast<int32_t>(device), module);
+  };
+  std::unique_ptr<tb_module, decltype(unload)> module(load_module(device, text), unload);
+  Function function;
+  api.check_call(device, "module_function", table.module_function, static_cast<int32_t>(device), module.get(), name,
+                 &function.handle);
+  api.check_given(function.handle, "module_function", "out_function", device);
+  module.release(); // for as long as the process lives
+  return function;
+}
+
+} // namespace
+
+void SourceText::define(std::string_view name, std::string_view value) {
+  text_ += "#define ";
+  text_ += name;
+  text_ += ' ';
+  for (const char c : value) {
+    if (c == '\n') {
+      text_ += " \\";
+    }
+    text_ += c;
+  }
+  text_ += '\n';
+}
+
+void SourceText::define(std::string_view name, int64_t value) {
+  define(name, std::to_string(value));
+}
+
+void SourceText::compute_in(ValueType type) {
+  const char* name = name_of(part_type(type));
+  compute_ = c10::str("#define TB_T_", name, " 1\n");
+  if (is_complex(type)) {
+    text_ += c10::str("typedef ", name, " R;\n#define TB_COMPLEX ", name_of(type),
+                      "\n#define TB_SCALAR(n) tb_complex(args.scalars[2 * (n)].", name, "_, args.scalars[2 * (n) + 1].",
+                      name, "_)\n", kernel_text("complex"));
+    return;
+  }
+  text_ += c10::str("typedef ", name, " T;\n#define TB_T ", name, "\n#define TB_SCALAR(n) (args.scalars[n].",
+                    is_floating(type) ? name : "i64", "_)\n");
+}
+
+void SourceText::index_of(bool fits_32) {
+  text_ += fits_32 ? "typedef i32 Index;\ntypedef u32 UIndex;\n" : "typedef i64 Index;\ntypedef u64 UIndex;\n";
+}
+
+void SourceText::line(std::string_view text) {
+  text_ += text;
+  text_ += '\n';
+}
+
+void SourceText::parameters(int num_pointers, bool has_args) {
+  std::string parameters, body;
+  for (int i = 0; i < num_pointers; ++i) {
+    if (language_ == "opencl") {
+      parameters += c10::str("__global char* b", i, ", ulong o", i, ", ");
+      define(c10::str("p", i), c10::str("(b", i, " + o", i, ")"));
+    } else if (language_ == "cuda") {
+      parameters += c10::str("char* p", i, ", ");
+    } else {
+      body += c10::str(" char* p", i, " = (char*)tb_params[", i, "];");
+    }
+  }
+  const char* args = has_args ? "const Args args" : "";
+  if (!has_args && !parameters.empty()) {
+    parameters.resize(parameters.size() - 2);
+  }
+  if (language_ == "cpp") {
+    define(
+        "TB_KERNEL(name)",
+        c10::str("extern \"C\" __attribute__((visibility(\"default\"))) void name(const u32* tb_block, const u32* "
+                 "tb_grid, const u32*, void* const* tb_params) {",
+                 body, has_args ? c10::str(" const Args& args = *(const Args*)tb_params[", num_pointers, "];") : ""));
+    define("TB_END", "}");
+  } else {
+    // The skeleton's braces are the function's: local memory is declared nowhere else.
+    define("TB_KERNEL(name)", c10::str(language_ == "cuda" ? "extern \"C\" __global__" : "__kernel", " void name(",
+                                       parameters, args, ")"));
+    define("TB_END", "");
+  }
+}
+
+std::string SourceText::complete(const char* skeletons, bool chunked) const {
+  const std::string prelude(language_);
+  std::string text = kernel_text(prelude.c_str());
+  if (chunked && language_ != "cpp") {
+    text += "#define TB_CHUNKED 1\n";
+  }
+  text += compute_;
+  text += kernel_text("common");
+  text += text_;
+  for (const auto& name : c10::split(skeletons, ' ')) {
+    const char* skeleton = kernel_text(std::string(name).c_str());
+    TORCH_INTERNAL_ASSERT(skeleton, "no kernel text called ", name);
+    text += skeleton;
+  }
+  return text;
+}
+
+bool has_modules() {
+  return plugin_kernel_table().module_launch && language();
+}
+
+int most_pointers() {
+  return std::string_view(language()->name) == "opencl" ? 36 : 120;
+}
+
+bool runs_in_stretches(int device) {
+  return device_api().properties(device).warp_size == 1;
+}
+
+const Function& find_function(int device, const KernelKey& key, const char* skeletons, const char* name,
+                              c10::function_ref<void(SourceText&)> write) {
+  auto& all = modules_of(device);
+  Compiled* compiled = nullptr;
+  {
+    const std::shared_lock<std::shared_mutex> lock(all.mutex);
+    const auto found = all.by_key.find(key);
+    compiled = found == all.by_key.end() ? nullptr : found->second.get();
+  }
+  if (C10_LIKELY(compiled && compiled->ready.load(std::memory_order_acquire))) {
+    return compiled->function;
+  }
+  if (!compiled) {
+    const std::unique_lock<std::shared_mutex> lock(all.mutex);
+    auto& slot = all.by_key[key];
+    if (!slot) {
+      slot = std::make_unique<Compiled>();
+    }
+    compiled = slot.get();
+  }
+  const std::lock_guard<std::mutex> lock(compiled->mutex);
+  if (!compiled->ready.load(std::memory_order_relaxed)) {
+    SourceText text(language()->name);
+    write(text);
+    compiled->function = compile(device, text.complete(skeletons, runs_in_stretches(device)), name);
+    compiled->ready.store(true, std::memory_order_release);
+  }
+  return compiled->function;
+}
+
+Function compile_text(int device, const char* texts, const std::string& body, const char* name,
+                      c10::function_ref<void(SourceText&)> write) {
+  SourceText text(language()->name);
+  write(text);
+  return compile(device, text.complete(texts, runs_in_stretches(device)) + body, name);
+}
+
+} // namespace torch_backend::compiled

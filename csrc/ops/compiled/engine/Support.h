@@ -1,0 +1,54 @@
+// What launchers of several families need: arguments, workspaces, copies of views.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "csrc/ops/compiled/engine/Arguments.h"
+#include "csrc/ops/compiled/engine/ValueType.h"
+#include "csrc/ops/compiled/engine/View.h"
+#include "torch_backend/device.h"
+
+namespace torch_backend::compiled {
+
+constexpr tb_dtype kInt64{TB_DTYPE_INT, 64, 1};
+constexpr tb_dtype kInt32{TB_DTYPE_INT, 32, 1};
+
+/// The number as the dtype's bits, in the lowest bytes.
+uint64_t bits_of_number(const tb_arg& number, ValueType type);
+/// The number as an eight-byte field of struct Args, for TB_SCALAR of a kernel that computes in `compute`.
+int64_t scalar_of(const tb_arg& number, ValueType compute);
+int64_t scalar_of(double number, ValueType compute);
+
+/// Thrown where a workspace cannot be had; `status` is for the kernel to return.
+struct NoWorkspace {
+  tb_status status;
+};
+/// `TB_LOAD_f32(p2, K(2))` as a T, where kernels compute in `compute`: real numbers of complex ones are their sizes.
+std::string load_text(ValueType type, ValueType compute, int operand);
+/// Device memory until the kernel's call is over. Throws NoWorkspace.
+char* workspace(const tb_kernel_context& context, int64_t size_bytes);
+/// A contiguous view of the same shape and dtype: this one, or undefined memory of the call. Throws NoWorkspace.
+View dense_like(const tb_kernel_context& context, const View& view);
+void fill_bytes(const tb_kernel_context& context, void* memory, uint8_t value, int64_t size_bytes);
+/// `count` 64-bit numbers from the device, after waiting for the stream; fails a capture of it, naming `op`.
+void read_back(const tb_kernel_context& context, const char* op, const void* memory, int64_t* numbers, int64_t count);
+
+/// dst[...] = src[...] of one shape; dtypes may differ. False, with nothing done, where no kernel takes them.
+bool copy_views(const tb_kernel_context& context, const View& dst, const View& src);
+
+/// The device raises `message`, of static storage, unless all of `count` flags are set: bools side by side.
+void report_unless(const tb_kernel_context& context, const void* flags, int64_t count, const char* message);
+
+using KernelBody = tb_status (*)(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t n);
+/// A kernel that may throw NoWorkspace.
+template <KernelBody kBody>
+tb_status guarded(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t num_args) {
+  try {
+    return kBody(entry, context, args, num_args);
+  } catch (const NoWorkspace& failure) {
+    return failure.status;
+  }
+}
+
+} // namespace torch_backend::compiled

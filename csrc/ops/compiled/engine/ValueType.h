@@ -1,0 +1,79 @@
+// Dtypes as generated kernels name them.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "torch_backend/device.h"
+
+namespace torch_backend::compiled {
+
+/// Keys of kernels have four bits for each, and five where it may be none.
+enum class ValueType : uint8_t { b8, u8, i8, i16, i32, i64, u16, u32, u64, f16, bf16, f32, f64, c32, c64, c128, none };
+
+ValueType value_type(tb_dtype dtype);
+/// The other way.
+tb_dtype dtype_of(ValueType type);
+std::size_t size_of(ValueType type);
+
+/// "f32", the end of TB_LOAD_f32.
+const char* name_of(ValueType type);
+
+/// What kernels compute in where values are of `type`: f32 for the half types, i32 for the small integers and bool, i64 for
+/// u32, c64 for complex numbers of halves.
+inline ValueType compute_type(ValueType type) {
+  switch (type) {
+    case ValueType::b8:
+    case ValueType::u8:
+    case ValueType::i8:
+    case ValueType::i16:
+    case ValueType::u16:
+      return ValueType::i32;
+    case ValueType::u32:
+      return ValueType::i64;
+    case ValueType::f16:
+    case ValueType::bf16:
+      return ValueType::f32;
+    case ValueType::c32:
+      return ValueType::c64;
+    default:
+      return type;
+  }
+}
+
+inline bool is_floating(ValueType type) {
+  return type >= ValueType::f16 && type <= ValueType::f64;
+}
+
+inline bool is_complex(ValueType type) {
+  return type >= ValueType::c32 && type <= ValueType::c128;
+}
+
+/// Of the parts of a complex number; of others itself.
+inline ValueType part_type(ValueType type) {
+  switch (type) {
+    case ValueType::c32:
+      return ValueType::f16;
+    case ValueType::c64:
+      return ValueType::f32;
+    case ValueType::c128:
+      return ValueType::f64;
+    default:
+      return type;
+  }
+}
+
+/// Whether all kernels take it. Those that take more are added with kAllTypes.
+inline bool is_common(ValueType type) {
+  return type <= ValueType::i64 || is_floating(type);
+}
+
+/// As a dtype_mask, those of all that are not complex, of complex numbers and their parts, and of all.
+using TypeMask = std::array<uint64_t, TB_DTYPE_MASK_WORDS>;
+extern const TypeMask kCommonTypes;
+extern const TypeMask kRealTypes;
+extern const TypeMask kComplexTypes;
+extern const TypeMask kAllTypes;
+
+} // namespace torch_backend::compiled

@@ -1,0 +1,250 @@
+// Operators that put elements elsewhere, or compute them from where they are.
+#include <algorithm>
+#include <array>
+
+#include <c10/util/Exception.h>
+#include <c10/util/StringUtil.h>
+
+#include "csrc/core/KernelHost.h"
+#include "csrc/ops/compiled/engine/Geometry.h"
+#include "csrc/ops/compiled/engine/Launch.h"
+#include "csrc/ops/compiled/engine/Modules.h"
+#include "csrc/ops/compiled/engine/Support.h"
+#include "csrc/ops/compiled/families/Compaction.h"
+#include "csrc/ops/compiled/families/Families.h"
+
+namespace torch_backend::compiled {
+namespace {
+
+tb_status result(bool taken) {
+  return taken ? TB_STATUS_OK : TB_STATUS_UNSUPPORTED;
+}
+
+// ---- copies ----
+
+tb_status cat(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  const View out(*tensor_of(args[2]));
+  auto* const* tensors = static_cast<tb_tensor* const*>(args[0].v.p);
+  const int d = wrap_dim(args[1].v.i, out.dim());
+  int64_t start = 0;
+  for (uint32_t i = 0; i < args[0].length; ++i) {
+    const View part(*tensors[i]);
+    if (part.numel() == 0) {
+      continue;
+    }
+    View place = out;
+    place.narrow(d, start, part.size(d));
+    if (!copy_views(context, place, part)) {
+      return TB_STATUS_UNSUPPORTED;
+    }
+    start += part.size(d);
+  }
+  return TB_STATUS_OK;
+}
+
+tb_status flip(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  View self(*tensor_of(args[0]));
+  const auto* dims = static_cast<const int64_t*>(args[1].v.p);
+  for (uint32_t i = 0; i < args[1].length && self.dim() > 0; ++i) {
+    const int d = wrap_dim(dims[i], self.dim());
+    self.data += (self.size(d) - 1) * self.stride(d) * self.element_bytes();
+    self.stride(d) = -self.stride(d);
+  }
+  return result(copy_views(context, View(*tensor_of(args[2])), self));
+}
+
+/// Copies parts of `src` to where dimensions from d on are rotated by `shifts`.
+bool roll_from(const tb_kernel_context& context, const View& dst, const View& src, const int64_t* shifts, int d) {
+  while (d < src.dim() && shifts[d] == 0) {
+    ++d;
+  }
+  if (d == src.dim()) {
+    return copy_views(context, dst, src);
+  }
+  const int64_t shift = shifts[d];
+  const int64_t rest = src.size(d) - shift;
+  View to = dst, from = src;
+  to.narrow(d, shift, rest);
+  from.narrow(d, 0, rest);
+  if (!roll_from(context, to, from, shifts, d + 1)) {
+    return false;
+  }
+  to = dst;
+  from = src;
+  to.narrow(d, 0, shift);
+  from.narrow(d, rest, shift);
+  return roll_from(context, to, from, shifts, d + 1);
+}
+
+tb_status roll(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  View self(*tensor_of(args[0]));
+  View out(*tensor_of(args[3]));
+  const auto* given = static_cast<const int64_t*>(args[1].v.p);
+  const auto* dims = static_cast<const int64_t*>(args[2].v.p);
+  if (args[2].length == 0) {
+    const int64_t count = self.numel();
+    self = View(self.data, self.dtype, count);
+    out = View(out.data, out.dtype, count);
+  }
+  Dims shifts(self.sizes.size(), 0);
+  for (uint32_t i = 0; i < args[1].length && self.dim() > 0; ++i) {
+    const int d = args[2].length == 0 ? 0 : wrap_dim(dims[i], self.dim());
+    auto& shift = shifts[static_cast<std::size_t>(d)];
+    shift = (shift + given[i] % self.size(d) + self.size(d)) % self.size(d);
+  }
+  return result(roll_from(context, out, self, shifts.data(), 0));
+}
+
+// ---- elements by their places ----
+
+/// `element` is an expression of static storage, see coordinates.c.
+bool by_coordinates(const tb_kernel_context& context, const char* element, View to, View from, int64_t number) {
+  constexpr int kMaxRank = 8;
+  if (to.dim() > kMaxRank) {
+    return false;
+  }
+  if (to.element_bytes() > 8) {
+    return by_coordinates(context, element, to.half(0), from.half(0), number) &&
+           by_coordinates(context, element, to.half(1), from.half(1), number);
+  }
+  for (View* view : {&to, &from}) {
+    while (view->dim() < 2) {
+      *view = view->repeated(0, 1);
+    }
+  }
+  int64_t last = to.numel();
+  for (int d = 0; d < to.dim(); ++d) {
+    last = std::max({last, to.size(d) * to.stride(d) * to.dim(), to.size(d) * from.stride(d) * to.dim()});
+  }
+  const bool fits = last < Geometry::kLimit32;
+  KernelKey key{element};
+  key.words = {static_cast<uint64_t>(to.element_bytes()), static_cast<uint64_t>(to.dim()), fits, 0};
+  const auto& function = find_function(context.device, key, "coordinates", "coordinates", [&](SourceText& text) {
+    text.index_of(fits);
+    text.define("RANK", to.dim());
+    text.define("WORD", c10::str("i", 8 * to.element_bytes()));
+    text.define("ELEMENT", element);
+    text.parameters(2);
+  });
+  std::array<int64_t, 2 + 3 * kMaxRank> args;
+  std::size_t size = 0;
+  args[size++] = to.numel();
+  const auto dims = static_cast<std::size_t>(to.dim());
+  for (const auto* values : {to.sizes.data(), to.strides.data(), from.strides.data()}) {
+    std::copy_n(values, dims, args.begin() + static_cast<std::ptrdiff_t>(size));
+    size += dims;
+  }
+  args[size++] = number;
+  Launch launch(context);
+  launch.pointer(to.data);
+  launch.pointer(from.data);
+  launch.value(args.data(), size * sizeof(int64_t));
+  const int64_t inner = to.size(to.dim() - 1);
+  const bool by_rows = runs_in_stretches(context.device);
+  launch.run(function, by_rows ? to.numel() / inner : to.numel(), by_rows ? inner : 1);
+  return true;
+}
+
+constexpr char kLower[] = "(col - row <= (Index)args.number ? TB_LOAD_PLAIN(WORD, p1, from) : (WORD)0)";
+constexpr char kUpper[] = "(col - row >= (Index)args.number ? TB_LOAD_PLAIN(WORD, p1, from) : (WORD)0)";
+
+/// tril.out and triu.out; `entry` is the expression.
+tb_status triangle(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  const auto* self = tensor_of(args[0]);
+  // A diagonal further out leaves the same elements.
+  const int64_t diagonal = std::clamp(args[1].v.i, -self->shape[self->ndim - 2] - 1, self->shape[self->ndim - 1] + 1);
+  return result(
+      by_coordinates(context, static_cast<const char*>(entry), View(*tensor_of(args[2])), View(*self), diagonal));
+}
+
+// ---- masks ----
+
+/// `tensor` broadcast to `shape` and contiguous.
+bool packed(const tb_kernel_context& context, const tb_tensor& tensor, const View& shape, View* out) {
+  const View expanded = View(tensor).expanded(shape.sizes);
+  *out = dense_like(context, expanded);
+  return out->data == expanded.data || copy_views(context, *out, expanded);
+}
+
+tb_status masked_select(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  const auto* self = tensor_of(args[0]);
+  const auto* mask = tensor_of(args[1]);
+  View shape;
+  const int num_dims = std::max(self->ndim, mask->ndim);
+  for (int d = 0; d < num_dims; ++d) {
+    const int a = d - num_dims + self->ndim, b = d - num_dims + mask->ndim;
+    const int64_t size_a = a < 0 ? 1 : self->shape[a], size_b = b < 0 ? 1 : mask->shape[b];
+    TORCH_CHECK(size_a == size_b || size_a == 1 || size_b == 1, "The size of tensor a (", size_a,
+                ") must match the size of tensor b (", size_b, ") at non-singleton dimension ", d);
+    shape.add_dim(size_a == 1 ? size_b : size_a, 0);
+  }
+  TORCH_CHECK(value_type(mask->dtype) == ValueType::b8, "masked_select: expected BoolTensor for mask");
+  tb_tensor out{};
+  out.dtype = self->dtype;
+  int64_t count = 0;
+  if (shape.numel() == 0) {
+    return context.host->alloc_output(0, 1, &count, &out);
+  }
+  View elements, chosen;
+  if (!packed(context, *self, shape, &elements) || !packed(context, *mask, shape, &chosen)) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  Compaction compaction(context, static_cast<const char*>(entry), chosen);
+  count = compaction.count();
+  const auto status = context.host->alloc_output(0, 1, &count, &out);
+  if (status != TB_STATUS_OK || count == 0) {
+    return status;
+  }
+  View to(out);
+  const View dense = dense_like(context, to);
+  compaction.select(dense.data, elements.data, to.element_bytes());
+  return result(dense.data == to.data || copy_views(context, to, dense));
+}
+
+tb_status masked_scatter(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  const auto* self = tensor_of(args[0]);
+  const auto* mask = tensor_of(args[1]);
+  const auto* source = tensor_of(args[2]);
+  if (value_type(mask->dtype) != ValueType::b8 || self->dtype.code != source->dtype.code ||
+      self->dtype.bits != source->dtype.bits) {
+    return TB_STATUS_UNSUPPORTED; // PyTorch says what is wrong
+  }
+  if (!self->data || mask->ndim > self->ndim) {
+    return result(!self->data);
+  }
+  const View to(*self);
+  View chosen;
+  if (!packed(context, *mask, to, &chosen)) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  Compaction compaction(context, static_cast<const char*>(entry), chosen);
+  compaction.scatter(to.data, View(*source).data, to.element_bytes(), View(*source).numel());
+  return TB_STATUS_OK;
+}
+
+struct Op {
+  const char* overload;
+  GeneratedFunction function;
+  uint32_t flags;
+  const char* entry;
+};
+
+constexpr Op kOps[] = {
+    {"aten::cat.out", guarded<cat>, kTakesEmpty, nullptr},
+    {"aten::flip", guarded<flip>, 0, nullptr},
+    {"aten::masked_scatter_", guarded<masked_scatter>, kTakesEmpty | TB_KERNEL_NEEDS_CONTIGUOUS, nullptr},
+    {"aten::masked_select.out", guarded<masked_select>, kTakesEmpty | TB_KERNEL_ALLOCATES_OUTPUT, nullptr},
+    {"aten::roll", guarded<roll>, TB_KERNEL_NEEDS_CONTIGUOUS, nullptr},
+    {"aten::tril.out", guarded<triangle>, kUpdatesFirst, kLower},
+    {"aten::triu.out", guarded<triangle>, kUpdatesFirst, kUpper},
+};
+
+} // namespace
+
+void add_moves(Kernels& kernels) {
+  for (const auto& op : kOps) {
+    kernels.add(op.overload, op.function, op.flags, op.entry ? op.entry : op.overload, kAllTypes);
+  }
+}
+
+} // namespace torch_backend::compiled

@@ -1,0 +1,577 @@
+#include "csrc/ops/compiled/families/Pointwise.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
+#include <string>
+#include <string_view>
+
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+#include <c10/util/StringUtil.h>
+
+#include "csrc/core/DType.h"
+#include "csrc/core/Runtime.h"
+#include "csrc/ops/compiled/engine/Geometry.h"
+#include "csrc/ops/compiled/engine/KernelText.h"
+#include "csrc/ops/compiled/engine/Launch.h"
+#include "csrc/ops/compiled/engine/Modules.h"
+#include "csrc/ops/compiled/engine/Part.h"
+#include "csrc/ops/compiled/engine/Support.h"
+#include "csrc/ops/compiled/families/Families.h"
+#include "csrc/ops/tensor/Transfer.h"
+#include "csrc/profiler/Recording.h"
+
+namespace torch_backend::compiled {
+namespace {
+
+constexpr int kMaxOperands = Geometry::kMaxOperands;
+constexpr int kMaxScalars = 8;
+
+/// How far apart neighbours of an operand are in the inner dimension, as far as the text depends on it.
+enum class Step : uint8_t { kOne, kZero, kOther };
+
+/// One call: operands (outputs first) and numbers.
+struct Call {
+  std::array<const tb_tensor*, kMaxOperands> operands;
+  std::array<ValueType, kMaxOperands> types;
+  int num_operands = 0;
+  std::array<int64_t, 2 * kMaxScalars> scalars; // where complex numbers are computed, two for each
+  int num_scalars = 0;
+  ValueType value = ValueType::none; // what PyTorch computes in: results are rounded to it
+  /// What stands for each argument of apply(), in order: 'o' an operand, 's' a number, '-' None.
+  std::array<char, 16> arguments;
+  int num_arguments = 0;
+
+  bool add_operand(const tb_tensor* tensor) {
+    if (num_operands == kMaxOperands) {
+      return false;
+    }
+    types[static_cast<std::size_t>(num_operands)] = value_type(tensor->dtype);
+    operands[static_cast<std::size_t>(num_operands)] = tensor;
+    return types[static_cast<std::size_t>(num_operands++)] != ValueType::none;
+  }
+  int scalar_words() const {
+    return std::max(num_scalars, 1) * (is_complex(value) ? 2 : 1);
+  }
+  void add_argument(char what) {
+    arguments[static_cast<std::size_t>(num_arguments++)] = what;
+  }
+};
+
+/// As a tensor of `type` would have it.
+int64_t wrap(int64_t number, ValueType type) {
+  switch (type) {
+    case ValueType::b8:
+      return number != 0;
+    case ValueType::u8:
+      return static_cast<uint8_t>(number);
+    case ValueType::i8:
+      return static_cast<int8_t>(number);
+    case ValueType::i16:
+      return static_cast<int16_t>(number);
+    case ValueType::i32:
+      return static_cast<int32_t>(number);
+    case ValueType::u16:
+      return static_cast<uint16_t>(number);
+    case ValueType::u32:
+      return static_cast<uint32_t>(number);
+    default:
+      return number;
+  }
+}
+
+/// Whether PyTorch computes with a number among the tensors, a tensor of no dimension too, as it is. Other operators get
+/// what a tensor of the dtype would have.
+bool keeps_numbers(const PointwiseEntry& entry) {
+  constexpr std::string_view kArithmetic[] = {"aten::add.out", "aten::mul.out", "aten::div.out", "aten::div.out_mode",
+                                              "aten::floor_divide.out"};
+  return std::find(std::begin(kArithmetic), std::end(kArithmetic), entry.overload) != std::end(kArithmetic);
+}
+
+double round_to(double number, ValueType type) {
+  return type == ValueType::f16    ? static_cast<double>(c10::Half(static_cast<float>(number)))
+         : type == ValueType::bf16 ? static_cast<double>(c10::BFloat16(static_cast<float>(number)))
+                                   : number;
+}
+
+/// `kind` is a letter of PointwiseEntry::kinds.
+bool add_number(const PointwiseEntry& entry, Call& call, const tb_arg& argument, char kind) {
+  const auto compute = compute_type(call.value);
+  const bool takes = is_real(argument) || (is_complex(compute) && argument.tag == TB_ARG_COMPLEX);
+  if (call.num_scalars == kMaxScalars || !takes) {
+    return false;
+  }
+  auto* const numbers = &call.scalars[static_cast<std::size_t>(call.num_scalars++ * (is_complex(compute) ? 2 : 1))];
+  auto& number = numbers[0];
+  const bool is_whole = kind == 'i' || kind == 'I';
+  if (is_whole) {
+    number = int_of(argument);
+  } else if (is_complex(compute)) {
+    const auto value = complex_of(argument);
+    number = scalar_of(value.real(), part_type(compute));
+    numbers[1] = scalar_of(value.imag(), part_type(compute));
+  } else if (!is_floating(compute)) {
+    number = wrap(int_of(argument), call.value);
+  } else if (compute != call.value && (kind == 't' || kind == 'T') && !keeps_numbers(entry)) {
+    number = scalar_of(round_to(double_of(argument), call.value), compute);
+  } else {
+    number = scalar_of(argument, compute);
+  }
+  call.add_argument(is_whole ? 'i' : 's');
+  return true;
+}
+
+Step step_of(const Geometry& geometry, int operand) {
+  const int64_t stride = geometry.inner_stride(operand);
+  return stride == 1 ? Step::kOne : stride == 0 ? Step::kZero : Step::kOther;
+}
+
+/// Whether what calls these functions can be repeated for each element of a vector.
+bool is_short(std::string_view texts) {
+  return texts.empty() || texts == "floating" || texts == "integral";
+}
+
+/// Elements that an item reads before it writes any; 0: operands are not aligned or not side by side, or too few or too much
+/// work for it to matter.
+int vector_of(int device, const PointwiseEntry& entry, const Call& call, const Geometry& geometry) {
+  constexpr int64_t kWorthVectors = 16384;
+  constexpr int kAccess = 16; // bytes
+  if (runs_in_stretches(device) || is_complex(call.value) || geometry.rank != 1 || geometry.count < kWorthVectors ||
+      !is_short(is_floating(compute_type(call.value)) ? entry.floating_texts : entry.integral_texts)) {
+    return 0;
+  }
+  int least = 8; // bytes of an element
+  for (int n = 0; n < call.num_operands; ++n) {
+    least = std::min(least, call.operands[static_cast<std::size_t>(n)]->dtype.bits / 8);
+  }
+  const int vector = std::min(kAccess / least, 8);
+  for (int n = 0; n < call.num_operands; ++n) {
+    const auto& operand = *call.operands[static_cast<std::size_t>(n)];
+    const auto address = reinterpret_cast<uintptr_t>(operand.data) + static_cast<uint64_t>(operand.byte_offset);
+    const auto step = step_of(geometry, n);
+    if (step == Step::kOther || (step == Step::kOne && address % kAccess != 0)) {
+      return 0;
+    }
+  }
+  return vector;
+}
+
+KernelKey key_of(const PointwiseEntry& entry, const Call& call, const Geometry& geometry, int vector) {
+  KernelKey key{&entry};
+  for (int n = 0; n < call.num_operands; ++n) {
+    key.words[0] = key.words[0] << 4 | static_cast<uint64_t>(call.types[static_cast<std::size_t>(n)]);
+    key.words[1] = key.words[1] << 2 | static_cast<uint64_t>(step_of(geometry, n));
+  }
+  for (int i = 0; i < call.num_arguments; ++i) {
+    const char what = call.arguments[static_cast<std::size_t>(i)];
+    key.words[2] = key.words[2] << 2 | (what == 'o' ? 1u : what == '-' ? 2u : 3u);
+  }
+  key.words[3] = static_cast<uint64_t>(geometry.rank_class()) << 8 | static_cast<uint64_t>(call.value) << 4 |
+                 static_cast<uint64_t>(geometry.fits_32) << 3 | static_cast<uint64_t>(vector) << 16;
+  return key;
+}
+
+bool refuses_bools(const PointwiseEntry& entry) {
+  return entry.boolean && !*entry.boolean;
+}
+
+const char* body_of(const PointwiseEntry& entry, const Call& call) {
+  if (is_floating(call.value)) {
+    return entry.floating;
+  }
+  if (is_complex(call.value)) {
+    return entry.complex;
+  }
+  return call.value == ValueType::b8 && entry.boolean ? entry.boolean : entry.integral;
+}
+
+/// `const T s0 = ...; const Index step1 = ...;`: what is the same for all elements.
+std::string write_locals(const Call& call, const Geometry& geometry) {
+  std::string locals;
+  int scalar = 0;
+  for (int i = 0; i < call.num_arguments; ++i) {
+    const char what = call.arguments[static_cast<std::size_t>(i)];
+    if (what == 'i') {
+      locals +=
+          c10::str("const i64 s", scalar, " = args.scalars[", scalar * (is_complex(call.value) ? 2 : 1), "].i64_; ");
+    } else if (what == 's') {
+      locals += c10::str("const T s", scalar, " = ", is_complex(call.value) ? "" : "(T)", "TB_SCALAR(", scalar, "); ");
+    }
+    scalar += what == 'i' || what == 's';
+  }
+  for (int n = 0; n < call.num_operands; ++n) {
+    if (step_of(geometry, n) == Step::kOther) {
+      locals += c10::str("const Index step", n, " = (Index)args.strides[", n, "][RANK - 1]; ");
+    }
+  }
+  return locals;
+}
+
+/// Whether values of `type`, converted to what PyTorch computes `value` in, need not be rounded to be of `value`: a tensor
+/// of no dimension does not widen the dtype that the others have.
+bool holds(ValueType value, ValueType type) {
+  return type == value || compute_type(value) == value || value == ValueType::b8 || type == ValueType::b8 ||
+         (type == ValueType::u8 && value >= ValueType::i16) ||
+         (type == ValueType::i8 && value >= ValueType::i16 && is_common(value));
+}
+
+/// What apply() is called with.
+std::string write_inputs(const PointwiseEntry& entry, const Call& call) {
+  std::string inputs;
+  int operand = entry.num_outputs;
+  int scalar = 0;
+  const char* kinds = entry.kinds;
+  for (int i = 0; i < call.num_arguments; ++i, ++kinds) {
+    while (*kinds == 's' || *kinds == 'S') {
+      ++kinds;
+    }
+    const char what = call.arguments[static_cast<std::size_t>(i)];
+    if (*kinds >= 'A' && *kinds <= 'Z') {
+      inputs += what == '-' ? "0, " : "1, ";
+    }
+    if (what == 'o') {
+      const auto type = call.types[static_cast<std::size_t>(operand)];
+      const bool rounds = *kinds != 'm' && !is_complex(call.value) && !holds(call.value, type) &&
+                          !(is_floating(call.value) && keeps_numbers(entry));
+      inputs += c10::str(rounds ? "TB_V_ROUND(" : "", load_text(type, call.value, operand), rounds ? "), " : ", ");
+      ++operand;
+    } else if (what == '-') {
+      inputs += is_complex(call.value) ? "tb_real(0), " : "0, ";
+    } else {
+      inputs += c10::str("s", scalar++, ", ");
+    }
+  }
+  return *kinds == '#' ? inputs + "(i64)args.count, " : inputs;
+}
+
+/// Of output `n`, computed as `r<n>`. PyTorch converts what it has computed in its dtype to that of an out= tensor.
+std::string write_store(const Call& call, int n) {
+  const auto type = call.types[static_cast<std::size_t>(n)];
+  const bool rounds = type != call.value && type != ValueType::b8 && compute_type(call.value) != call.value;
+  std::string result = c10::str("r", n);
+  if (is_complex(call.value)) {
+    result += is_complex(type) ? "" : type == ValueType::b8 ? ".re || r" + std::to_string(n) + ".im" : ".re";
+  } else if (rounds) {
+    result = c10::str("TB_ROUND_", name_of(call.value), "(r", n, ")");
+  }
+  return c10::str("TB_STORE_", name_of(type), "(p", n, ", K(", n, "), ", result, "); ");
+}
+
+/// The operands' elements of one item, and the names of these in their place.
+void write_vectors(SourceText& text, const PointwiseEntry& entry, const Call& call, const Geometry& geometry,
+                   int vector) {
+  std::string vectors, shadows, keep;
+  for (int n = 0; n < call.num_operands; ++n) {
+    if (step_of(geometry, n) != Step::kOne) {
+      continue;
+    }
+    const auto type = c10::str("tb_bytes<", vector * call.operands[static_cast<std::size_t>(n)]->dtype.bits / 8, ">");
+    const auto there = c10::str("((", type, "*)p", n, ")[vector]");
+    const bool is_output = n < entry.num_outputs;
+    const bool is_input = !is_output || entry.kinds[0] == 'w';
+    vectors += c10::str(type, " here_", n, is_input ? c10::str(" = ", there) : std::string(), "; ");
+    shadows += c10::str("char* const p", n, " = (char*)&here_", n, "; ");
+    keep += is_output ? c10::str(there, " = here_", n, "; ") : std::string();
+  }
+  text.define("VECTOR", vector);
+  text.define("VECTORS", vectors);
+  text.define("SHADOWS", shadows);
+  text.define("KEEP", keep);
+}
+
+void write(SourceText& text, const PointwiseEntry& entry, const Call& call, const Geometry& geometry, int vector) {
+  const auto compute = compute_type(call.value);
+  text.compute_in(compute);
+  text.index_of(geometry.fits_32);
+  if (!is_complex(compute)) {
+    text.define("TB_V", name_of(call.value));
+  }
+  text.define("OPERANDS", call.num_operands);
+  text.define("RANK", geometry.rank_class());
+  text.define("SCALARS", call.scalar_words());
+  for (int n = 0; n < call.num_operands; ++n) {
+    const Step step = step_of(geometry, n);
+    text.define(c10::str("STEP_", n), step == Step::kOne    ? std::string("1")
+                                      : step == Step::kZero ? std::string("0")
+                                                            : c10::str("step", n));
+  }
+  for (const auto& name : c10::split(is_floating(compute) ? entry.floating_texts : entry.integral_texts, ' ')) {
+    if (!name.empty() && !is_complex(compute)) {
+      text.line(kernel_text(std::string(name).c_str()));
+    }
+  }
+  text.line(c10::str("TB_DEVICE void apply(", entry.parameters, ") {\n", body_of(entry, call), "\n}"));
+  std::string results, stores;
+  std::string inputs = write_inputs(entry, call);
+  for (int n = 0; n < entry.num_outputs; ++n) {
+    results += c10::str("T r", n, "; ");
+    inputs += c10::str("&r", n, n + 1 < entry.num_outputs ? ", " : "");
+    stores += write_store(call, n);
+  }
+  if (vector) {
+    write_vectors(text, entry, call, geometry, vector);
+  }
+  text.define("LOCALS", write_locals(call, geometry));
+  text.define("APPLY(K)", c10::str("{ ", results, "apply(", inputs, "); ", stores, "}"));
+  text.parameters(call.num_operands);
+}
+
+bool launch(const PointwiseEntry& entry, const Call& call, const tb_kernel_context& context) {
+  Geometry geometry;
+  const auto& output = *call.operands[0];
+  if (std::find(output.shape, output.shape + output.ndim, 0) != output.shape + output.ndim) {
+    return true; // no elements
+  }
+  const bool has_complex = std::any_of(call.types.begin(), call.types.begin() + call.num_operands, is_complex);
+  if (call.value == ValueType::none || (has_complex && !is_complex(call.value)) || !body_of(entry, call) ||
+      !computes(context.device, call.value) || !geometry.of(call.operands.data(), call.num_operands)) {
+    return false;
+  }
+  const int vector = vector_of(context.device, entry, call, geometry);
+  const auto& function = find_function(context.device, key_of(entry, call, geometry, vector), "pointwise", "pointwise",
+                                       [&](SourceText& text) { write(text, entry, call, geometry, vector); });
+  ArgsStruct args;
+  args.add(geometry.count);
+  args.add_dims(geometry);
+  args.add({call.scalars.data(), static_cast<std::size_t>(call.scalar_words())});
+  Launch launch(context);
+  for (int n = 0; n < call.num_operands; ++n) {
+    launch.pointer(*call.operands[static_cast<std::size_t>(n)]);
+  }
+  args.pass(launch);
+  launch.run(function, vector ? geometry.count / vector : geometry.count);
+  return true;
+}
+
+/// Whether an entry's variant ("approximate=tanh") is that of the string or the number among the arguments.
+bool has_variant(const PointwiseEntry& entry, const tb_arg* args, int32_t num_inputs) {
+  const std::string_view value = entry.variant ? std::strchr(entry.variant, '=') + 1 : "";
+  for (int32_t i = 0; i < num_inputs && !value.empty(); ++i) {
+    if (args[i].tag == TB_ARG_STRING) {
+      return value == std::string_view(static_cast<const char*>(args[i].v.p), args[i].length);
+    }
+    if (args[i].tag == TB_ARG_NONE && entry.kinds[i] == 'S') {
+      return value == "none";
+    }
+    if (entry.kinds[i] == 'n') {
+      const double wanted = std::strtod(value.data(), nullptr);
+      return args[i].tag == TB_ARG_FLOAT ? args[i].v.f == wanted
+                                         : args[i].tag == TB_ARG_INT && static_cast<double>(args[i].v.i) == wanted;
+    }
+  }
+  return value.empty();
+}
+
+/// Whether each element of args[0] is written once, and is in no other place of an input.
+bool can_write_in_place(const tb_arg* args, int32_t num_args) {
+  const auto& self = *static_cast<const tb_tensor*>(args[0].v.p);
+  for (int32_t d = 0; d < self.ndim; ++d) {
+    if (self.shape[d] > 1 && self.strides[d] == 0) {
+      return false;
+    }
+  }
+  return std::none_of(args + 1, args + num_args, [&](const tb_arg& argument) {
+    return argument.tag == TB_ARG_TENSOR && self.data && static_cast<const tb_tensor*>(argument.v.p)->data == self.data;
+  });
+}
+
+/// What PyTorch computes a call in. Where it does not say: the dtype of the output, or if that is an answer, of the input.
+ValueType value_of(const tb_kernel_context& context, const Call& call, const tb_arg* args, int32_t num_inputs) {
+  for (int32_t i = 0; i < num_inputs; ++i) {
+    const auto* tensor = tensor_of(args[i]);
+    if (tensor && tensor->dtype.code == TB_DTYPE_COMPLEX && !is_complex(call.types[0]) &&
+        context.compute_dtype.code != TB_DTYPE_COMPLEX) {
+      return value_type(tensor->dtype); // whose size or sign the output has
+    }
+  }
+  if (context.compute_dtype.bits != 0) {
+    return value_type(context.compute_dtype);
+  }
+  for (int32_t i = 0; call.types[0] == ValueType::b8 && i < num_inputs; ++i) {
+    if (args[i].tag == TB_ARG_TENSOR) {
+      return value_type(static_cast<const tb_tensor*>(args[i].v.p)->dtype);
+    }
+  }
+  return call.types[0];
+}
+
+tb_status pointwise(const void* data, const tb_kernel_context& context, const tb_arg* args, int32_t num_args) {
+  const auto* entry = static_cast<const PointwiseEntry*>(data);
+  const bool in_place = entry->kinds[0] == 'w';
+  const int32_t num_inputs = in_place ? num_args : num_args - entry->num_outputs;
+  const auto table = pointwise_table();
+  const char* overload = entry->overload;
+  while (!has_variant(*entry, args, num_inputs)) {
+    ++entry;
+    if (entry == table.entries + table.size || std::strcmp(entry->overload, overload) != 0) {
+      return TB_STATUS_UNSUPPORTED;
+    }
+  }
+  Call call;
+  if (in_place &&
+      (!can_write_in_place(args, num_args) || !call.add_operand(static_cast<const tb_tensor*>(args[0].v.p)))) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  for (int32_t i = num_inputs; i < num_args; ++i) {
+    if (args[i].tag != TB_ARG_TENSOR || !call.add_operand(static_cast<const tb_tensor*>(args[i].v.p))) {
+      return TB_STATUS_UNSUPPORTED;
+    }
+  }
+  call.value = value_of(context, call, args, num_inputs);
+  for (int32_t i = 0; i < num_inputs; ++i) {
+    const char kind = entry->kinds[i];
+    bool taken = true;
+    if (kind == 's' || kind == 'S') {
+      continue;
+    }
+    if (args[i].tag == TB_ARG_TENSOR) {
+      const bool added = call.add_operand(static_cast<const tb_tensor*>(args[i].v.p));
+      const bool is_bool = added && call.types[static_cast<std::size_t>(call.num_operands - 1)] == ValueType::b8;
+      taken = added && (kind == 'm' ? is_bool : !is_bool || !refuses_bools(*entry));
+      call.add_argument('o');
+    } else if (args[i].tag == TB_ARG_NONE) {
+      taken = kind >= 'A' && kind <= 'Z';
+      call.add_argument('-');
+    } else {
+      taken = add_number(*entry, call, args[i], kind);
+    }
+    if (!taken) {
+      return TB_STATUS_UNSUPPORTED;
+    }
+  }
+  return launch(*entry, call, context) ? TB_STATUS_OK : TB_STATUS_UNSUPPORTED;
+}
+
+// ---- copies ----
+
+constexpr PointwiseEntry copy_of(const char* real, const char* complex) {
+  return {"aten::copy_", nullptr, "T x, TB_PRIVATE T* out", real, real, nullptr, "", "", 1, "t", complex};
+}
+/// By what is to be turned: the sign, the imaginary part's sign.
+constexpr PointwiseEntry kCopies[2][2] = {
+    {copy_of("*out = x;", "*out = x;"), copy_of("*out = x;", "*out = tb_c_conj(x);")},
+    {copy_of("*out = -x;", "*out = tb_c_neg(x);"), copy_of("*out = -x;", "*out = tb_c_neg(tb_c_conj(x));")}};
+
+/// A tensor as kernels get it, without elements that it does not own.
+tb_tensor describe(const at::Tensor& tensor, tb_dtype dtype) {
+  return {const_cast<void*>(tensor.storage().data()),
+          {12, tensor.device().index()},
+          static_cast<int32_t>(tensor.dim()),
+          dtype,
+          const_cast<int64_t*>(tensor.sizes().data()),
+          const_cast<int64_t*>(tensor.strides().data()),
+          static_cast<uint64_t>(tensor.storage_offset()) * tensor.element_size()};
+}
+
+/// Whole numbers of the same size, which are copied bit by bit.
+tb_dtype bits_of(std::size_t size_bytes) {
+  return {TB_DTYPE_INT, static_cast<uint8_t>(8 * size_bytes), 1};
+}
+
+/// In the input's dtype, or if only the output's is complex in that.
+bool compute(const PointwiseEntry& entry, const tb_tensor& dst, const tb_tensor& src,
+             const tb_kernel_context& context) {
+  Call call;
+  if (!call.add_operand(&dst) || !call.add_operand(&src)) {
+    return false;
+  }
+  call.add_argument('o');
+  call.value = compute_type(call.types[is_complex(call.types[0]) && !is_complex(call.types[1]) ? 0 : 1]);
+  return launch(entry, call, context);
+}
+
+} // namespace
+
+bool copy_elements(const at::Tensor& dst, const at::Tensor& src, const Stream& stream) {
+  if (!has_modules()) {
+    return false;
+  }
+  const bool turned = dst.is_neg() != src.is_neg(), conjugated = dst.is_conj() != src.is_conj();
+  const bool whole = dst.scalar_type() == src.scalar_type() && !turned && !conjugated;
+  tb_kernel_context context{};
+  context.device = stream.device_index();
+  context.stream = stream.handle();
+  CallSpan span("kernel_launch", context.device);
+  span.kernel(context.stream, "aten::copy_");
+  bool copied = false;
+  if (whole && dst.element_size() > 8) {
+    const tb_tensor to = describe(dst, bits_of(dst.element_size())), from = describe(src, to.dtype);
+    copied = copy_views(context, View(to), View(from));
+  } else {
+    const auto dtype_of = [&](const at::Tensor& tensor) {
+      return whole ? bits_of(tensor.element_size()) : tb_dtype_or_none(tensor.scalar_type());
+    };
+    copied = compute(kCopies[turned][conjugated], describe(dst, dtype_of(dst)), describe(src, dtype_of(src)), context);
+  }
+  if (copied) {
+    span.enqueued();
+  }
+  return copied;
+}
+
+bool copy_views(const tb_kernel_context& context, const View& dst, const View& src) {
+  View to = dst, from = src;
+  if (to.dtype.code == from.dtype.code && to.dtype.bits == from.dtype.bits) {
+    if (to.element_bytes() > 8) {
+      to = to.in_halves();
+      from = from.in_halves();
+    }
+    to.dtype = from.dtype = bits_of(static_cast<std::size_t>(to.element_bytes()));
+  }
+  return compute(kCopies[0][0], to.tensor(), from.tensor(), context);
+}
+
+bool compute_elements(const tb_kernel_context& context, const PointwiseEntry& entry, c10::ArrayRef<View> outputs,
+                      c10::ArrayRef<View> inputs, c10::ArrayRef<double> numbers, ValueType type) {
+  Call call;
+  call.value = type;
+  c10::SmallVector<tb_tensor, 8> tensors;
+  tensors.reserve(outputs.size() + inputs.size());
+  bool taken = true;
+  for (const auto& output : outputs) {
+    tensors.push_back(output.tensor());
+    taken = taken && call.add_operand(&tensors.back());
+  }
+  for (const auto& input : inputs) {
+    if (!input.data) {
+      call.add_argument('-');
+      continue;
+    }
+    tensors.push_back(input.tensor());
+    taken = taken && call.add_operand(&tensors.back());
+    call.add_argument('o');
+  }
+  for (const double number : numbers) {
+    tb_arg argument{TB_ARG_FLOAT, 0, {}};
+    argument.v.f = number;
+    taken = taken && add_number(entry, call, argument, 'n');
+  }
+  return taken && launch(entry, call, context);
+}
+
+/// Calls of no elements are refused by dtypes alone.
+bool takes_complex(const PointwiseEntry& first) {
+  const auto table = pointwise_table();
+  const auto* const end = table.entries + table.size;
+  return std::any_of(&first, end, [&](const PointwiseEntry& entry) {
+    return entry.complex && std::strcmp(entry.overload, first.overload) == 0;
+  });
+}
+
+void add_pointwise(Kernels& kernels) {
+  const auto table = pointwise_table();
+  for (std::size_t i = 0; i < table.size; ++i) {
+    const auto& entry = table.entries[i];
+    if (i == 0 || std::strcmp(entry.overload, table.entries[i - 1].overload) != 0) {
+      kernels.add(entry.overload, pointwise, TB_KERNEL_MIXED_DTYPES | TB_KERNEL_NUMBERS | kTakesEmpty, &entry,
+                  !takes_complex(entry)              ? kRealTypes
+                  : entry.floating || entry.integral ? kAllTypes
+                                                     : kComplexTypes);
+    }
+  }
+}
+
+} // namespace torch_backend::compiled

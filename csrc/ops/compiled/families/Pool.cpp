@@ -1,0 +1,190 @@
+// Pooling, forward and backward.
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "csrc/ops/compiled/engine/Launch.h"
+#include "csrc/ops/compiled/engine/Modules.h"
+#include "csrc/ops/compiled/engine/ValueType.h"
+#include "csrc/ops/compiled/families/Families.h"
+#include "csrc/ops/compiled/families/Volume.h"
+
+namespace torch_backend::compiled {
+namespace {
+
+/// The struct Args of the skeleton.
+struct Args {
+  int64_t batches, channels;
+  std::array<int64_t, 3> image, windows, kernel, stride, padding, dilation;
+  std::array<int64_t, 5> image_strides, window_strides, index_strides;
+  int64_t counts_padding, divisor;
+};
+
+struct Pool {
+  int dims;
+  bool is_maximum, is_adaptive, is_backward;
+};
+
+tb_status run(const Pool& pool, const tb_kernel_context& context, const tb_tensor& image, const tb_tensor& windows,
+              const tb_tensor* indices, Args args) {
+  const auto type = value_type(image.dtype);
+  const auto compute = compute_type(type);
+  if (type == ValueType::none || type == ValueType::b8 || type != value_type(windows.dtype) ||
+      (indices && value_type(indices->dtype) != ValueType::i64) || !computes(context.device, compute)) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  const Volume in(image, pool.dims), out(windows, pool.dims), places(indices ? *indices : windows, pool.dims);
+  args.batches = in.sizes[0];
+  args.channels = in.sizes[1];
+  args.image = in.image();
+  args.windows = out.image();
+  args.image_strides = in.strides;
+  args.window_strides = out.strides;
+  args.index_strides = places.strides;
+  const bool fits_32 = in.fits_32() && out.fits_32() && places.fits_32();
+  const bool by_rows = runs_in_stretches(context.device);
+  const auto is_dense = [&](std::size_t d, int64_t stride) { return in.sizes[d] == 1 || in.strides[d] == stride; };
+  const bool scatters = by_rows && pool.is_maximum && pool.is_backward && type == compute && is_dense(4, 1) &&
+                        is_dense(3, in.sizes[4]) && is_dense(2, in.sizes[4] * in.sizes[3]);
+  static const char kKind = 0;
+  KernelKey key{&kKind};
+  key.words[0] = static_cast<uint64_t>(type) << 5 | static_cast<uint64_t>(scatters) << 4 |
+                 static_cast<uint64_t>(pool.is_maximum) << 3 | static_cast<uint64_t>(pool.is_adaptive) << 2 |
+                 static_cast<uint64_t>(pool.is_backward) << 1 | static_cast<uint64_t>(fits_32);
+  const auto& function = find_function(context.device, key, "pool", "pool", [&](SourceText& text) {
+    text.compute_in(compute);
+    text.index_of(fits_32);
+    text.define("VALUE", name_of(type));
+    text.define("SMALLEST", is_floating(type)           ? "-INFINITY"
+                            : compute == ValueType::i32 ? "-2147483647 - 1"
+                                                        : "(i64)((u64)1 << 63)");
+    if (pool.is_maximum) {
+      text.define("MAXIMUM", 1);
+    }
+    if (pool.is_adaptive) {
+      text.define("ADAPTIVE", 1);
+    }
+    if (pool.is_backward) {
+      text.define("BACKWARD", 1);
+    }
+    if (scatters) {
+      text.define("SCATTER", 1);
+    }
+    text.parameters(pool.is_maximum ? 3 : 2);
+  });
+  Launch launch(context);
+  launch.pointer(pool.is_backward ? image : windows);
+  launch.pointer(pool.is_backward ? windows : image);
+  if (pool.is_maximum) {
+    launch.pointer(*indices);
+  }
+  launch.value(&args, sizeof(args));
+  if (scatters) {
+    launch.run(function, in.sizes[0] * in.sizes[1], in.image()[0] * in.image()[1] * in.image()[2]);
+    return TB_STATUS_OK;
+  }
+  const Volume& written = pool.is_backward ? in : out;
+  const int64_t row = by_rows ? written.sizes[4] : 1;
+  const int64_t cost = pool.is_adaptive ? std::max<int64_t>(in.count() / out.count(), 1)
+                                        : args.kernel[0] * args.kernel[1] * args.kernel[2];
+  launch.run(function, written.count() / row, row * cost);
+  return TB_STATUS_OK;
+}
+
+constexpr std::array<int64_t, 3> kOnes{1, 1, 1};
+
+/// kernel_size, stride, padding of the arguments that start there; an empty stride is the kernel's size.
+Args windows_of(const tb_arg* args, int dims) {
+  Args all{};
+  all.kernel = for_each_dim(args[0], dims, 1);
+  all.stride = args[1].length == 0 ? all.kernel : for_each_dim(args[1], dims, 1);
+  all.padding = for_each_dim(args[2], dims, 0);
+  all.dilation = kOnes;
+  return all;
+}
+
+/// (self, kernel_size, stride, padding, dilation, ceil_mode, out, indices)
+tb_status max_pool(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t /*num_args*/) {
+  const auto& pool = *static_cast<const Pool*>(entry);
+  Args all = windows_of(args + 1, pool.dims);
+  all.dilation = for_each_dim(args[4], pool.dims, 1);
+  return run(pool, context, tensor_in(args[0]), tensor_in(args[6]), &tensor_in(args[7]), all);
+}
+
+/// (grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices, grad_input)
+tb_status max_pool_backward(const void* entry, const tb_kernel_context& context, const tb_arg* args,
+                            int32_t /*num_args*/) {
+  const auto& pool = *static_cast<const Pool*>(entry);
+  Args all = windows_of(args + 2, pool.dims);
+  all.dilation = for_each_dim(args[5], pool.dims, 1);
+  return run(pool, context, tensor_in(args[8]), tensor_in(args[0]), &tensor_in(args[7]), all);
+}
+
+/// kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override of the arguments that start there.
+Args mean_windows_of(const tb_arg* args, int dims) {
+  Args all = windows_of(args, dims);
+  all.counts_padding = args[4].v.i;
+  all.divisor = args[5].tag == TB_ARG_INT ? args[5].v.i : 0;
+  return all;
+}
+
+/// (self, ..., out)
+tb_status avg_pool(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t /*num_args*/) {
+  const auto& pool = *static_cast<const Pool*>(entry);
+  return run(pool, context, tensor_in(args[0]), tensor_in(args[7]), nullptr, mean_windows_of(args + 1, pool.dims));
+}
+
+/// (grad_output, self, ..., grad_input)
+tb_status avg_pool_backward(const void* entry, const tb_kernel_context& context, const tb_arg* args,
+                            int32_t /*num_args*/) {
+  const auto& pool = *static_cast<const Pool*>(entry);
+  return run(pool, context, tensor_in(args[8]), tensor_in(args[0]), nullptr, mean_windows_of(args + 2, pool.dims));
+}
+
+/// (self, output_size, out[, indices])
+tb_status adaptive_pool(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t /*num_args*/) {
+  const auto& pool = *static_cast<const Pool*>(entry);
+  return run(pool, context, tensor_in(args[0]), tensor_in(args[2]), pool.is_maximum ? &tensor_in(args[3]) : nullptr,
+             Args{});
+}
+
+/// (grad_output, self[, indices], grad_input)
+tb_status adaptive_pool_backward(const void* entry, const tb_kernel_context& context, const tb_arg* args,
+                                 int32_t /*num_args*/) {
+  const auto& pool = *static_cast<const Pool*>(entry);
+  return pool.is_maximum ? run(pool, context, tensor_in(args[3]), tensor_in(args[0]), &tensor_in(args[2]), Args{})
+                         : run(pool, context, tensor_in(args[2]), tensor_in(args[0]), nullptr, Args{});
+}
+
+} // namespace
+
+void add_pool(Kernels& kernels) {
+  // Dimensions, largest, adaptive, backward.
+  static constexpr Pool kMax2{2, true, false, false}, kMax3{3, true, false, false};
+  static constexpr Pool kMax2Backward{2, true, false, true}, kMax3Backward{3, true, false, true};
+  static constexpr Pool kMean2{2, false, false, false}, kMean3{3, false, false, false};
+  static constexpr Pool kMean2Backward{2, false, false, true}, kMean3Backward{3, false, false, true};
+  static constexpr Pool kAdaptiveMax2{2, true, true, false}, kAdaptiveMax3{3, true, true, false};
+  static constexpr Pool kAdaptiveMax2Backward{2, true, true, true}, kAdaptiveMax3Backward{3, true, true, true};
+  static constexpr Pool kAdaptiveMean2{2, false, true, false}, kAdaptiveMean3{3, false, true, false};
+  static constexpr Pool kAdaptiveMean2Backward{2, false, true, true}, kAdaptiveMean3Backward{3, false, true, true};
+  kernels.add("aten::max_pool2d_with_indices.out", max_pool, 0, &kMax2);
+  kernels.add("aten::max_pool3d_with_indices.out", max_pool, 0, &kMax3);
+  kernels.add("aten::max_pool2d_with_indices_backward.grad_input", max_pool_backward, 0, &kMax2Backward);
+  kernels.add("aten::max_pool3d_with_indices_backward.grad_input", max_pool_backward, 0, &kMax3Backward);
+  kernels.add("aten::avg_pool2d.out", avg_pool, 0, &kMean2);
+  kernels.add("aten::avg_pool3d.out", avg_pool, 0, &kMean3);
+  kernels.add("aten::avg_pool2d_backward.grad_input", avg_pool_backward, 0, &kMean2Backward);
+  kernels.add("aten::avg_pool3d_backward.grad_input", avg_pool_backward, 0, &kMean3Backward);
+  kernels.add("aten::adaptive_max_pool2d.out", adaptive_pool, 0, &kAdaptiveMax2);
+  kernels.add("aten::adaptive_max_pool3d.out", adaptive_pool, 0, &kAdaptiveMax3);
+  kernels.add("aten::adaptive_max_pool2d_backward.grad_input", adaptive_pool_backward, 0, &kAdaptiveMax2Backward);
+  kernels.add("aten::adaptive_max_pool3d_backward.grad_input", adaptive_pool_backward, 0, &kAdaptiveMax3Backward);
+  kernels.add("aten::_adaptive_avg_pool2d", adaptive_pool, 0, &kAdaptiveMean2);
+  kernels.add("aten::_adaptive_avg_pool3d", adaptive_pool, 0, &kAdaptiveMean3);
+  kernels.add("aten::_adaptive_avg_pool2d_backward", adaptive_pool_backward, 0, &kAdaptiveMean2Backward);
+  kernels.add("aten::_adaptive_avg_pool3d_backward", adaptive_pool_backward, 0, &kAdaptiveMean3Backward);
+}
+
+} // namespace torch_backend::compiled

@@ -1,0 +1,672 @@
+// Random numbers: every element takes its own from the generator's Philox stream, see skeletons/random.c.
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cfloat>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <mutex>
+#include <string_view>
+
+#include <ATen/core/PhiloxRNGEngine.h>
+#include <ATen/native/DistributionTemplates.h>
+#include <c10/util/Exception.h>
+#include <c10/util/StringUtil.h>
+
+#include "csrc/core/Capture.h"
+#include "csrc/core/DType.h"
+#include "csrc/core/ErrorCell.h"
+#include "csrc/core/KernelHost.h"
+#include "csrc/core/Runtime.h"
+#include "csrc/core/generator/PhiloxGenerator.h"
+#include "csrc/ops/compiled/engine/Launch.h"
+#include "csrc/ops/compiled/engine/Modules.h"
+#include "csrc/ops/compiled/engine/Part.h"
+#include "csrc/ops/compiled/engine/Support.h"
+#include "csrc/ops/compiled/families/Families.h"
+
+namespace torch_backend::compiled {
+namespace {
+
+constexpr int kMaxOperands = 3;
+constexpr int kMaxScalars = 2;
+constexpr double kTwoTo32 = 4294967296.0;
+
+/// What is drawn: the rest of a name in the skeleton, DRAW_uniform and PUT_uniform.
+enum class Numbers : uint8_t { kComputed, kWhole }; // of the type that is computed in, or i64
+
+struct Distribution {
+  const char* name;
+  Numbers numbers;
+  int per_step;                  // elements, where they take 32 bits; 1 if numbers may be rejected
+  const char* refusal = nullptr; // of parameters that lie beside the tensors: what PyTorch says to others than it takes
+};
+constexpr char kNoProbability[] =
+    "aten::bernoulli: Expected p_in >= 0 && p_in <= 1 to be true, but got false.  (Could this error message be "
+    "improved?  If so, please report an enhancement request to PyTorch.)";
+constexpr char kNoDeviation[] = "aten::normal: normal expects all elements of std >= 0.0";
+constexpr char kNoRate[] = "aten::poisson: invalid Poisson rate, expected rate to be non-negative";
+
+constexpr Distribution kUniform{"uniform", Numbers::kComputed, 4};
+constexpr Distribution kNormal{"normal", Numbers::kComputed, 4};
+constexpr Distribution kNormalMean{"normal_mean", Numbers::kComputed, 4};
+constexpr Distribution kNormalStd{"normal_std", Numbers::kComputed, 4, kNoDeviation};
+constexpr Distribution kNormalBoth{"normal_both", Numbers::kComputed, 4, kNoDeviation};
+constexpr Distribution kLogNormal{"log_normal", Numbers::kComputed, 4};
+constexpr Distribution kExponential{"exponential", Numbers::kComputed, 4};
+constexpr Distribution kGeometric{"geometric", Numbers::kComputed, 4};
+constexpr Distribution kCauchy{"cauchy", Numbers::kComputed, 4};
+constexpr Distribution kBernoulli{"bernoulli", Numbers::kWhole, 4};
+constexpr Distribution kBernoulliTensor{"bernoulli_tensor", Numbers::kComputed, 4, kNoProbability};
+constexpr Distribution kIntegers{"integers", Numbers::kWhole, 4};
+constexpr Distribution kWideIntegers{"wide_integers", Numbers::kWhole, 2};
+constexpr Distribution kDropout{"dropout", Numbers::kComputed, 4};
+constexpr Distribution kPoisson{"poisson", Numbers::kComputed, 1, kNoRate};
+constexpr Distribution kGamma{"gamma", Numbers::kComputed, 1};
+constexpr Distribution kBinomial{"binomial", Numbers::kComputed, 1};
+
+void check_no_overlap(const tb_tensor& output) {
+  for (int d = 0; d < output.ndim; ++d) {
+    TORCH_CHECK(output.strides[d] != 0 || output.shape[d] <= 1,
+                "unsupported operation: more than one element of the written-to tensor refers to a single memory "
+                "location. Please clone() the tensor before performing the operation.");
+  }
+}
+
+/// One launch: the outputs come first among the operands, and the first one's shape is that of all, which are broadcast.
+class Draw {
+ public:
+  Draw(const Distribution& distribution, const tb_kernel_context& context, const tb_philox& numbers)
+      : distribution_(distribution), context_(context), numbers_(numbers) {}
+
+  void operand(const tb_tensor& tensor) {
+    operands_[static_cast<std::size_t>(num_operands_++)] = &tensor;
+  }
+  void scalar(double value) {
+    scalars_[static_cast<std::size_t>(num_scalars_)] = std::bit_cast<int64_t>(value);
+    whole_[static_cast<std::size_t>(num_scalars_++)] = false;
+  }
+  void scalar(int64_t value) {
+    scalars_[static_cast<std::size_t>(num_scalars_)] = value;
+    whole_[static_cast<std::size_t>(num_scalars_++)] = true;
+  }
+  /// Instead of the output's own.
+  void compute_in(ValueType type) {
+    compute_ = type;
+  }
+
+  tb_status run();
+
+ private:
+  bool lay_out();
+  bool is_contiguous() const {
+    return geometry_.rank == 1 && std::all_of(geometry_.strides.begin(), geometry_.strides.begin() + num_operands_,
+                                              [](const auto& strides) { return strides[0] == 1; });
+  }
+  void write(SourceText& text) const;
+  int per_step() const {
+    return distribution_.per_step == 4 && compute_ == ValueType::f64 && distribution_.numbers == Numbers::kComputed &&
+                   &distribution_ != &kDropout && &distribution_ != &kBernoulliTensor
+               ? 2
+               : distribution_.per_step;
+  }
+  ValueType type_of(int operand) const {
+    return value_type(operands_[static_cast<std::size_t>(operand)]->dtype);
+  }
+
+  const Distribution& distribution_;
+  const tb_kernel_context& context_;
+  const tb_philox& numbers_;
+  std::array<const tb_tensor*, kMaxOperands> operands_{};
+  int num_operands_ = 0;
+  std::array<int64_t, kMaxScalars> scalars_{}; // a number's bits, of a double or an integer
+  std::array<bool, kMaxScalars> whole_{};
+  int num_scalars_ = 0;
+  ValueType compute_ = ValueType::none;
+  Geometry geometry_;
+};
+
+bool Draw::lay_out() {
+  const View first(*operands_[0]);
+  std::array<View, kMaxOperands> views;
+  std::array<tb_tensor, kMaxOperands> tensors;
+  std::array<const tb_tensor*, kMaxOperands> pointers;
+  for (std::size_t n = 0; n < static_cast<std::size_t>(num_operands_); ++n) {
+    views[n] = View(*operands_[n]).expanded(first.sizes);
+    tensors[n] = views[n].tensor();
+    pointers[n] = &tensors[n];
+  }
+  return geometry_.of(pointers.data(), num_operands_, /*reorder=*/false);
+}
+
+void Draw::write(SourceText& text) const {
+  const ValueType stored = type_of(0);
+  const int per = per_step();
+  text.compute_in(compute_);
+  text.index_of(geometry_.fits_32);
+  text.define("OPERANDS", num_operands_);
+  text.define("RANK", geometry_.rank_class());
+  text.define("SCALARS", num_scalars_ > 0 ? num_scalars_ : 1);
+  text.define("DRAW", distribution_.name);
+  text.define("PER", per);
+  const int digits = stored == ValueType::f16 ? 11 : stored == ValueType::bf16 ? 8 : per == 2 ? 53 : 24;
+  text.define("DIGITS", digits);
+  text.define("UNIT_SCALE", digits == 11   ? "TC(4.8828125e-04)"
+                            : digits == 8  ? "TC(0.00390625)"
+                            : digits == 24 ? "TC(5.9604644775390625e-08)"
+                                           : "TC(1.1102230246251565e-16)");
+  text.define("V", distribution_.numbers == Numbers::kWhole ? "i64" : "T");
+  if (stored == ValueType::f16 || stored == ValueType::bf16) {
+    text.define("STORED_AS_HALF", 1);
+  }
+  if (is_contiguous()) {
+    text.define("CONTIGUOUS", 1);
+  }
+  for (int n = 0; n < num_operands_; ++n) {
+    text.define(c10::str("STORE_", n, "(x)"), c10::str("TB_STORE_", name_of(type_of(n)), "(p", n, ", AT(", n, "), x)"));
+    text.define(c10::str("LOAD_", n), c10::str("((T)TB_LOAD_", name_of(type_of(n)), "(p", n, ", AT(", n, ")))"));
+  }
+  std::string numbers;
+  for (int i = 0; i < num_scalars_; ++i) {
+    numbers += whole_[static_cast<std::size_t>(i)] ? c10::str("const i64 s", i, " = args.scalars[", i, "].i64_; ")
+                                                   : c10::str("const T s", i, " = TB_SCALAR(", i, "); ");
+  }
+  text.define("NUMBERS", numbers);
+  if (distribution_.refusal) {
+    text.define("CELL", c10::str("p", num_operands_));
+  }
+  text.parameters(num_operands_ + (distribution_.refusal ? 1 : 0));
+}
+
+tb_status Draw::run() {
+  if (compute_ == ValueType::none) {
+    const ValueType own = compute_type(type_of(0));
+    compute_ = distribution_.numbers == Numbers::kComputed && !is_floating(own) ? ValueType::f32 : own;
+  }
+  for (int n = 0; n < num_operands_; ++n) {
+    if (type_of(n) == ValueType::none) {
+      return TB_STATUS_UNSUPPORTED;
+    }
+  }
+  check_no_overlap(*operands_[0]);
+  if (!lay_out() || !computes(context_.device, compute_)) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  if (geometry_.count == 0) {
+    return TB_STATUS_OK;
+  }
+  KernelKey key{&distribution_};
+  for (int n = 0; n < num_operands_; ++n) {
+    key.words[0] = key.words[0] << 4 | static_cast<uint64_t>(type_of(n));
+  }
+  key.words[1] = static_cast<uint64_t>(geometry_.rank_class()) << 8 | static_cast<uint64_t>(compute_) << 4 |
+                 static_cast<uint64_t>(is_contiguous()) << 1 | static_cast<uint64_t>(geometry_.fits_32);
+  const auto& function =
+      find_function(context_.device, key, "philox random", "random", [&](SourceText& text) { write(text); });
+  ArgsStruct args;
+  args.add({geometry_.count, static_cast<int64_t>(numbers_.seed), static_cast<int64_t>(numbers_.offset / 4),
+            distribution_.refusal ? fallible_operator(distribution_.refusal) : 0});
+  args.add_dims(geometry_);
+  for (int i = 0; i < std::max(num_scalars_, 1); ++i) {
+    const int64_t word = scalars_[static_cast<std::size_t>(i)];
+    args.add(whole_[static_cast<std::size_t>(i)] ? word : scalar_of(std::bit_cast<double>(word), compute_));
+  }
+  Launch launch(context_);
+  for (int n = 0; n < num_operands_; ++n) {
+    launch.pointer(*operands_[static_cast<std::size_t>(n)]);
+  }
+  if (distribution_.refusal) {
+    launch.pointer(error_cell(context_.device));
+  }
+  args.pass(launch);
+  const int per = per_step();
+  launch.run(function, std::max<int64_t>(geometry_.count / per, 1), per == 1 ? 64 : 16);
+  if (distribution_.refusal) {
+    fallible_launch(context_.device, context_.stream);
+  }
+  return TB_STATUS_OK;
+}
+
+const tb_philox& philox_of(const tb_arg& argument) {
+  return *static_cast<const tb_philox*>(argument.v.p);
+}
+
+// ---- (self, numbers..., generator), in place ----
+
+struct Limits {
+  double lowest, max;
+};
+
+Limits limits_of(ValueType type) {
+  const double max = type == ValueType::f16    ? 65504.0
+                     : type == ValueType::bf16 ? 3.3895313892515355e38
+                     : type == ValueType::f32  ? static_cast<double>(FLT_MAX)
+                                               : DBL_MAX;
+  return {-max, max};
+}
+
+const char* dtype_name(const tb_tensor& tensor) {
+  const auto type = to_scalar_type(tensor.dtype);
+  return type ? c10::toString(*type) : "its dtype";
+}
+
+tb_status uniform(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  const tb_tensor& self = tensor_in(args[0]);
+  const double from = double_of(args[1]), to = double_of(args[2]);
+  const ValueType type = value_type(self.dtype);
+  if (!is_floating(type)) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  const auto limits = limits_of(type);
+  TORCH_CHECK(from >= limits.lowest && from <= limits.max, "from is out of bounds for ", dtype_name(self));
+  TORCH_CHECK(to >= limits.lowest && to <= limits.max, "to is out of bounds for ", dtype_name(self));
+  TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from, " > to=", to);
+  TORCH_CHECK(to - from <= limits.max, "uniform_ expects to-from <= std::numeric_limits<", dtype_name(self),
+              ">::max(), but found to=", to, " and from=", from, " which result in to-from to exceed the limit");
+  Draw draw(kUniform, context, philox_of(args[3]));
+  draw.operand(self);
+  draw.scalar(from);
+  draw.scalar(to);
+  return draw.run();
+}
+
+constexpr double kRootOfHalf = 0.70710678118654752440;
+
+template <const Distribution& distribution>
+tb_status normal(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  const tb_tensor& self = tensor_in(args[0]);
+  const double mean = double_of(args[1]), std = double_of(args[2]);
+  if (&distribution == &kNormal) {
+    TORCH_CHECK(std >= 0.0, "normal expects std >= 0.0, but found std ", std);
+  } else if (&distribution == &kLogNormal) {
+    TORCH_CHECK(std > 0.0, "log_normal_ expects std > 0.0, but found std=", std);
+  } else {
+    TORCH_CHECK(std > 0.0, "cauchy_ expects sigma > 0.0, but found sigma=", std);
+  }
+  const bool of_parts = &distribution == &kNormal && is_complex(value_type(self.dtype)); // which share the variance
+  if (!is_floating(value_type(self.dtype)) && !of_parts) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  const View parts = of_parts ? View(self).in_halves() : View();
+  const tb_tensor numbers = parts.tensor();
+  Draw draw(distribution, context, philox_of(args[3]));
+  draw.operand(of_parts ? numbers : self);
+  draw.scalar(mean);
+  draw.scalar(of_parts ? std * kRootOfHalf : std);
+  return draw.run();
+}
+
+tb_status exponential(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  const tb_tensor& self = tensor_in(args[0]);
+  const double lambda = double_of(args[1]);
+  TORCH_CHECK(lambda > 0.0, "exponential_ expects lambda > 0.0, but found lambda=", lambda);
+  const ValueType type = value_type(self.dtype);
+  if (!is_floating(type)) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  Draw draw(kExponential, context, philox_of(args[2]));
+  draw.operand(self);
+  draw.scalar(1 / lambda);
+  draw.scalar(type == ValueType::f64 ? DBL_EPSILON / 2 : static_cast<double>(FLT_EPSILON / 2));
+  return draw.run();
+}
+
+tb_status geometric(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  const tb_tensor& self = tensor_in(args[0]);
+  const double p = double_of(args[1]);
+  TORCH_CHECK(0 < p && p < 1, "geometric_ expects p to be in (0, 1), but got p=", p);
+  if (value_type(self.dtype) == ValueType::b8) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  Draw draw(kGeometric, context, philox_of(args[2]));
+  draw.operand(self);
+  draw.scalar(1 / std::log1p(-p));
+  return draw.run();
+}
+
+/// p as what a 32-bit number is below with this probability.
+int64_t threshold(double p) {
+  return static_cast<int64_t>(p * kTwoTo32);
+}
+
+tb_status bernoulli(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  const double p = double_of(args[1]);
+  TORCH_CHECK(0 <= p && p <= 1, "bernoulli_ expects p to be in [0, 1], but got p=", p);
+  Draw draw(kBernoulli, context, philox_of(args[2]));
+  draw.operand(tensor_in(args[0]));
+  draw.scalar(threshold(p));
+  return draw.run();
+}
+
+/// Enough to tell whether the element of `p` is a probability.
+ValueType compared_in(int device, const tb_tensor& p) {
+  return value_type(p.dtype) == ValueType::f64 && computes(device, ValueType::f64) ? ValueType::f64 : ValueType::f32;
+}
+
+/// (self, p, generator): `self` is written.
+tb_status bernoulli_tensor(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  if (!is_floating(value_type(tensor_in(args[1]).dtype)) || tensor_in(args[1]).ndim > tensor_in(args[0]).ndim) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  for (int d = 1; d <= tensor_in(args[1]).ndim; ++d) { // what cannot be broadcast
+    const int64_t size = tensor_in(args[1]).shape[tensor_in(args[1]).ndim - d];
+    if (size != 1 && size != tensor_in(args[0]).shape[tensor_in(args[0]).ndim - d]) {
+      return TB_STATUS_UNSUPPORTED;
+    }
+  }
+  Draw draw(kBernoulliTensor, context, philox_of(args[2]));
+  draw.operand(tensor_in(args[0]));
+  draw.operand(tensor_in(args[1]));
+  draw.compute_in(compared_in(context.device, tensor_in(args[1])));
+  return draw.run();
+}
+
+/// (self, generator, out)
+tb_status bernoulli_out(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  Draw draw(kBernoulliTensor, context, philox_of(args[1]));
+  draw.operand(tensor_in(args[2]));
+  draw.operand(tensor_in(args[0]));
+  draw.compute_in(compared_in(context.device, tensor_in(args[0])));
+  return is_floating(value_type(tensor_in(args[0]).dtype)) ? draw.run() : TB_STATUS_UNSUPPORTED;
+}
+
+// ---- whole numbers ----
+
+struct Range {
+  int64_t from;
+  uint64_t size; // 0: 2^64
+};
+
+/// As at::native::templates::random_from_to_impl.
+Range range_of(c10::ScalarType type, int64_t from, const int64_t* to) {
+  namespace templates = at::native::templates;
+  const auto meta = c10::scalarTypeToTypeMeta(type);
+  const auto adjust = [&](auto element, bool has_to, int64_t& end) {
+    using scalar_t = decltype(element);
+    from = templates::update_from<scalar_t>(from);
+    if (has_to) {
+      end = templates::update_to<scalar_t>(end);
+    } else {
+      end = int64_t{1} << std::numeric_limits<scalar_t>::digits;
+    }
+  };
+  const auto adjust_floating = [&](bool has_to, int64_t& end) {
+    switch (type) {
+      case c10::ScalarType::Half:
+        return adjust(c10::Half(), has_to, end);
+      case c10::ScalarType::BFloat16:
+        return adjust(c10::BFloat16(), has_to, end);
+      case c10::ScalarType::Float:
+        return adjust(float(), has_to, end);
+      default:
+        return adjust(double(), has_to, end);
+    }
+  };
+  if (to) {
+    int64_t end = *to;
+    TORCH_CHECK(from < end, "random_ expects 'from' to be less than 'to', but got from=", from, " >= to=", end);
+    if (c10::isFloatingType(type)) {
+      adjust_floating(true, end);
+      TORCH_CHECK(from < end,
+                  "random_ expects 'from' casted to dtype to be less than 'to' casted to dtype, but got from=", from,
+                  " >= to=", end);
+    }
+    templates::check_from_to_in_range(from, end - 1, meta);
+    return {from, static_cast<uint64_t>(end) - static_cast<uint64_t>(from)};
+  }
+  if (from == std::numeric_limits<int64_t>::lowest()) {
+    return {from, 0};
+  }
+  int64_t last = 0;
+  switch (type) {
+    case c10::ScalarType::Bool:
+      last = 1;
+      break;
+    case c10::ScalarType::Byte:
+      last = UINT8_MAX;
+      break;
+    case c10::ScalarType::Char:
+      last = INT8_MAX;
+      break;
+    case c10::ScalarType::Short:
+      last = INT16_MAX;
+      break;
+    case c10::ScalarType::Int:
+      last = INT32_MAX;
+      break;
+    case c10::ScalarType::Long:
+      last = INT64_MAX;
+      break;
+    default:
+      adjust_floating(false, last);
+      TORCH_CHECK(from < last, "random_ expects 'from' casted to dtype to be less than or equal to 'to_inc' casted to ",
+                  "dtype, but got from=", from, " > to_inc=", last);
+  }
+  templates::check_from_to_in_range(from, last, meta);
+  return {from, static_cast<uint64_t>(last) - static_cast<uint64_t>(from) + 1};
+}
+
+tb_status integers(const tb_kernel_context& context, const tb_tensor& self, int64_t from, const int64_t* to,
+                   const tb_philox& numbers) {
+  const auto type = to_scalar_type(self.dtype);
+  if (!type || value_type(self.dtype) == ValueType::none) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  const auto range = range_of(*type, from, to);
+  // One number of 32 bits for each element as long as that prefers no value by more than 2^-12.
+  const bool narrow = range.size != 0 && range.size <= uint64_t{1} << 20;
+  Draw draw(narrow ? kIntegers : kWideIntegers, context, numbers);
+  draw.operand(self);
+  draw.scalar(range.from);
+  draw.scalar(static_cast<int64_t>(range.size));
+  return draw.run();
+}
+
+tb_status random_to(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  return integers(context, tensor_in(args[0]), 0, &args[1].v.i, philox_of(args[2]));
+}
+
+tb_status random_from(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  const int64_t* to = args[2].tag == TB_ARG_NONE ? nullptr : &args[2].v.i;
+  return integers(context, tensor_in(args[0]), args[1].v.i, to, philox_of(args[3]));
+}
+
+tb_status random_any(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  return integers(context, tensor_in(args[0]), 0, nullptr, philox_of(args[1]));
+}
+
+// ---- of tensors of parameters ----
+
+/// (mean, std, generator, out): `kMean`, `kStd`: which are tensors.
+template <bool kMean, bool kStd>
+tb_status normal_of(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  const tb_tensor& out = tensor_in(args[3]);
+  if (!kStd) {
+    const double std = double_of(args[1]);
+    TORCH_CHECK(std >= 0.0, "normal expects std >= 0.0, but found std ", std);
+  }
+  if (!is_floating(value_type(out.dtype))) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  Draw draw(kMean && kStd ? kNormalBoth : kMean ? kNormalMean : kNormalStd, context, philox_of(args[2]));
+  draw.operand(out);
+  if (kMean) {
+    draw.operand(tensor_in(args[0]));
+  } else {
+    draw.scalar(double_of(args[0]));
+  }
+  if (kStd) {
+    draw.operand(tensor_in(args[1]));
+  } else {
+    draw.scalar(double_of(args[1]));
+  }
+  return draw.run();
+}
+
+ValueType sampled_in(int device) {
+  return computes(device, ValueType::f64) ? ValueType::f64 : ValueType::f32;
+}
+
+tb_status poisson(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  Draw draw(kPoisson, context, philox_of(args[1]));
+  draw.operand(tensor_in(args[2]));
+  draw.operand(tensor_in(args[0]));
+  draw.compute_in(sampled_in(context.device));
+  return draw.run();
+}
+
+tb_status standard_gamma(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  Draw draw(kGamma, context, philox_of(args[1]));
+  draw.operand(tensor_in(args[2]));
+  draw.operand(tensor_in(args[0]));
+  const ValueType type = value_type(tensor_in(args[2]).dtype);
+  draw.scalar(type == ValueType::f64   ? DBL_MIN
+              : type == ValueType::f16 ? 6.103515625e-05
+                                       : static_cast<double>(FLT_MIN));
+  draw.compute_in(sampled_in(context.device));
+  return draw.run();
+}
+
+tb_status binomial(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  Draw draw(kBinomial, context, philox_of(args[2]));
+  draw.operand(tensor_in(args[3]));
+  draw.operand(tensor_in(args[0]));
+  draw.operand(tensor_in(args[1]));
+  draw.compute_in(sampled_in(context.device));
+  return draw.run();
+}
+
+// ---- dropout ----
+
+tb_status dropout(const tb_kernel_context& context, const tb_tensor& input, double kept, const tb_philox& numbers,
+                  const tb_arg* outputs) {
+  if (!is_floating(value_type(input.dtype)) || !(kept > 0 && kept <= 1)) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  Draw draw(kDropout, context, numbers);
+  draw.operand(tensor_in(outputs[0]));
+  draw.operand(tensor_in(outputs[1]));
+  draw.operand(input);
+  draw.scalar(threshold(kept));
+  draw.scalar(1 / kept);
+  return draw.run();
+}
+
+/// (input, p, train, out, mask)
+tb_status native_dropout(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  const double kept = 1 - double_of(args[1]);
+  if (args[2].tag != TB_ARG_NONE && args[2].v.i == 0) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  const auto device = static_cast<c10::DeviceIndex>(context.device);
+  if (graph::any_capture()) {
+    graph::refuse_in_capture(context.device, context.stream,
+                             "Dropout, whose random numbers would be the same in every replay (leave it out of the "
+                             "captured part, or call eval()),");
+  }
+  auto* generator = resolve_generator(std::nullopt, device);
+  tb_philox numbers;
+  {
+    const std::lock_guard<std::mutex> lock(generator->mutex_);
+    std::tie(numbers.seed, numbers.offset) = generator->philox_engine_inputs(256);
+  }
+  return dropout(context, tensor_in(args[0]), kept, numbers, args + 3);
+}
+
+/// (self, p, generator, out, mask): p is the probability to keep an element.
+tb_status fused_dropout(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  return dropout(context, tensor_in(args[0]), double_of(args[1]), philox_of(args[2]), args + 3);
+}
+
+// ---- permutations ----
+
+const char kPermutation = 0;
+
+/// Round keys are as many numbers of the generator, of counters {offset / 4 + k, 0}.
+constexpr int kRounds = 24;
+
+/// (n, generator, out)
+tb_status randperm(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  const int64_t n = args[0].v.i;
+  const tb_tensor& out = tensor_in(args[2]);
+  TORCH_CHECK(n >= 0, "n must be non-negative, got", n);
+  const ValueType type = value_type(out.dtype);
+  if (out.ndim != 1 || out.shape[0] != n || type == ValueType::none || type == ValueType::b8) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  const int64_t most = type == ValueType::u8     ? 256
+                       : type == ValueType::i8   ? 128
+                       : type == ValueType::i16  ? int64_t{1} << 15
+                       : type == ValueType::f16  ? (int64_t{1} << 11) + 1
+                       : type == ValueType::bf16 ? (int64_t{1} << 8) + 1
+                       : type == ValueType::f32  ? (int64_t{1} << 24) + 1
+                       : type == ValueType::i32  ? int64_t{1} << 31
+                                                 : int64_t{1} << 53;
+  TORCH_CHECK(n <= most, "n is too large for result tensor type: '", dtype_name(out), "'");
+  if (n == 0) {
+    return TB_STATUS_OK;
+  }
+  KernelKey key{&kPermutation};
+  key.words[0] = static_cast<uint64_t>(type);
+  const auto& function = find_function(context.device, key, "philox permutation", "permutation", [&](SourceText& text) {
+    text.compute_in(ValueType::i64);
+    text.index_of(false);
+    text.define("STORE(i, x)", c10::str("TB_STORE_", name_of(type), "(p0, i, x)"));
+    text.define("ROUNDS", kRounds);
+    text.parameters(1);
+  });
+  const auto& numbers = philox_of(args[1]);
+  int bits = 2; // of the numbers that are permuted, those of n and more left out
+  while (int64_t{1} << bits < n) {
+    ++bits;
+  }
+  std::array<int64_t, 5 + kRounds> values;
+  values[0] = n;
+  values[1] = out.strides[0];
+  values[2] = static_cast<int64_t>(numbers.seed);
+  values[3] = static_cast<int64_t>(numbers.offset / 4);
+  values[4] = bits;
+  at::Philox4_32 engine(numbers.seed, 0, numbers.offset / 4);
+  for (std::size_t round = 0; round < kRounds; ++round) {
+    values[5 + round] = engine();
+  }
+  Launch launch(context);
+  launch.pointer(out);
+  launch.value(values.data(), sizeof(values));
+  launch.run(function, n, 64);
+  return TB_STATUS_OK;
+}
+
+} // namespace
+
+void add_random(Kernels& kernels) {
+  const auto in_place = [&](const char* overload, GeneratedFunction function, const TypeMask& types = kCommonTypes) {
+    kernels.add(overload, function, kTakesEmpty, nullptr, types);
+  };
+  in_place("aten::uniform_", uniform);
+  in_place("aten::normal_", normal<kNormal>, kAllTypes);
+  in_place("aten::log_normal_", normal<kLogNormal>);
+  in_place("aten::cauchy_", normal<kCauchy>);
+  in_place("aten::exponential_", exponential);
+  in_place("aten::geometric_", geometric);
+  in_place("aten::bernoulli_.float", bernoulli);
+  in_place("aten::bernoulli_.Tensor", bernoulli_tensor);
+  in_place("aten::random_", random_any);
+  in_place("aten::random_.to", random_to);
+  in_place("aten::random_.from", random_from);
+  kernels.add("aten::bernoulli.out", bernoulli_out);
+  kernels.add("aten::normal.Tensor_float_out", normal_of<true, false>);
+  kernels.add("aten::normal.float_Tensor_out", normal_of<false, true>);
+  kernels.add("aten::normal.Tensor_Tensor_out", normal_of<true, true>);
+  kernels.add("aten::poisson", poisson);
+  kernels.add("aten::_standard_gamma", standard_gamma);
+  kernels.add("aten::binomial", binomial);
+  kernels.add("aten::native_dropout", native_dropout);
+  kernels.add("aten::_fused_dropout", fused_dropout);
+  in_place("aten::randperm.generator_out", randperm);
+}
+
+} // namespace torch_backend::compiled

@@ -1,0 +1,246 @@
+// Sums, products and extrema so far, along one dimension.
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <string>
+
+#include <c10/util/StringUtil.h>
+
+#include "csrc/core/KernelHost.h"
+#include "csrc/core/Runtime.h"
+#include "csrc/ops/compiled/engine/Launch.h"
+#include "csrc/ops/compiled/engine/Modules.h"
+#include "csrc/ops/compiled/engine/Part.h"
+#include "csrc/ops/compiled/engine/Support.h"
+#include "csrc/ops/compiled/families/Families.h"
+#include "csrc/ops/compiled/families/Reduce.h"
+
+namespace torch_backend::compiled {
+namespace {
+
+constexpr int64_t kElementsPerItem = 4; // EACH of the skeleton
+constexpr int64_t kWorthTogether = 32;  // elements of a line, or lines side by side
+
+/// How the work is divided; see the skeleton.
+struct Division {
+  bool columns = false;
+  uint32_t group = 0;
+  int64_t parts = 1;
+  int64_t part_size;
+};
+
+/// `side_by_side`: lines whose first elements are neighbours.
+Division divide(int device, int64_t lines, int64_t count, int64_t side_by_side) {
+  Division division;
+  division.part_size = count;
+  if (runs_in_stretches(device)) {
+    division.columns = side_by_side >= 8;
+    return division;
+  }
+  const uint32_t items = std::min<uint32_t>(block_items(device), 256);                          // local memory
+  const int64_t blocks = 8 * std::max(device_api().properties(device).multiprocessor_count, 1); // at once
+  int64_t whole = 1; // a part is a multiple of it
+  if (side_by_side < kWorthTogether && count >= kWorthTogether && items > 1) {
+    const auto enough = static_cast<uint64_t>((count + kElementsPerItem - 1) / kElementsPerItem);
+    division.group = static_cast<uint32_t>(std::min<uint64_t>(std::bit_ceil(std::max<uint64_t>(enough, 32)), items));
+    whole = division.group * kElementsPerItem;
+    division.parts = std::clamp<int64_t>(blocks / lines, 1, std::max<int64_t>(count / (4 * whole), 1));
+  } else {
+    // An item adds up the parts before its own: not more of them than a part has elements.
+    const auto most = static_cast<int64_t>(std::sqrt(static_cast<double>(count)));
+    division.parts = std::clamp<int64_t>(blocks * items / lines, 1, std::max<int64_t>(most / 2, 1));
+  }
+  division.part_size = ((count + division.parts - 1) / division.parts + whole - 1) / whole * whole;
+  division.parts = (count + division.part_size - 1) / division.part_size;
+  return division;
+}
+
+tb_status scan(const tb_kernel_context& context, const ReductionEntry& entry, c10::ArrayRef<View> outputs,
+               const View& input, int64_t dim, ValueType compute) {
+  const std::string_view how = is_complex(input.type()) && entry.complex ? entry.complex : "";
+  if (!how.empty() && !is_complex(outputs[0].type())) { // PyTorch converts them first
+    return scan(context, entry, outputs, input.half(0), dim, compute);
+  }
+  if (is_complex(compute) && how.empty()) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  if (how == "parts") {
+    View to = outputs[0], from = input;
+    if (from.dim() == 0) {
+      to.add_dim(1, 1);
+      from.add_dim(1, 1);
+    }
+    return scan(context, entry, to.in_halves(), from.in_halves(), dim, compute_type(part_type(compute)));
+  }
+  if (!how.empty() && how != entry.name) {
+    return scan(context, reduction(how), outputs, input, dim, compute);
+  }
+  const int num_outputs = static_cast<int>(outputs.size());
+  const int num_operands = num_outputs + 1;
+  std::array<View, 3> operands;
+  for (int n = 0; n < num_operands; ++n) {
+    operands[static_cast<std::size_t>(n)] = n < num_outputs ? outputs[static_cast<std::size_t>(n)] : input;
+    if (operands[static_cast<std::size_t>(n)].type() == ValueType::none) {
+      return TB_STATUS_UNSUPPORTED;
+    }
+  }
+  Part kept;
+  std::array<int64_t, 3> strides{};
+  int64_t count = 1;
+  for (int64_t d = 0; d < input.dim(); ++d) {
+    const auto at = static_cast<std::size_t>(d);
+    if (d == dim) {
+      count = input.sizes[at];
+    } else {
+      kept.sizes.push_back(input.sizes[at]);
+    }
+    for (int n = 0; n < num_operands; ++n) {
+      const auto operand = static_cast<std::size_t>(n);
+      if (d == dim) {
+        strides[operand] = operands[operand].strides[at];
+      } else {
+        kept.strides[operand].push_back(operands[operand].strides[at]);
+      }
+    }
+  }
+  const std::array<int, 3> order{num_outputs, 0, 1}; // the input first
+  if (!computes(context.device, compute) ||
+      !kept.collapse(num_operands, {order.data(), static_cast<std::size_t>(num_operands)})) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  bool fits_32 = true;
+  KernelKey key{&entry};
+  for (int n = 0; n < num_operands; ++n) {
+    const auto operand = static_cast<std::size_t>(n);
+    fits_32 = fits_32 && kept.reach(n) + (count - 1) * std::llabs(strides[operand]) < Geometry::kLimit32;
+    key.words[0] = key.words[0] << 4 | static_cast<uint64_t>(operands[operand].type());
+  }
+  const int64_t lines = kept.geometry.count;
+  if (lines == 0 || count == 0) {
+    return TB_STATUS_OK;
+  }
+  const bool neighbours_are_kept =
+      std::llabs(kept.inner_stride(num_outputs)) < std::llabs(strides[static_cast<std::size_t>(num_outputs)]);
+  const auto division = divide(context.device, lines, count, neighbours_are_kept ? kept.inner_size() : 1);
+  key.words[1] = static_cast<uint64_t>(compute) << 8 | static_cast<uint64_t>(kept.geometry.rank_class()) << 4 |
+                 static_cast<uint64_t>(fits_32) << 1 | static_cast<uint64_t>(division.columns);
+  key.words[2] = static_cast<uint64_t>(division.group) << 2 | static_cast<uint64_t>(division.parts > 1) << 1;
+  const auto write = [&](SourceText& text, bool totals) {
+    text.compute_in(compute);
+    text.index_of(fits_32);
+    define_limits(text, compute, fits_32);
+    text.define("OUTPUTS", num_outputs);
+    text.define("INPUTS", 1);
+    text.define("KEPT", kept.geometry.rank_class());
+    if (division.columns) {
+      text.define("COLUMNS", 1);
+    }
+    if (division.group) {
+      text.define("GROUP", division.group);
+    }
+    if (division.parts > 1) {
+      text.define("PARTS", 1);
+      text.define("WORKSPACE", c10::str("p", num_operands));
+    }
+    if (totals) {
+      text.define("TOTALS", 1);
+    }
+    std::string finish, stores, takes;
+    for (int n = 0; n < num_outputs; ++n) {
+      const char* type = name_of(operands[static_cast<std::size_t>(n)].type());
+      finish += c10::str(", &r", n);
+      stores += c10::str(" TB_STORE_", type, "(p", n, ", K(", n, "), r", n, ");");
+      takes += c10::str(" TB_STORE_", type, "(p", n, ", K(", n, "), ", n == 0 ? "tile" : "(i64)tile_places", "[at]);");
+    }
+    text.define("VALUES(K)", load_text(input.type(), compute, num_outputs));
+    text.define("NUMBERS", "");
+    text.define("STORE(V, K)", c10::str("{ FINISHED tb_finish(V, n", finish, ");", stores, " }"));
+    text.define("PUT(V, at)", c10::str("{ FINISHED tb_finish(V, n", finish, "); tile[at] = r0;",
+                                       num_outputs == 2 ? " tile_places[at] = (Index)r1;" : "", " }"));
+    text.define("TAKE(at, K)", c10::str("{", takes, " }"));
+    text.line(entry.text);
+    text.parameters(num_operands + (division.parts > 1 ? 1 : 0));
+  };
+  const int64_t states = lines * division.parts;
+  ArgsStruct args;
+  args.add({lines, count, division.parts, division.part_size, 0, 8 * states});
+  args.add_dims(kept.geometry);
+  for (int n = 0; n < num_operands; ++n) {
+    args.add(strides[static_cast<std::size_t>(n)]);
+  }
+  for (int i = 0; i < 4; ++i) {
+    args.add(0);
+  }
+  void* workspace = nullptr;
+  if (division.parts > 1) {
+    const auto status = context.host->alloc_workspace(static_cast<uint64_t>(states) * 8 * 2, &workspace);
+    if (status != TB_STATUS_OK) {
+      return status;
+    }
+  }
+  for (const bool totals : {true, false}) {
+    if (totals && division.parts == 1) {
+      continue;
+    }
+    key.words[2] = (key.words[2] & ~uint64_t{1}) | static_cast<uint64_t>(totals);
+    const auto& function =
+        find_function(context.device, key, "scan", "scan", [&](SourceText& text) { write(text, totals); });
+    Launch launch(context);
+    for (int n = 0; n < num_operands; ++n) {
+      launch.pointer(operands[static_cast<std::size_t>(n)].data);
+    }
+    if (division.parts > 1) {
+      launch.pointer(workspace);
+    }
+    args.pass(launch);
+    if (division.group) {
+      launch.run_blocks(function, states, division.group);
+    } else if (runs_in_stretches(context.device)) {
+      launch.run(function, division.columns ? lines / kept.inner_size() * ((kept.inner_size() + 63) / 64) : lines,
+                 division.columns ? count * 64 : count * 2);
+    } else {
+      const uint32_t items = block_items(context.device);
+      launch.run_blocks(function, (states + items - 1) / items, items);
+    }
+  }
+  return TB_STATUS_OK;
+}
+
+int64_t dim_of(const tb_arg& argument, int64_t num_dims) {
+  return argument.v.i < 0 ? argument.v.i + std::max<int64_t>(num_dims, 1) : argument.v.i;
+}
+
+/// (self, dim, dtype or nothing, out)
+tb_status run_scan(const void* data, const tb_kernel_context& context, const tb_arg* args, int32_t num_args) {
+  View self, out;
+  if (!view_of(args[0], &self) || !view_of(args[num_args - 1], &out) ||
+      (out.type() == ValueType::b8 && self.type() != ValueType::b8)) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  return scan(context, reduction(static_cast<const char*>(data)), out, self, dim_of(args[1], self.dim()),
+              compute_type(out.type()));
+}
+
+/// (self, values, indices, dim)
+tb_status run_extrema(const void* data, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  View self, outputs[2];
+  if (!view_of(args[0], &self) || !view_of(args[1], &outputs[0]) || !view_of(args[2], &outputs[1])) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  return scan(context, reduction(static_cast<const char*>(data)), outputs, self, dim_of(args[3], self.dim()),
+              compute_type(self.type()));
+}
+
+} // namespace
+
+void add_scans(Kernels& kernels) {
+  kernels.add("aten::cumsum.out", run_scan, 0, "cumsum", kAllTypes);
+  kernels.add("aten::cumprod.out", run_scan, 0, "cumprod", kAllTypes);
+  kernels.add("aten::_logcumsumexp", run_scan, 0, "logcumsumexp");
+  kernels.add("aten::_cummax_helper", run_extrema, 0, "cummax");
+  kernels.add("aten::_cummin_helper", run_extrema, 0, "cummin");
+}
+
+} // namespace torch_backend::compiled

@@ -1,0 +1,349 @@
+// Rows in order: sort, topk, kthvalue, median, unique.
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include <c10/util/Exception.h>
+#include <c10/util/StringUtil.h>
+
+#include "csrc/core/KernelHost.h"
+#include "csrc/ops/compiled/engine/Geometry.h"
+#include "csrc/ops/compiled/engine/Launch.h"
+#include "csrc/ops/compiled/engine/Modules.h"
+#include "csrc/ops/compiled/engine/Support.h"
+#include "csrc/ops/compiled/families/Compaction.h"
+#include "csrc/ops/compiled/families/Families.h"
+
+namespace torch_backend::compiled {
+namespace {
+
+constexpr int64_t kRun = 16; // as RUN in sort.c
+/// Up to so many a row's first places are found without sorting it, where rows are walked along.
+constexpr int64_t kMaxTop = 64;
+/// Places are 32-bit numbers.
+constexpr int64_t kMaxSize = Geometry::kLimit32;
+
+enum class Step : uint8_t { kRuns, kMerge, kTop, kFinish, kMedian, kNanMedian, kStarts, kKeys, kUnique };
+constexpr const char* kStepNames[] = {"runs", "merge", "top", "finish", "finish", "finish", "starts", "keys", "unique"};
+
+ValueType sorted_in(ValueType type) {
+  return type == ValueType::u64 ? ValueType::i64 : compute_type(type);
+}
+
+/// The work on one tensor's rows.
+class Sorter {
+ public:
+  /// `elements` are `rows` contiguous rows.
+  Sorter(const tb_kernel_context& context, const View& elements, int64_t rows, int64_t size, bool descending)
+      : context_(context),
+        elements_(elements),
+        type_(value_type(elements.dtype)),
+        rows_(rows),
+        size_(size),
+        descending_(descending) {
+    const auto compute = sorted_in(type_);
+    wide_ = compute == ValueType::f64 || compute == ValueType::i64;
+    total_ = rows * size;
+  }
+
+  void sort() {
+    allocate(total_);
+    run(Step::kRuns, total_ / kRun + rows_, kRun * kRun / 2, {elements_.data, elements_.data, keys_, places_});
+    width_ = size_;
+    if (size_ <= kRun) {
+      return;
+    }
+    char* other_keys = workspace(context_, total_ * key_bytes());
+    char* other_places = workspace(context_, total_ * 4);
+    for (width_ = kRun; width_ < size_; width_ *= 2) {
+      const int64_t pairs = rows_ * ((size_ + 2 * width_ - 1) / (2 * width_));
+      const bool stretches = runs_in_stretches(context_.device);
+      run(Step::kMerge, stretches ? pairs : total_, stretches ? 4 * width_ : 8,
+          {keys_, places_, other_keys, other_places});
+      std::swap(keys_, other_keys);
+      std::swap(places_, other_places);
+    }
+    width_ = size_;
+  }
+
+  /// The first `kept` of each row.
+  void select(int64_t kept) {
+    if (kept > kMaxTop || !runs_in_stretches(context_.device) || kept * 4 > size_) {
+      sort();
+      return;
+    }
+    allocate(rows_ * kept);
+    top_ = kept;
+    run(Step::kTop, rows_, size_, {elements_.data, elements_.data, keys_, places_});
+    width_ = kept;
+  }
+
+  /// As they are.
+  void number() {
+    allocate(total_);
+    run(Step::kKeys, total_, 1, {elements_.data, elements_.data, keys_, places_});
+  }
+
+  /// Contiguous rows of values and int64 indices.
+  void finish(Step step, int64_t first, int64_t kept, char* values, char* indices) {
+    first_ = first;
+    kept_ = kept;
+    run(step, rows_ * kept, 2, {elements_.data, places_, values, indices, keys_});
+  }
+
+  void mark_starts(char* marks) {
+    run(Step::kStarts, total_, 1, {keys_, keys_, marks});
+  }
+  void write_unique(const char* starts, int64_t count, char* values, char* inverse, char* counts) {
+    first_ = inverse != nullptr;
+    width_ = counts != nullptr;
+    kept_ = count;
+    run(Step::kUnique, count, total_ / count + 1,
+        {elements_.data, places_, values, inverse ? inverse : values, counts ? counts : values, starts});
+  }
+
+ private:
+  int key_bytes() const {
+    return wide_ ? 8 : 4;
+  }
+  void allocate(int64_t count) {
+    keys_ = workspace(context_, count * key_bytes());
+    places_ = workspace(context_, count * 4);
+  }
+
+  void run(Step step, int64_t count, int64_t cost, std::initializer_list<const void*> pointers) {
+    static const char kKind = 0;
+    const bool fits = total_ < Geometry::kLimit32 / 2; // twice the width of a run, which is less than all
+    KernelKey key{&kKind};
+    key.words = {static_cast<uint64_t>(type_) << 8 | static_cast<uint64_t>(step),
+                 static_cast<uint64_t>(descending_) << 1 | static_cast<uint64_t>(fits),
+                 step == Step::kTop ? static_cast<uint64_t>(top_) : 0, 0};
+    const auto& function = find_function(context_.device, key, "sort", "sort", [&](SourceText& text) {
+      const auto compute = sorted_in(type_);
+      text.compute_in(compute);
+      text.index_of(fits);
+      text.define(c10::str("STEP_", kStepNames[static_cast<int>(step)]), "1");
+      text.define("KEY", wide_ ? "u64" : "u32");
+      if (wide_) {
+        text.define("WIDE", "1");
+      }
+      if (is_floating(compute)) {
+        text.define("FLOATING", "1");
+      }
+      text.define("DESCENDING", descending_ ? 1 : 0);
+      const bool flips = type_ == ValueType::u64; // so that their order is that of i64
+      text.define("LOAD(p, i)", c10::str(flips ? "(((u64)1 << 63) ^ TB_LOAD_" : "TB_LOAD_", name_of(type_),
+                                         flips ? "(p, i))" : "(p, i)"));
+      text.define("WORD", c10::str("i", 8 * elements_.element_bytes()));
+      text.define("K", top_);
+      if (step == Step::kMedian) {
+        text.define("MEDIAN", "numbers");
+      } else if (step == Step::kNanMedian) {
+        text.define("MEDIAN", "(numbers > 0 ? (numbers - 1) / 2 : 0)");
+      }
+      text.parameters(static_cast<int>(pointers.size()));
+    });
+    const int64_t args[] = {rows_, size_, width_, kept_, first_, total_};
+    Launch launch(context_);
+    for (const auto* pointer : pointers) {
+      launch.pointer(pointer);
+    }
+    launch.value(args, sizeof args);
+    launch.run(function, count, cost);
+  }
+
+  const tb_kernel_context& context_;
+  const View elements_;
+  ValueType type_;
+  int64_t rows_;
+  int64_t size_;
+  bool descending_;
+  bool wide_ = false;
+  int64_t total_ = 0;
+  int64_t width_ = 0;
+  int64_t kept_ = 0;
+  int64_t first_ = 0;
+  int64_t top_ = 1;
+  char* keys_ = nullptr;
+  char* places_ = nullptr;
+};
+
+/// Dimension d as the last one.
+View moved_last(const View& view, int d) {
+  View moved = view;
+  if (view.dim() == 0) {
+    moved.add_dim(1, 1);
+    return moved;
+  }
+  for (auto* numbers : {&moved.sizes, &moved.strides}) {
+    std::rotate(numbers->begin() + d, numbers->begin() + d + 1, numbers->end());
+  }
+  return moved;
+}
+
+/// Sorts `self` along `dim`, and puts `kept` from `first` on of each row into `values` and `indices`, of which the dimension
+/// has that size, or is not there.
+tb_status sorted(const tb_kernel_context& context, const tb_tensor& self, int64_t dim, bool descending, Step step,
+                 int64_t first, int64_t kept, const tb_tensor& values, const tb_tensor& indices) {
+  const int d = wrap_dim(dim, self.ndim);
+  const View moved = moved_last(View(self), d);
+  if (value_type(self.dtype) == ValueType::none || moved.numel() >= kMaxSize) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  const View elements = dense_like(context, moved);
+  if (elements.data != moved.data && !copy_views(context, elements, moved)) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  const int64_t size = moved.sizes.back();
+  Sorter sorter(context, elements, moved.numel() / size, size, descending);
+  if (first == 0 && step == Step::kFinish) {
+    sorter.select(kept);
+  } else {
+    sorter.sort();
+  }
+  std::array<View, 2> results{View(values), View(indices)};
+  std::array<View, 2> dense;
+  for (std::size_t i = 0; i < 2; ++i) {
+    if (results[i].dim() == self.ndim) {
+      results[i] = moved_last(results[i], d);
+    }
+    dense[i] = dense_like(context, results[i]);
+  }
+  sorter.finish(step, first, kept, dense[0].data, dense[1].data);
+  for (std::size_t i = 0; i < 2; ++i) {
+    if (dense[i].data != results[i].data) {
+      copy_views(context, results[i], dense[i]);
+    }
+  }
+  return TB_STATUS_OK;
+}
+
+int64_t size_of(const tb_tensor& self, int64_t dim) {
+  return self.ndim == 0 ? 1 : self.shape[wrap_dim(dim, self.ndim)];
+}
+
+tb_status sort(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  const auto* self = tensor_of(args[0]);
+  return sorted(context, *self, args[2].v.i, args[3].v.i != 0, Step::kFinish, 0, size_of(*self, args[2].v.i),
+                *tensor_of(args[4]), *tensor_of(args[5]));
+}
+
+tb_status topk(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  const auto* self = tensor_of(args[0]);
+  const int64_t kept = self->ndim == 0 ? 1 : args[1].v.i; // a number has one result, even with k=0
+  return sorted(context, *self, args[2].v.i, args[3].v.i != 0, Step::kFinish, 0, kept, *tensor_of(args[5]),
+                *tensor_of(args[6]));
+}
+
+tb_status kthvalue(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  const auto* self = tensor_of(args[0]);
+  const int64_t size = size_of(*self, args[2].v.i);
+  TORCH_CHECK(args[1].v.i >= 1 && args[1].v.i <= size, "kthvalue(): selected number k out of range for dimension ",
+              args[2].v.i);
+  return sorted(context, *self, args[2].v.i, false, Step::kFinish, args[1].v.i - 1, 1, *tensor_of(args[4]),
+                *tensor_of(args[5]));
+}
+
+Step median_step(const void* entry) {
+  return std::strstr(static_cast<const char*>(entry), "nanmedian") ? Step::kNanMedian : Step::kMedian;
+}
+
+tb_status median_dim(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  return sorted(context, *tensor_of(args[0]), args[1].v.i, false, median_step(entry), 0, 1, *tensor_of(args[3]),
+                *tensor_of(args[4]));
+}
+
+tb_status median(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  View self(*tensor_of(args[0]));
+  const auto* out = tensor_of(args[1]);
+  if (self.numel() == 0) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  const int64_t count = self.numel();
+  const View flat(self.data, self.dtype, count);
+  const tb_tensor tensor = flat.tensor();
+  const View index(workspace(context, 8), kInt64, {});
+  return sorted(context, tensor, 0, false, median_step(entry), 0, 1, *out, index.tensor());
+}
+
+/// values, inverse, counts; `in_order`: values that follow each other are one, else all of them are.
+tb_status unique(const tb_kernel_context& context, const char* op, const tb_tensor& self, bool wants_inverse,
+                 bool wants_counts, bool in_order) {
+  const View given(self);
+  const int64_t total = given.numel();
+  const auto allocate = [&](int32_t i, int ndim, const int64_t* shape, tb_dtype dtype, char** data) {
+    tb_tensor out{};
+    out.dtype = dtype;
+    const auto status = context.host->alloc_output(i, ndim, shape, &out);
+    *data = static_cast<char*>(out.data) + out.byte_offset;
+    return status;
+  };
+  if (value_type(self.dtype) == ValueType::none || total >= kMaxSize) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  const int64_t none = 0;
+  char *values = nullptr, *inverse = nullptr, *counts = nullptr;
+  const auto allocate_all = [&](int64_t count) {
+    auto status = allocate(0, 1, &count, self.dtype, &values);
+    status = status != TB_STATUS_OK
+                 ? status
+                 : allocate(1, wants_inverse ? self.ndim : 1, wants_inverse ? self.shape : &none, kInt64, &inverse);
+    return status != TB_STATUS_OK ? status : allocate(2, 1, wants_counts ? &count : &none, kInt64, &counts);
+  };
+  if (total == 0) {
+    return allocate_all(0);
+  }
+  Sorter sorter(context, View(given.data, given.dtype, total), 1, total, false);
+  in_order ? sorter.number() : sorter.sort();
+  char* marks = workspace(context, total);
+  sorter.mark_starts(marks);
+  Compaction compaction(context, op, View(marks, ValueType::u8, total));
+  const int64_t count = compaction.count();
+  char* starts = workspace(context, count * 8);
+  compaction.write_places(starts, 1, 1, 1, &total, count);
+  const auto status = allocate_all(count);
+  if (status == TB_STATUS_OK) {
+    sorter.write_unique(starts, count, values, wants_inverse ? inverse : nullptr, wants_counts ? counts : nullptr);
+  }
+  return status;
+}
+
+tb_status unique2(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  return unique(context, static_cast<const char*>(entry), *tensor_of(args[0]), args[2].v.i, args[3].v.i, false);
+}
+
+tb_status unique_consecutive(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  if (args[3].tag != TB_ARG_NONE) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  return unique(context, static_cast<const char*>(entry), *tensor_of(args[0]), args[1].v.i, args[2].v.i, true);
+}
+
+struct Op {
+  const char* overload;
+  GeneratedFunction function;
+  uint32_t flags;
+};
+
+constexpr uint32_t kUniqueFlags = TB_KERNEL_NEEDS_CONTIGUOUS | TB_KERNEL_ALLOCATES_OUTPUT | kTakesEmpty;
+constexpr Op kOps[] = {
+    {"aten::sort.values_stable", guarded<sort>, 0},
+    {"aten::topk.values", guarded<topk>, 0},
+    {"aten::kthvalue.values", guarded<kthvalue>, 0},
+    {"aten::median", guarded<median>, TB_KERNEL_NEEDS_CONTIGUOUS},
+    {"aten::median.dim_values", guarded<median_dim>, 0},
+    {"aten::nanmedian", guarded<median>, TB_KERNEL_NEEDS_CONTIGUOUS},
+    {"aten::nanmedian.dim_values", guarded<median_dim>, 0},
+    {"aten::_unique2", guarded<unique2>, kUniqueFlags},
+    {"aten::unique_consecutive", guarded<unique_consecutive>, kUniqueFlags},
+};
+
+} // namespace
+
+void add_sorting(Kernels& kernels) {
+  for (const auto& op : kOps) {
+    kernels.add(op.overload, op.function, op.flags, op.overload, kRealTypes);
+  }
+}
+
+} // namespace torch_backend::compiled
