@@ -2,7 +2,7 @@
 #
 #   make demo     build, train a small network on the device and on native CPU, compare (demo-output/)
 #   make build    only that
-#   make wheel    a wheel for this Python and TORCH_VERSION, and the sdist (dist/)
+#   make wheel    wheels for this Python and TORCH_VERSION, and the sdist (dist/)
 #   make test     build, C++ tests, Python tests, conformance of the reference devices
 #   make test-torch TORCH_VERSION=2.15.0    the same with another torch, beside this one (build/torch-2.15.0/)
 #   make test-opencl    the same for the device ocl, on the OpenCL drivers that are installed; DRIVER=intel: on Intel's
@@ -18,7 +18,7 @@
 #   make clean    remove what was built; make distclean: the virtual environment too
 #
 # Variables: DEVICE, TORCH_VERSION, PYTHON, VENV, BUILD, JOBS, and TORCH_INDEX, a package index to take torch from:
-# PyTorch's own for CPU has a much smaller torch than the default one. TEST is what test-torch makes: test, test-kit, ...
+# PyTorch's own for CPU has a much smaller torch than the default one. TEST is what test-torch makes: test, test-conformance, ...
 
 PYTHON ?= python3
 TORCH_VERSION ?= 2.13.0
@@ -49,13 +49,13 @@ CMAKE_FILES = $(shell find . -path ./build -prune -o -path './.*' -prune -o \
 	\( -name CMakeLists.txt -o -name '*.cmake' \) -print)
 # What a build depends on. Python modules are used where they lie. A stamp of a build is as old as its beginning: what is
 # edited meanwhile is built again.
-SOURCES := CMakeLists.txt pyproject.toml $(shell find include csrc backends torch_backend/csrc codegen cmake -type f \
+SOURCES := CMakeLists.txt pyproject.toml kit/pyproject.toml $(shell find include csrc backends torch_backend/csrc codegen cmake -type f \
 	-not -path '*/__pycache__/*' -not -name '*.md' -not -path 'backends/*.py')
 TEST_SOURCES := $(shell find test/cpp -type f)
 
 .DELETE_ON_ERROR:
 .PHONY: help demo check build wheel first-hour test test-cpp test-python test-generated test-opinfo test-compiled-opinfo \
-	test-kit upstream test-opencl test-npu test-cuda test-ecosystem ecosystem models test-torch \
+	test-conformance test-kit upstream test-opencl test-npu test-cuda test-ecosystem ecosystem models test-torch \
 	test-sanitize test-sanitize-devices test-sanitize-core same-devices \
 	lint lint-ruff lint-format lint-mypy lint-imports lint-clang-format lint-cmake lint-codespell bench docs drift clean distclean
 
@@ -76,7 +76,7 @@ $(TORCH):
 	@$(PIP) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch==$(TORCH_VERSION)
 	@touch $@
 
-$(STAMPS)/for-%: pyproject.toml .ci/requirements.py $(TORCH)
+$(STAMPS)/for-%: pyproject.toml kit/pyproject.toml .ci/requirements.py $(TORCH)
 	@echo "Installing what is needed for: $*"
 	@$(PY) .ci/requirements.py $* > $(VENV)/requirements-$*.txt
 	@$(PIP) --requirement $(VENV)/requirements-$*.txt
@@ -103,20 +103,20 @@ build: $(STAMPS)/built
 $(STAMPS)/built: $(SOURCES) $(STAMPS)/tools $(PLUGIN_SUMS)
 	@echo "Building torch_backend for torch $(TORCH_VERSION): minutes the first time, then what changed"
 	@touch $@.begun
-	@$(INSTALL) --editable .
+	@$(INSTALL) --editable . --editable kit
 	@mv $@.begun $@
 
 $(STAMPS)/built-tests: $(SOURCES) $(TEST_SOURCES) $(STAMPS)/tools $(PLUGIN_SUMS)
 	@.ci/need googletest
 	@echo "Building torch_backend and its C++ tests for torch $(TORCH_VERSION): minutes the first time"
 	@touch $@.begun
-	@$(INSTALL) --config-settings=cmake.define.TB_BUILD_TESTS=ON --editable .
+	@$(INSTALL) --config-settings=cmake.define.TB_BUILD_TESTS=ON --editable . --editable kit
 	@cp --preserve=timestamps $@.begun $(STAMPS)/built && mv $@.begun $@
 
 # Without the tests, whatever the folder was used for before.
 wheel: $(STAMPS)/tools
 	@$(PY) -m pip --quiet wheel --no-build-isolation --no-deps --config-settings=build-dir=$(BUILD) \
-	--config-settings=cmake.define.TB_BUILD_TESTS=OFF --wheel-dir $(DIST) .
+	--config-settings=cmake.define.TB_BUILD_TESTS=OFF --wheel-dir $(DIST) . ./kit
 	@$(PY) -c 'from scikit_build_core.build import build_sdist; build_sdist("$(DIST)")' > $(STAMPS)/sdist.log
 	@ls $(DIST)/*
 
@@ -161,6 +161,7 @@ first-hour:
 test: $(STAMPS)/built-tests $(STAMPS)/for-test
 	@failed=0; \
 	$(MAKE) --no-print-directory test-cpp || failed=1; \
+	$(MAKE) --no-print-directory test-conformance || failed=1; \
 	$(MAKE) --no-print-directory test-kit || failed=1; \
 	$(MAKE) --no-print-directory test-generated || failed=1; \
 	$(MAKE) --no-print-directory test-python || failed=1; \
@@ -212,6 +213,10 @@ test-python: $(STAMPS)/built $(STAMPS)/for-test
 	echo "Python tests on $(DEVICE)"; TORCH_BACKEND=$(DEVICE) $(PYTEST) $(addprefix --ignore=,$(ECOSYSTEM_TESTS)) || failed=1; \
 	exit $$failed
 
+# The tests of the conformance kit itself.
+test-kit: $(STAMPS)/built $(STAMPS)/for-test
+	@echo "Tests of the conformance kit, on $(DEVICE)"; TORCH_BACKEND=$(DEVICE) $(PYTEST) kit/tests
+
 # Kernels that the device compiles: on xcpu, whose items run one after the other, and side by side as on a GPU.
 CUDA_SIMULATION := $(abspath build/simulations/cuda)
 OCL_GENERATED_TESTS := $(patsubst %,test/generated/test_%.py,copies ranges training) \
@@ -260,7 +265,7 @@ models: $(STAMPS)/built $(STAMPS)/for-ecosystem
 # else that it does not do by default. The reports are what .ci/compatibility.py writes into the documentation.
 KIT = $(PY) -m torch_backend check --jobs $(JOBS)
 
-test-kit: $(STAMPS)/built $(STAMPS)/for-test
+test-conformance: $(STAMPS)/built $(STAMPS)/for-test
 	@failed=0; \
 	echo "Conformance of fake"; $(KIT) --json $(BUILD)/conformance-fake.json fake --quick --option devices=2 || failed=1; \
 	echo "Conformance of openreg"; $(KIT) openreg --quick --level 2 || failed=1; \
@@ -283,7 +288,7 @@ FILES ?= $(addsuffix .py,$(addprefix test_,autograd functionalization_of_rng_ops
 upstream: $(STAMPS)/built $(STAMPS)/for-test
 	@$(KIT) $(DEVICE) --upstream $(or $(CHECKOUT),$(error CHECKOUT is not set: make upstream CHECKOUT=../pytorch)) \
 	$(QUICK) $(FILES:%=--only %) \
-	$(addprefix --expectations ,$(wildcard test/python/expected_upstream_$(DEVICE).toml)) \
+	$(addprefix --expectations ,$(wildcard kit/tests/expected_upstream_$(DEVICE).toml)) \
 	--json $(BUILD)/upstream-$(DEVICE).json --html $(BUILD)/upstream-$(DEVICE).html
 
 # Not part of "test", but for the first levels: it takes half an hour. In both memory modes; PoCL shows the processor

@@ -1,7 +1,7 @@
 """Write what the conformance kit has found into the compatibility page: ``compatibility.py REPORT.json ...``.
 
-Reports are those of ``torch-backend check --json``; ``make test-kit`` leaves them in its build folder. A row of the
-page for the same torch, device and options is replaced, all others stay.
+Reports are those of ``torch-backend check --json``; ``make test-conformance`` leaves them in its build folder. A row of
+the page for the same torch, device and options is replaced, all others stay.
 """
 
 import json

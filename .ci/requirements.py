@@ -1,11 +1,12 @@
 """Print the requirements that pyproject.toml lists: ``requirements.py build``, or names of its extras and groups.
 
-Without the project itself, so that its tools can be installed before it is built, and without torch, whose version the
-Makefile decides.
+Without the project itself and the conformance kit, so that their tools can be installed before they are built, and
+without torch, whose version the Makefile decides.
 """
 
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 try:
@@ -13,23 +14,29 @@ try:
 except ModuleNotFoundError:  # Python 3.10
     from pip._vendor import tomli as tomllib
 
-PYPROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
-SELF = re.compile(rf"{PYPROJECT['project']['name']}\[(.+)\]")
+ROOT = Path(__file__).parents[1]
+CORE, KIT = (tomllib.loads((ROOT / folder / "pyproject.toml").read_text(encoding="utf-8")) for folder in (".", "kit"))
+EXTRA = re.compile(rf"{CORE['project']['name']}\[(.+)\]")
 
 
-def requirements(name: str) -> list[str]:
+def requirements(name: str) -> Iterator[str]:
     """What "build", running included, an extra or a group needs, with the extras it refers to."""
     if name == "build":
-        listed = PYPROJECT["build-system"]["requires"] + PYPROJECT["project"]["dependencies"]
+        listed = [*(each for project in (CORE, KIT) for each in project["build-system"]["requires"])]
+        listed += CORE["project"]["dependencies"]
     else:
-        listed = (PYPROJECT["project"]["optional-dependencies"] | PYPROJECT["dependency-groups"])[name]
-    found = []
+        listed = (CORE["project"]["optional-dependencies"] | CORE["dependency-groups"])[name]
+    return _without_our_own(listed)
+
+
+def _without_our_own(listed: list[str]) -> Iterator[str]:
     for requirement in listed:
-        if match := SELF.fullmatch(requirement):
-            found += requirements(match.group(1))
+        if match := EXTRA.match(requirement):
+            yield from requirements(match.group(1))
+        elif requirement.startswith(KIT["project"]["name"]):
+            yield from _without_our_own(KIT["project"]["dependencies"])
         elif not re.match(r"torch\b", requirement):
-            found.append(requirement)
-    return found
+            yield requirement
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ __all__ = [
     "explain",
     "fallback",
     "kernel",
+    "leaks",
     "load",
     "load_operators",
     "metadata",
@@ -44,7 +45,6 @@ __all__ = [
     "python_device",
     "reroute",
     "reroutes",
-    "testing",
 ]
 
 if TYPE_CHECKING:
@@ -55,11 +55,11 @@ if TYPE_CHECKING:
         device_module,
         distributed,
         fallback,
+        leaks,
         metadata,
         operators,
         ops,
         python_device,
-        testing,
     )
     from torch_backend._C import Plugin
     from torch_backend.custom_ops import define_operator, load_operators

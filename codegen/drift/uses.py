@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+_PYTHON = ("torch_backend/**/*.py", "kit/torch_conformance/**/*.py")
 _INCLUDE = re.compile(r"#\s*include\s*<((?:ATen|c10|torch|caffe2)/[^>]+|libkineto\.h|I?Activity\w+\.h)>")
 _BASE = re.compile(
     r"(?:class|struct)\s+(\w+)[^;{}()]*?:\s*(?:public\s+)?(?:virtual\s+)?((?:at|c10|c10d|torch|libkineto)::[\w:]+)"
@@ -84,7 +85,7 @@ class Sources:
     @cached_property
     def operators(self) -> Uses:
         """Operators by name, and by overload where it is written: in kernels, tables and Python."""
-        tables, python = self._lines("codegen/*.yaml"), self._lines("torch_backend/**/*.py")
+        tables, python = self._lines("codegen/*.yaml"), self._lines(*_PYTHON)
         return _by_name(
             (name, use)
             for lines, pattern in ((self._cpp, _OPERATOR), (tables, _LISTED), (python, _OPERATOR))
@@ -97,7 +98,7 @@ class Sources:
         """What Python sources import from torch and name below it, "torch._C._get_accelerator"."""
         return _by_name(
             (name, Use(path.relative_to(self.root).as_posix(), line))
-            for path in sorted((self.root / "torch_backend").rglob("*.py"))
+            for path in sorted(path for pattern in _PYTHON for path in self.root.glob(pattern))
             for name, line in _torch_names(ast.parse(path.read_text(encoding="utf-8")))
         )
 

@@ -10,10 +10,9 @@ from docutils import nodes
 from header_page import inline
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
+from torch_conformance import promises
 
-from torch_backend.testing import promises
-
-TESTS = Path(__file__).parents[2] / "test" / "python"
+TESTS = Path(__file__).parents[2] / "kit" / "tests"
 
 
 class PromiseTable(SphinxDirective):

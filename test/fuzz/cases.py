@@ -13,10 +13,9 @@ from torch import Tensor
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
 from torch.utils._pytree import tree_leaves, tree_map_only
-
-from torch_backend.testing.suite.ops._entries import full_name
-from torch_backend.testing.suite.ops._left_out import leaves_out_sample, reason_to_leave_out
-from torch_backend.testing.suite.ops._samples import samples, tensors
+from torch_conformance.suite.ops._entries import full_name
+from torch_conformance.suite.ops._left_out import leaves_out_sample, reason_to_leave_out
+from torch_conformance.suite.ops._samples import samples, tensors
 
 ENTRIES = {full_name(op): op for op in op_db}
 DTYPES = (

@@ -12,13 +12,12 @@ from cases import ENTRIES, TRANSFORMS, Case
 from torch import Tensor
 from torch.testing._internal.opinfo.core import SampleInput
 from torch.utils._pytree import tree_leaves, tree_map
-
-from torch_backend.testing.suite.ops._compare import compare
-from torch_backend.testing.suite.ops._random_draws import DrawsOfHost, _draws_for_any
-from torch_backend.testing.suite.ops._samples import HOST_ARGUMENTS, tensors
-from torch_backend.testing.suite.ops._tolerances import SOLUTIONS, SUMS, SUMS_OF_PRODUCTS, Tolerance, tolerance
-from torch_backend.testing.suite.ops._trial import UNINITIALIZED
-from torch_backend.testing.suite.ops._undetermined import STATISTICS, determined, has_equal_elements
+from torch_conformance.suite.ops._compare import compare
+from torch_conformance.suite.ops._random_draws import DrawsOfHost, _draws_for_any
+from torch_conformance.suite.ops._samples import HOST_ARGUMENTS, tensors
+from torch_conformance.suite.ops._tolerances import SOLUTIONS, SUMS, SUMS_OF_PRODUCTS, Tolerance, tolerance
+from torch_conformance.suite.ops._trial import UNINITIALIZED
+from torch_conformance.suite.ops._undetermined import STATISTICS, determined, has_equal_elements
 
 WIDE = {torch.float32: torch.float64, torch.float16: torch.float64, torch.bfloat16: torch.float64}
 WIDE[torch.complex64] = torch.complex128

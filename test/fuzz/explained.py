@@ -14,8 +14,7 @@ from differences import Difference
 from torch import Tensor
 from torch.testing._internal.opinfo.core import BinaryUfuncInfo, UnaryUfuncInfo
 from torch.utils._pytree import tree_leaves
-
-from torch_backend.testing.suite.ops._samples import tensors
+from torch_conformance.suite.ops._samples import tensors
 
 FILE = Path(__file__).with_suffix(".yaml")
 

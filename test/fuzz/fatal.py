@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 from torch.testing._internal.opinfo.core import OpInfo
 from torch.utils._pytree import tree_leaves
-
-from torch_backend.testing.suite.ops._samples import tensors
+from torch_conformance.suite.ops._samples import tensors
 
 LARGEST_DEGREE = 10**6
 """Of a polynomial, or dimension, whose computation takes as many steps."""

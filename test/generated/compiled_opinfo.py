@@ -20,10 +20,10 @@ import torch  # after what it reads at import
 from opinfo import DEVICE, ENTRIES, Kind, NearTrial, Outcome, attempt, kinds_of
 from torch._dynamo.utils import counters
 from torch._inductor import config
+from torch_conformance.suite.ops._entries import dtype_name
+from torch_conformance.suite.ops._trial import Answer
 
 from torch_backend import _C
-from torch_backend.testing.suite.ops._entries import dtype_name
-from torch_backend.testing.suite.ops._trial import Answer
 
 DTYPES = (torch.float32, torch.float16, torch.int64)
 HOST = "HOST_ACCESS" in _C.device_properties().capabilities

@@ -31,7 +31,7 @@ import yaml
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "build" / "mutants"
 KERNELS = ROOT / "codegen" / "kernels"
-SUITE = ROOT / "torch_backend" / "testing" / "suite"
+SUITE = ROOT / "kit" / "torch_conformance" / "suite"
 LEVELS = [str(SUITE / "tensor"), str(SUITE / "ops")]
 GRAPHS = str(SUITE / "compile")
 
@@ -135,7 +135,7 @@ def environment(log: Path, mutant: Mutant | None, cache: str) -> dict[str, str]:
 
 def arguments(run_dir: str, *more: str) -> list[str]:
     """Of pytest, for the kit on xcpu."""
-    plugin = ["-c", str(SUITE / "pytest.ini"), "-p", "torch_backend.testing.pytest_plugin", "--device", "xcpu"]
+    plugin = ["-c", str(SUITE / "pytest.ini"), "-p", "torch_conformance.pytest_plugin", "--device", "xcpu"]
     return ["-q", *plugin, "--test-timeout", "60", "--run-dir", run_dir, *more]
 
 

@@ -21,19 +21,19 @@ os.environ.setdefault("TORCH_BACKEND_XCPU_MODULES", "1")
 import torch  # after what it reads at import
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_map
+from torch_conformance import facts
+from torch_conformance.needs import NotOffered
+from torch_conformance.suite.ops._compare import compare_values
+from torch_conformance.suite.ops._directions import seed_of, try_backward, try_forward
+from torch_conformance.suite.ops._entries import dtype_name, full_name
+from torch_conformance.suite.ops._left_out import reason_to_leave_out
+from torch_conformance.suite.ops._out_tensors import OUTS, try_out, try_overlaps
+from torch_conformance.suite.ops._samples import READS_ALL_MEMORY, arguments, most_samples, tensors, with_gaps
+from torch_conformance.suite.ops._tolerances import SOLUTIONS
+from torch_conformance.suite.ops._trial import Trial
+from torch_conformance.suite.ops._undetermined import determined
 
 import torch_backend
-from torch_backend.testing import facts
-from torch_backend.testing.needs import NotOffered
-from torch_backend.testing.suite.ops._compare import compare_values
-from torch_backend.testing.suite.ops._directions import seed_of, try_backward, try_forward
-from torch_backend.testing.suite.ops._entries import dtype_name, full_name
-from torch_backend.testing.suite.ops._left_out import reason_to_leave_out
-from torch_backend.testing.suite.ops._out_tensors import OUTS, try_out, try_overlaps
-from torch_backend.testing.suite.ops._samples import READS_ALL_MEMORY, arguments, most_samples, tensors, with_gaps
-from torch_backend.testing.suite.ops._tolerances import SOLUTIONS
-from torch_backend.testing.suite.ops._trial import Trial
-from torch_backend.testing.suite.ops._undetermined import determined
 
 DEVICE = f"{os.environ['TORCH_BACKEND']}:0"
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from conftest import clean_environment
+from fixtures import clean_environment
 
 ASYNC = {"TORCH_BACKEND_XCPU_ASYNC": "1", "TORCH_BACKEND_XCPU_DELAY_US": "300"}
 DEVICE_COLLECTIVES = {"TORCH_BACKEND_XCPU_CCL": "1", "EXPECTED_PATH": "ccl.1"}

@@ -607,7 +607,7 @@ def symmetric_memory() -> None:
 
 def kit() -> None:
     """The kit's collectives with as many ranks as there are: the kit itself has pairs."""
-    from torch_backend.testing.suite.distributed import _work
+    from torch_conformance.suite.distributed import _work
 
     join("kit")
     _work.all_reduce("SUM", "float32")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from conftest import ROOT, RunPython
+from fixtures import ROOT, RunPython
 
 sys.path.insert(0, str(ROOT / "test" / "sim"))
 

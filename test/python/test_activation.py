@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import BuildPlugin, RunPython, VendorPackage
+from fixtures import BuildPlugin, RunPython, VendorPackage
 
 USE_XCPU = """
 import torch

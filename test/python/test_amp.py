@@ -3,7 +3,7 @@
 from types import ModuleType
 
 import torch
-from conftest import BuildPlugin, RunPython
+from fixtures import BuildPlugin, RunPython
 
 
 def test_supported_dtypes(backend: ModuleType) -> None:

@@ -13,11 +13,11 @@ from types import ModuleType
 
 import pytest
 import torch
-from conftest import BuildPlugin, RunPython, clean_environment
+from fixtures import BuildPlugin, RunPython, clean_environment
 from torch import Tensor
+from torch_conformance import levels
 
 from torch_backend import _C
-from torch_backend.testing import levels
 
 ENVIRONMENT = {
     "TORCH_BACKEND": "xcpu",
@@ -251,7 +251,7 @@ def run_tests(*arguments: str | Path, environment: dict[str, str]) -> None:
 
 def run_level(device: str | Path) -> None:
     """Run the kit's level "async" where every operation is delayed."""
-    plugin = ("-c", levels.SUITE / "pytest.ini", "-p", "torch_backend.testing.pytest_plugin", "--device", str(device))
+    plugin = ("-c", levels.SUITE / "pytest.ini", "-p", "torch_conformance.pytest_plugin", "--device", str(device))
     settings = {"TORCH_BACKEND_XCPU_ASYNC": "1", "TORCH_BACKEND_XCPU_DELAY_US": "300"}
     run_tests(*plugin, levels.find("async").path, environment=settings | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
 

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 import torch
-from conftest import BuildPlugin, RunPython
+from fixtures import BuildPlugin, RunPython
 
 import torch_backend
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import RunPython
+from fixtures import RunPython
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode

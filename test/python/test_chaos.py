@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import clean_environment
+from fixtures import clean_environment
 
 CHAOS = Path(__file__).parents[1] / "chaos"
 

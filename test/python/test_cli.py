@@ -2,10 +2,11 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
-from conftest import BuildPlugin, RunPython
+from fixtures import BuildPlugin, RunPython
 
 from torch_backend.__main__ import main
 from torch_backend.files import installed
@@ -124,6 +125,14 @@ def test_info_of_a_broken_device(capsys: Captured, monkeypatch: pytest.MonkeyPat
 def test_wrong_command(capsys: Captured, arguments: list[str]) -> None:
     assert main(arguments) == 2
     assert capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["check", "fake"], ["compare", "old.json", "new.json"]])
+def test_without_the_conformance_kit(arguments: list[str], capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch_conformance", None)
+    assert main(arguments) == 1
+    needed = "The conformance kit needs torch_conformance. Install it with: pip install 'torch_backend[check]'"
+    assert needed in " ".join(capsys.readouterr().err.split())
 
 
 def test_tables_in_a_pipe(run_python: RunPython) -> None:

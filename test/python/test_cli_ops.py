@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import BuildPlugin, RunPython
+from fixtures import BuildPlugin, RunPython
 
 from torch_backend import declarations, operators
 from torch_backend.__main__ import main

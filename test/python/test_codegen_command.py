@@ -8,7 +8,7 @@ import pytest
 import torch
 import yaml
 from click.testing import CliRunner
-from conftest import RunPython
+from fixtures import RunPython
 
 import torch_backend
 from torch_backend.cli.app import app

@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 import torch
-from conftest import RunPython
+from fixtures import RunPython
 from torch._dynamo.variables import TensorVariable
 
 from torch_backend.compat.after_import import after_import

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import RunPython
 from distributed_ranks import expect_good, run_ranks
+from fixtures import RunPython
 from simulated import Run, Simulated, libraries
 
 DELAY = "0-300"
@@ -126,7 +126,7 @@ def test_the_newest_nvrtc_that_the_driver_takes_is_used(
     run: Run, versions: Callable[..., Path], driver: str, installed: tuple[int, ...], taken: int
 ) -> None:
     code = """
-from torch_backend.testing import bare
+from torch_conformance import bare
 library, _ = bare.open_library("xcuda")
 print(library.properties(0).driver_version.decode(), (torch.ones(2, device="xcuda") + 1).tolist())
 """
@@ -1024,7 +1024,7 @@ def test_records_name_streams_that_are_gone(run: Run) -> None:
     code = """
 import gc
 from torch_backend.abi import tb_trace_callback
-from torch_backend.testing import bare
+from torch_conformance import bare
 library, _ = bare.open_library("xcuda")
 device = library.devices[0]
 table, found = library.tables["prof.1"], []

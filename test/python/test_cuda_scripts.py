@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import RunPython, clean_environment
+from fixtures import RunPython, clean_environment
 
 SCRIPTS = sorted((Path(__file__).parents[2] / "examples" / "ecosystem" / "cuda").glob("*.py"))
 RANKS = [path for path in SCRIPTS if path.name.startswith("ranks_")]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import RunPython
+from fixtures import RunPython
 
 from torch_backend import declarations
 from torch_backend.declarations import Declaration, Declarations

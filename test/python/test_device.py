@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 import torch
-from conftest import RunPython
+from fixtures import RunPython
 
 
 def test_asking_starts_nothing(run_python: RunPython) -> None:

@@ -6,8 +6,8 @@ What holds for every process group is in test_distributed.py.
 from pathlib import Path
 
 import pytest
-from conftest import BuildPlugin, RunPython
 from distributed_ranks import ASYNC, DEVICE_COLLECTIVES, expect_good, run_ranks
+from fixtures import BuildPlugin, RunPython
 
 REQUIRED = "send recv"
 REQUIRED_ONLY = "CCL_SIZE=offsetof(tb_ccl_table, group_begin)"

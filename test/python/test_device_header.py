@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, RunPython
+from fixtures import ROOT, RunPython
 
 from torch_backend.abi import header
 from torch_backend.abi.header import Declarations, Function, Variable

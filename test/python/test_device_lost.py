@@ -1,6 +1,6 @@
 """A device that is lost: refused from then on, harmless to free, and no concern of the other devices."""
 
-from conftest import RunPython
+from fixtures import RunPython
 
 LOST = "an earlier call reported that the device is lost; it cannot be used again in this process"
 PRELUDE = f"""

@@ -7,7 +7,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from conftest import BuildPlugin, VendorPackage
+from fixtures import BuildPlugin, VendorPackage
 
 import torch_backend
 from torch_backend.devices import loading, selection

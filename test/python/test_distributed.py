@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import RunPython, clean_environment
 from distributed_ranks import ASYNC, DEVICE_COLLECTIVES, expect_good, run_ranks
+from fixtures import RunPython, clean_environment
 
 ROOT = Path(__file__).parents[2]
 MODES = {"sync": {}, "async": ASYNC, "ccl": DEVICE_COLLECTIVES, "ccl-async": ASYNC | DEVICE_COLLECTIVES}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import clean_environment
+from fixtures import clean_environment
 from template_process import Template
 
 from torch_backend.abi.header import read

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import PLUGIN_SOURCES, BuildPlugin, VendorPackage, clean_environment
+from fixtures import PLUGIN_SOURCES, BuildPlugin, VendorPackage, clean_environment
 
 from torch_backend.__main__ import main
 from torch_backend.diagnosis import child, settings

@@ -1,7 +1,7 @@
 """Segments that grow, PYTORCH_ALLOC_CONF=expandable_segments:True, as PyTorch's users see them."""
 
 import pytest
-from conftest import RunPython
+from fixtures import RunPython
 
 EXPANDABLE = {"TORCH_BACKEND": "xcpu", "PYTORCH_ALLOC_CONF": "expandable_segments:True"}
 MODES = pytest.mark.parametrize(

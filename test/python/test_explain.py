@@ -4,7 +4,7 @@ import re
 
 import pytest
 import torch
-from conftest import RunPython
+from fixtures import RunPython
 
 import torch_backend
 from torch_backend import operators

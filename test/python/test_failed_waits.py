@@ -1,7 +1,7 @@
 """Calls that fail while work goes on, on xcpu with delays: memory that it uses is neither handed out nor freed."""
 
 import pytest
-from conftest import RunPython
+from fixtures import RunPython
 
 DELAYED = {
     "TORCH_BACKEND": "xcpu",

@@ -6,6 +6,7 @@ has a device of its own there, which is lost at the end of the slot's cases.
 
 import functools
 import json
+import os
 import re
 import subprocess
 import sys
@@ -16,13 +17,14 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import RunPython, clean_environment
+from fixtures import SUPPORT, RunPython, clean_environment
 
 from torch_backend import _C
 from torch_backend.abi import Status, header
 from torch_backend.files import installed
 
 MIB = 2**20
+PACKAGES = [Path(__file__).parent, SUPPORT]  # of the processes that import this file
 HEADER = (Path(installed.include_dir()) / "torch_backend" / "device.h").read_text()
 TABLES = HEADER[HEADER.index("typedef struct tb_core_table") : HEADER.index("} tb_kernel_table;")]
 # First module_image, which is asked for nothing once all images are on disk.
@@ -317,7 +319,7 @@ def mode(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def results(mode: str, tmp_path_factory: pytest.TempPathFactory) -> Results:
     environment = clean_environment() | {"TORCH_BACKEND": "xcpu", "TORCH_BACKEND_XCPU_FAULT": ""} | MODES[mode]
-    environment |= {"TORCH_BACKEND_XCPU_DEVICES": "64", "PYTHONPATH": str(Path(__file__).parent)}
+    environment |= {"TORCH_BACKEND_XCPU_DEVICES": "64", "PYTHONPATH": os.pathsep.join(map(str, PACKAGES))}
     environment["TORCH_BACKEND_CACHE"] = str(tmp_path_factory.mktemp("images"))
     command = [sys.executable, "-c", "import torch, test_faults; test_faults.main()"]
     process = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
@@ -443,7 +445,7 @@ def test_driver_that_does_not_start(run_python: RunPython) -> None:
         assert torch.ones(1, device="xcpu:1").item() == 1
         """,
         env={"TORCH_BACKEND": "xcpu", "TORCH_BACKEND_XCPU_FAULT": ""},
-        packages=[Path(__file__).parent],
+        packages=PACKAGES,
     )
 
 
@@ -468,5 +470,5 @@ def test_devices_that_cannot_be_counted(run_python: RunPython) -> None:
         torch_backend.activate("xcpu")
         assert torch.ones(1, device="xcpu").item() == 1
         """,
-        packages=[Path(__file__).parent],
+        packages=PACKAGES,
     )

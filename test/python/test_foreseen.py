@@ -1,6 +1,6 @@
 """What an operator returns is worked out once for arguments of the same shapes, on an asynchronous device."""
 
-from conftest import RunPython
+from fixtures import RunPython
 
 COUNTED = """
     import torch

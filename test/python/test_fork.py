@@ -4,7 +4,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from conftest import RunPython
+from fixtures import RunPython
 
 MODES = {
     "fast": {"TORCH_BACKEND": "xcpu"},

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import clean_environment
+from fixtures import ROOT, clean_environment
 
-FUZZ = Path(__file__).parents[1] / "fuzz"
+FUZZ = ROOT / "test" / "fuzz"
 
 PLANTED = {
     "operator that changes its input": "exp memory",
@@ -39,7 +39,7 @@ def sinh(self):
 def fuzz(folder: Path, *arguments: str, modules: str = "0") -> tuple[int, dict[str, Any], str]:
     """Its exit code, its figures, and what it prints."""
     figures = folder / "figures.json"
-    environment = clean_environment() | {"PYTHONPATH": f"{Path(__file__).parent}:{folder}"}
+    environment = clean_environment() | {"PYTHONPATH": f"{ROOT / 'kit' / 'tests'}:{folder}"}
     command = [sys.executable, "-W", "ignore", str(FUZZ), "--device", "xcpu", "--json", str(figures), *arguments]
     environment["TORCH_BACKEND_XCPU_MODULES"] = modules
     process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import BuildPlugin, RunPython, clean_environment
+from fixtures import BuildPlugin, RunPython, clean_environment
 from torch import nn
 
 from torch_backend.files import installed

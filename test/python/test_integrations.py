@@ -5,7 +5,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
-from conftest import RunPython
+from fixtures import RunPython
 
 from torch_backend.integrations import cuda_code
 

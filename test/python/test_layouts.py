@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import clean_environment
+from fixtures import clean_environment
 from torch import Tensor
+from torch_conformance.levels import find
 
 from torch_backend import fallback
-from torch_backend.testing.levels import find
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Sparse"),
@@ -111,7 +111,7 @@ MODES = {
 def test_in_other_modes(mode: str) -> None:
     folder = find("tensor").path
     files: list[str | Path] = [*folder.glob("test_sparse*.py"), folder / "test_nested.py", folder / "test_quantized.py"]
-    plugin = ["-c", folder.parent / "pytest.ini", "-p", "torch_backend.testing.pytest_plugin", "--device", "xcpu"]
+    plugin = ["-c", folder.parent / "pytest.ini", "-p", "torch_conformance.pytest_plugin", "--device", "xcpu"]
     environment = clean_environment() | MODES[mode] | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     command = [sys.executable, "-m", "pytest", "-q", *plugin, *files]
     process = subprocess.run(

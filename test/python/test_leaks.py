@@ -5,7 +5,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from torch_backend.testing import LeakError, check_leaks
+from torch_backend.leaks import LeakError, check_leaks
 
 
 def test_what_goes_is_no_leak(name: str) -> None:

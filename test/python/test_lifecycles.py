@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import clean_environment
+from fixtures import clean_environment
 
 CYCLES = int(os.environ.get("LIFECYCLES", "24"))
 """How many; all kinds are among the first 24."""

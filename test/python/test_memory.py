@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import RunPython
+from fixtures import RunPython
 from torch.cuda import _memory_viz
 
 KIB = 1024

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import RunPython
+from fixtures import RunPython
 
 from torch_backend import metadata
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import clean_environment
+from fixtures import clean_environment
 
 from torch_backend.__main__ import main
 from torch_backend.scaffold import Kind, Language, Project

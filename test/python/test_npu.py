@@ -6,12 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, RunPython, clean_environment
 from distributed_ranks import expect_good, run_ranks
+from fixtures import ROOT, RunPython, clean_environment
 from simulated import Run, Simulated, libraries
+from torch_conformance.levels import SUITE
 from variants import LISTS, read
-
-from torch_backend.testing.levels import SUITE
 
 DELAY = "0-300"
 NPU = Simulated("npu", "TORCH_BACKEND_NPU_PATH", "ASCEND_SIM_LOG")

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import RunPython, clean_environment
+from fixtures import RunPython, clean_environment
 
 from torch_backend.files import installed
 

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import RunPython, clean_environment
+from fixtures import RunPython, clean_environment
 from torch_backend.backends.openreg.allocator import RangeAllocator
 from torch_backend.backends.openreg.options import Options
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import RunPython
+from fixtures import RunPython
 
 import torch_backend
 from torch_backend.__main__ import main

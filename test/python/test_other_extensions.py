@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import PLUGIN_SOURCES, RunPython
+from fixtures import PLUGIN_SOURCES, RunPython
 
 NONE = {"TORCH_BACKEND": "none"}
 

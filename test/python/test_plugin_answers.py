@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from conftest import BuildPlugin, RunPython, Templates
-from test_faulty_devices import run_tests
+from fixtures import BuildPlugin, RunPython
+from kit_runs import Templates, run_tests
+from torch_conformance.levels import SUITE
 
 from torch_backend.files import installed
-from torch_backend.testing.levels import SUITE
 
 NONE = {"TORCH_BACKEND": "none"}
 

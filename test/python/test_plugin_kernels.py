@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import BuildPlugin, RunPython, clean_environment
+from fixtures import BuildPlugin, RunPython, clean_environment
 
 from torch_backend.files import installed
 

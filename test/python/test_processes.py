@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import clean_environment
+from fixtures import clean_environment
 
 
 @pytest.mark.parametrize("kind", ["tensor", "parameter", "storage", "sparse", "module"])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import BuildPlugin, RunPython
+from fixtures import BuildPlugin, RunPython
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 from torch_backend.files import installed

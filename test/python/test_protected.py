@@ -13,7 +13,7 @@ from types import ModuleType
 
 import pytest
 import torch
-from conftest import RunPython, clean_environment
+from fixtures import RunPython, clean_environment
 from torch.nn import functional as F
 
 PROTECTED = {"TORCH_BACKEND": "xcpu", "TORCH_BACKEND_XCPU_PROTECT": "1"}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import python_devices
-from conftest import RunPython, VendorPackage, clean_environment
+from fixtures import RunPython, VendorPackage, clean_environment
 from python_devices import Failing
 
 import torch_backend

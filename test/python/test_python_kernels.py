@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import RunPython
+from fixtures import RunPython
 from torch.autograd import forward_ad
 
 import torch_backend

@@ -1,7 +1,7 @@
 """Custom operators that get kernels late, are removed, and are defined again. Nothing of the former ones is left."""
 
 import pytest
-from conftest import RunPython
+from fixtures import RunPython
 
 MODES = {
     "xcpu": {"TORCH_BACKEND": "xcpu"},

@@ -5,10 +5,10 @@ import pickle
 from pathlib import Path
 
 import pytest
+from torch_conformance import DeviceDescription, Report, Result
 
 from torch_backend.__main__ import main
 from torch_backend.cli import _memory_page
-from torch_backend.testing import DeviceDescription, Report, Result
 
 Captured = pytest.CaptureFixture[str]
 

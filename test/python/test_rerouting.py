@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import RunPython
+from fixtures import RunPython
 
 import torch_backend
 from torch_backend import operators

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import clean_environment
+from fixtures import clean_environment
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "scale_out"
 TRAIN, PLAN = EXAMPLES / "train.py", EXAMPLES / "plan.py"

@@ -4,7 +4,7 @@ from types import ModuleType
 
 import pytest
 import torch
-from conftest import BuildPlugin, RunPython
+from fixtures import BuildPlugin, RunPython
 
 ASYNC = {"TORCH_BACKEND": "xcpu", "TORCH_BACKEND_XCPU_ASYNC": "1", "TORCH_BACKEND_XCPU_DELAY_US": "2000"}
 

@@ -3,8 +3,7 @@
 import pytest
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
-
-from torch_backend.testing.suite.ops._samples import LAID_OUT_AS_ON_CUDA, arranged, moved, samples, tensors
+from torch_conformance.suite.ops._samples import LAID_OUT_AS_ON_CUDA, arranged, moved, samples, tensors
 
 FLOAT = torch.tensor([[1.5, -2.0, 0.25], [3.0, -0.5, 8.0]])
 LONG = torch.tensor([[1, 2, 3], [4, 5, 6]])

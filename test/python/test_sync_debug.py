@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 import torch
-from conftest import RunPython
+from fixtures import RunPython
 
 
 @pytest.fixture(autouse=True)

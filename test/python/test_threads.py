@@ -1,6 +1,6 @@
 """Several threads on one asynchronous device: what one of them computes is not touched by the memory of the others."""
 
-from conftest import RunPython
+from fixtures import RunPython
 
 ASYNC = {
     "TORCH_BACKEND": "xcpu",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from conftest import RunPython, clean_environment
+from fixtures import RunPython, clean_environment
 
 from torch_backend.files import installed
 

@@ -24,8 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from simulation import ROOT, build, libraries
-
-from torch_backend.testing.levels import SUITE
+from torch_conformance.levels import SUITE
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -128,7 +127,7 @@ def try_on(library: Path, variant: Variant, device: Simulated, simulation: Path)
         values |= variant.environment
         inherited = {key: text for key, text in os.environ.items() if not key.startswith("TORCH_BACKEND")}
         command = [sys.executable, "-m", "pytest", "-q", "-rfE", "-c", SUITE / "pytest.ini", "-p", "no:cacheprovider"]
-        command += ["-p", "torch_backend.testing.pytest_plugin", "--device", library, "--run-dir", scratch]
+        command += ["-p", "torch_conformance.pytest_plugin", "--device", library, "--run-dir", scratch]
         process = subprocess.Popen(
             [*command, *(SUITE / test for test in variant.tests)],
             env=inherited | values,

@@ -13,12 +13,11 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from torch_backend.cli import _choice, _output
-from torch_backend.files import extras
+from torch_backend.cli import _choice, _kit, _output
 
 if TYPE_CHECKING:
-    from torch_backend.testing import Level, Report, Result, UpstreamReport
-    from torch_backend.testing.session import Progress as TellProgress
+    from torch_conformance import Level, Report, Result, UpstreamReport
+    from torch_conformance.session import Progress as TellProgress
 
 _ALL_LEVELS = "7"
 _FILE: Any = click.Path(path_type=Path)
@@ -87,9 +86,9 @@ def check(
     What a device does not declare is not tested, and listed. The exit code is 0 if nothing fails that its expectations
     do not explain.
     """
-    _require_extra()
-    from torch_backend.testing import LEVELS, UpstreamReport, check, check_upstream, find_level
-    from torch_backend.testing.report import terminal, upstream_terminal
+    _kit.require()
+    from torch_conformance import LEVELS, UpstreamReport, check, check_upstream, find_level
+    from torch_conformance.report import terminal, upstream_terminal
 
     console = _output.console()
     try:
@@ -134,14 +133,6 @@ def _refuse_levels(level: str) -> None:
         raise ValueError("--level cannot be given with --upstream, which has no levels.")
 
 
-def _require_extra() -> None:
-    if missing := extras.missing("check"):
-        _output.fail(
-            f"The conformance kit needs {', '.join(missing)}. Install it with: pip install 'torch_backend[check]'",
-            code=1,
-        )
-
-
 def _pair(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key:
@@ -169,7 +160,7 @@ def _progress(levels: "Sequence[Level]") -> Iterator["TellProgress"]:
 
         def tell(result: "Result", session: "Sequence[str]") -> None:
             nonlocal failures
-            from torch_backend.testing.results import FAILURES
+            from torch_conformance.results import FAILURES
 
             failures += result.outcome in FAILURES
             bars.update(
@@ -218,11 +209,11 @@ def _write(
         if json_file is not None:
             json_file.write_text(json.dumps(report.to_json(), indent=1), encoding="utf-8")
         if junit_file is not None:
-            from torch_backend.testing.report import junit
+            from torch_conformance.report import junit
 
             junit.write(report, junit_file)
         if html_file is not None:
-            from torch_backend.testing.report import html
+            from torch_conformance.report import html
 
             html.write(report, html_file)
     except OSError as error:

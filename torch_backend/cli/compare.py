@@ -9,11 +9,11 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from torch_backend.cli import _output
+from torch_backend.cli import _kit, _output
 
 if TYPE_CHECKING:
-    from torch_backend.testing import Report
-    from torch_backend.testing.report.comparison import Change
+    from torch_conformance import Report
+    from torch_conformance.report.comparison import Change
 
 _FILE = click.Path(path_type=Path)
 _MOST_SHOWN = 40
@@ -31,9 +31,10 @@ def compare(old: Path, new: Path, badge: Path | None, verbose: bool, as_json: bo
     Tests that only one run has are counted and not judged. The exit code is 1 if a test is worse, or the kernel of an
     operator comes from further away (native, generated, composite, fallback).
 
-    JSON: that of torch_backend.testing.report.comparison.Comparison.to_json.
+    JSON: that of torch_conformance.report.comparison.Comparison.to_json.
     """
-    from torch_backend.testing.report import comparison
+    _kit.require()
+    from torch_conformance.report import comparison
 
     before, after = _read(old), _read(new)
     found = comparison.compare(before, after)
@@ -65,7 +66,7 @@ def compare(old: Path, new: Path, badge: Path | None, verbose: bool, as_json: bo
 
 
 def _read(file: Path) -> "Report":
-    from torch_backend.testing import Report
+    from torch_conformance import Report
 
     try:
         return Report.from_json(json.loads(file.read_text(encoding="utf-8")))

@@ -4,7 +4,7 @@ import importlib.util
 
 EXTRAS: dict[str, tuple[str, ...]] = {
     "yaml": ("yaml",),
-    "check": ("yaml", "pytest", "xdist", "jinja2", "numpy", "expecttest", "hypothesis"),
+    "check": ("torch_conformance", "yaml", "pytest", "xdist", "jinja2", "numpy", "expecttest", "hypothesis"),
 }
 """The modules of each extra, ``torch_backend[check]``."""
 

@@ -1,0 +1,147 @@
+"""The conformance kit finds the fault of every device in faulty_devices.py, and none in what they are made of."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from faulty_devices import ASYNC, CCL, CRASHED, FAULTY_DEVICES, MANY, MODULES, PROTECTED, SMALL, UNUSUAL, FaultyDevice
+from kit_runs import Templates, run_tests
+from torch_conformance.levels import SUITE
+
+from torch_backend.files import installed
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "kernels"
+# A process that ends is noticed by the one that started it; else there is no need for two.
+IN_A_WORKER = ("-p", "xdist.plugin", "-n", "1")
+
+# A test that may take longer is one that --quick leaves out.
+LONG_SECONDS = 40.0
+
+Library = Callable[[str], Path]
+RunSuite = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture(scope="session")
+def faulty(build_plugin: Callable[..., Path]) -> Path:
+    return build_plugin(source="faulty.c", name="faulty")
+
+
+@pytest.fixture(scope="session")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Library:
+    """The library of a good device by its name."""
+    built: dict[str, Path] = {}
+
+    def library(name: str) -> Path:
+        if name != "example":
+            return installed.reference_library(name)
+        if name not in built:
+            path = tmp_path_factory.mktemp("example") / "libtorch_backend_example.so"
+            command = ["cc", "-std=c99", "-O1", "-shared", "-fPIC", f"-I{installed.include_dir()}"]
+            subprocess.run([*command, *EXAMPLE.glob("*.c"), "-lm", "-o", path], check=True)
+            built[name] = path
+        return built[name]
+
+    return library
+
+
+@pytest.fixture
+def run_suite(templates: Templates, faulty: Path, tmp_path: Path) -> RunSuite:
+    """Run the tests in a path on a device with a fault."""
+
+    def run(over: Path, fault: str, options: dict[str, str], path: Path, *arguments: str) -> tuple[int, str]:
+        environment = {"TORCH_BACKEND_FAULTY_OVER": str(over), "TORCH_BACKEND_FAULTY": fault, **options}
+        return run_tests(templates, faulty, environment, [path], tmp_path, *arguments)
+
+    return run
+
+
+def one_line(text: str) -> str:
+    """Without pytest's margins and line ends, so that words can be found wherever a line was broken."""
+    return " ".join(re.sub(r"^E? +", "", text, flags=re.MULTILINE).split())
+
+
+@pytest.mark.parametrize("device", FAULTY_DEVICES, ids=str)
+def test_the_fault_is_found_and_named(device: FaultyDevice, run_suite: RunSuite, good: Library) -> None:
+    file, _, test = device.caught_by.partition("::")
+    code, said = run_suite(
+        good(device.over),
+        device.fault,
+        dict(device.options),
+        SUITE / file,
+        "--only",
+        f"*{test.replace('[', '[[]')}",
+        "--test-timeout",
+        str(device.seconds),
+        *(() if device.seconds > LONG_SECONDS else ("--quick",)),
+        *(IN_A_WORKER if device.words == CRASHED else ()),
+    )
+    assert code == 1, f"exit code {code}\n{said}"
+    failed = re.findall(r"^FAILED .*?(\w+/test_\w+\.py::\S+?)(?: - |$)", said, re.MULTILINE)
+    assert failed == [device.caught_by], said
+    assert one_line(device.words) in one_line(said), said
+
+
+# What of device libraries takes minutes on them is tested in part.
+_OF_ALL_DEVICES = ("properties", "slots", "peers", "memory", "events.py::test_a", "streams.py::test_every", "ipc")
+_OF_UNUSUAL = {
+    "slow": ("events.py::test_a", "event_times", "graph", "host_functions", "order", "streams.py::test_s"),
+    "ranks_share_no_device": ("ccl",),
+}
+
+
+@pytest.mark.parametrize(
+    ("over", "fault", "options", "only"),
+    [
+        ("fake", "", {"TORCH_BACKEND_FAKE_DEVICES": "2"}, ()),
+        ("xcpu", "", {}, ()),
+        ("xcpu", "", ASYNC, ()),
+        ("xcpu", "", MODULES | ASYNC, ()),
+        ("example", "", {}, ()),
+        ("xcpu", "", ASYNC | PROTECTED, ()),
+        ("xcpu", "", MODULES | ASYNC | PROTECTED, ()),
+        ("xcpu", "", MANY, _OF_ALL_DEVICES),
+        ("xcpu", "", ASYNC | MANY, _OF_ALL_DEVICES),
+        *(("xcpu", unusual, ASYNC | SMALL | CCL, _OF_UNUSUAL.get(unusual, ())) for unusual in UNUSUAL),
+        ("xcpu", "required_slots_only", {}, ()),
+    ],
+    ids=[
+        "fake",
+        "xcpu",
+        "xcpu-async",
+        "xcpu-modules",
+        "example",
+        "mapped",
+        "untouchable",
+        "64-devices",
+        "64-devices-async",
+        *UNUSUAL,
+        "required_slots_only-sync",
+    ],
+)
+def test_nothing_is_found_in_a_device_without_a_fault(
+    over: str, fault: str, options: dict[str, str], only: tuple[str, ...], run_suite: RunSuite, good: Library
+) -> None:
+    patterns = [f"--only=abi/test_{part}" for part in only]
+    code, said = run_suite(good(over), fault, options, SUITE / "abi", "--quick", *patterns)
+    assert code == 0, said
+
+
+def test_every_fault_has_a_line(faulty: Path, good: Library) -> None:
+    code = (
+        "import sys; from torch_backend.abi import DeviceLibrary, LibraryError\n"
+        "try: DeviceLibrary.open(sys.argv[1])\n"
+        "except LibraryError as error: print(error)"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", code, faulty],
+        env=os.environ | {"TORCH_BACKEND_FAULTY": "?", "TORCH_BACKEND_FAULTY_OVER": str(good("fake"))},
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    names = said.split("there are: ")[1].split()
+    assert sorted(names) == sorted({*UNUSUAL, *(device.fault for device in FAULTY_DEVICES)})

@@ -1,0 +1,89 @@
+"""Every sentence of device.h has tests of the kit that break with it, or a reason, and the tests faulty devices."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from broken_operators import BROKEN
+from faulty_devices import FAULTY_DEVICES
+from torch_conformance import promises
+from torch_conformance.levels import SUITE
+
+ROOT = Path(__file__).parents[2]
+
+# Tests that stand for no sentence: what every use of a device needs.
+WITHOUT_A_PROMISE = {
+    "abi/test_processes.py::test_a_forked_process_ends",
+    "abi/test_properties.py::test_there_is_a_device",
+    "abi/test_slots.py::test_a_capability_comes_with_what_it_is_about",
+    "abi/test_streams.py::test_a_stream_takes_much_work",
+}
+
+
+def without_parameters(test: str) -> str:
+    return test.partition("[")[0]
+
+
+def suite_tests(folder: str) -> set[str]:
+    return {
+        f"{path.relative_to(SUITE).as_posix()}::{node.name}"
+        for path in (SUITE / folder).glob("test_*.py")
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    }
+
+
+CAUGHT = {without_parameters(device.caught_by) for device in FAULTY_DEVICES}
+CAUGHT |= {without_parameters(broken.caught_by) for broken in BROKEN.values()}
+NAMED = {test for promise in promises.listed().values() for test in promise.tests}
+
+
+def test_every_sentence_of_the_header_is_listed_once() -> None:
+    written = list(promises.in_header())
+    assert len(written) == len(set(written))
+    missing = [sentence for sentence in written if sentence not in promises.listed()]
+    assert not missing, "name the tests that break with these, or why none can, in promises.toml:\n" + "\n".join(
+        missing
+    )
+    gone = promises.listed().keys() - set(written)
+    assert not gone, "device.h does not say this any more:\n" + "\n".join(sorted(gone))
+
+
+def test_tests_and_files_that_are_named_exist() -> None:
+    there = {test for folder in {test.partition("/")[0] for test in NAMED} for test in suite_tests(folder)}
+    assert not NAMED - there
+    named = {file for promise in promises.listed().values() for file in re.findall(r"test/\S+\.py", promise.reason)}
+    assert named
+    assert [file for file in named if not (ROOT / file).is_file()] == []
+
+
+def test_every_test_of_a_promise_has_a_faulty_device() -> None:
+    assert sorted(NAMED - CAUGHT) == [], "no faulty device is caught by these"
+
+
+def test_every_test_of_device_libraries_stands_for_a_promise() -> None:
+    assert sorted(suite_tests("abi") - NAMED - WITHOUT_A_PROMISE) == []
+    assert sorted(WITHOUT_A_PROMISE & NAMED) == []
+
+
+@pytest.mark.parametrize(
+    ("comment", "sentences"),
+    [
+        ("One. Two, e.g. this.\n  - Three: x.\n  - Four", ["One.", "Two, e.g. this.", "Three: x.", "Four"]),
+        ("Enqueue. Required. Since 1.0.", ["Enqueue."]),
+        ("It is. out_x is not. slot_x fails.", ["It is.", "out_x is not.", "slot_x fails."]),
+    ],
+)
+def test_sentences(tmp_path: Path, comment: str, sentences: list[str]) -> None:
+    lines = "\n".join(f" * {line}" for line in comment.splitlines())
+    header = tmp_path / "device.h"
+    header.write_text(f"/* Opening.\n */\n\n/* ===== things ===== */\n\n/*{lines[2:]} */\n#define TB_X 1\n")
+    assert list(promises.in_header(header)) == ["all calls: Opening.", *(f"TB_X: {each}" for each in sentences)]
+
+
+def test_a_failure_knows_what_was_promised() -> None:
+    test = "abi/test_fills.py::test_the_pattern_is_read_before_the_call_returns"
+    assert [str(promise) for promise in promises.of_test(f"{test}[x]")] == [
+        "memory_fill: `pattern` is host memory and is read before the call returns."
+    ]

@@ -1,0 +1,166 @@
+"""What the results of level ops say about the device's operators: where their kernels come from, and what falls back.
+
+Facts are what a test of an operator recorded: ``op``, ``dtype``, ``part``, ``source``, ``times_cpu``, in how many times
+the CPU's time a call returned, and ``fallbacks``, by overload calls, bytes copied and seconds; with its ``outcome``,
+one of :data:`torch_conformance.results.OUTCOMES`. A test that ended early has recorded less.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, Literal, TypeAlias, get_args
+
+from torch_conformance.results import FAILURES, Outcome, Result
+
+Facts: TypeAlias = Mapping[str, Any]
+
+Kind = Literal["native", "generated", "composite", "fallback"]
+"""How an operator is served, in the report's words."""
+
+Standing = Literal["native", "generated", "composite", "fallback", "failed", "not offered"]
+"""What became of an entry of PyTorch's list of operators: how it is served, or that it is not."""
+
+STANDINGS: tuple[Standing, ...] = get_args(Standing)
+
+_KIND_OF_SOURCE: dict[str, Kind] = {
+    "plugin": "native",
+    "native": "native",
+    "aten": "native",
+    "extension": "native",
+    "generated": "generated",
+    "composite": "composite",
+    "fallback": "fallback",
+}
+
+_WORST_FIRST: tuple[Kind, ...] = ("fallback", "composite", "generated", "native")
+
+Direction = Literal["forward", "backward"]
+"""The parts of a test that the matrix shows."""
+
+
+def kind_of(source: str) -> Kind:
+    """The report's word for a source of :data:`torch_backend.operators.SOURCES`."""
+    return _KIND_OF_SOURCE[source]
+
+
+def facts_of(results: Iterable[Result]) -> list[Facts]:
+    """What the tests of operators recorded, of these results."""
+    return [{**result.facts, "outcome": result.outcome} for result in results if "op" in result.facts]
+
+
+# ---- entries ----
+
+
+def entries_by_standing(facts: Iterable[Facts]) -> dict[Standing, int]:
+    """How many entries there are of each standing; every one of :data:`STANDINGS` is there.
+
+    An entry is "failed" if any of its tests failed, expected or not, and "not offered" if none of them passed. Else its
+    standing is the worst way in which any of its tests was served: fallback, composite, generated, native.
+    """
+    tests: dict[str, list[Facts]] = defaultdict(list)
+    for test in facts:
+        tests[test["op"]].append(test)
+    counts = Counter(map(_standing, tests.values()))
+    return {standing: counts[standing] for standing in STANDINGS}
+
+
+def _standing(tests: list[Facts]) -> Standing:
+    if any(test["outcome"] in FAILURES or test["outcome"] == "known" for test in tests):
+        return "failed"
+    kinds = {kind_of(test["source"]) for test in tests if test["outcome"] == "passed" and test.get("source")}
+    return next((kind for kind in _WORST_FIRST if kind in kinds), "not offered")
+
+
+def kinds(facts: Iterable[Facts]) -> dict[str, Kind]:
+    """By entry, the worst way in which a test that passed was served."""
+    found: dict[str, set[Kind]] = defaultdict(set)
+    for test in facts:
+        if test["outcome"] == "passed" and test.get("source"):
+            found[test["op"]].add(kind_of(test["source"]))
+    return {op: next(kind for kind in _WORST_FIRST if kind in of) for op, of in found.items()}
+
+
+# ---- matrix ----
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One operator with one dtype in one direction.
+
+    Attributes:
+        outcome: of its test.
+        kind: how it was served; None if nothing ran on the device.
+    """
+
+    outcome: Outcome
+    kind: Kind | None
+
+
+def matrix(facts: Iterable[Facts]) -> dict[str, dict[str, dict[Direction, Cell]]]:
+    """By operator, dtype and direction, what became of it. Operators are sorted."""
+    cells: dict[str, dict[str, dict[Direction, Cell]]] = defaultdict(lambda: defaultdict(dict))
+    for test in facts:
+        direction: Any = test["part"]
+        if direction in get_args(Direction):
+            source = test.get("source")
+            cell = Cell(test["outcome"], None if source is None else kind_of(source))
+            cells[test["op"]][test["dtype"]][direction] = cell
+    return {op: dict(by_dtype) for op, by_dtype in sorted(cells.items())}
+
+
+def dtypes(facts: Iterable[Facts]) -> tuple[str, ...]:
+    """The dtypes in :func:`matrix`, in the order of a table's columns: floating point first, the widest first."""
+    return tuple(sorted({test["dtype"] for test in facts if test["part"] in get_args(Direction)}, key=_column))
+
+
+_FAMILIES = ("float", "bfloat", "complex", "int", "uint", "bool")
+
+
+def _column(dtype: str) -> tuple[int, int, str]:
+    family = dtype.rstrip("0123456789")
+    if family not in _FAMILIES:
+        return len(_FAMILIES), 0, dtype  # float8_e4m3fn and the like, which few operators have
+    return _FAMILIES.index(family), -int(dtype[len(family) :] or 0), dtype
+
+
+# ---- fallbacks ----
+
+
+@dataclass(frozen=True)
+class FallbackCost:
+    """What an operator overload cost that fell back.
+
+    Attributes:
+        op: the overload.
+        calls: how often.
+        bytes_copied: between device and host.
+        seconds: of the host, copies and waiting for the device included.
+    """
+
+    op: str
+    calls: int
+    bytes_copied: int
+    seconds: float
+
+
+def costliest_fallbacks(facts: Iterable[Facts], most: int = 10) -> tuple[FallbackCost, ...]:
+    """The overloads whose fallbacks took most time, over all tests."""
+    costs: dict[str, FallbackCost] = {}
+    for test in facts:
+        for op, (calls, copied, seconds) in test.get("fallbacks", {}).items():
+            before = costs.get(op, FallbackCost(op, 0, 0, 0.0))
+            costs[op] = FallbackCost(op, before.calls + calls, before.bytes_copied + copied, before.seconds + seconds)
+    return tuple(sorted(costs.values(), key=lambda cost: (-cost.seconds, -cost.bytes_copied, cost.op))[:most])
+
+
+# ---- times
+
+
+def slowest(facts: Iterable[Facts], most: int = 20) -> list[tuple[str, float]]:
+    """The entries whose calls took longest against the CPU's, and how many times as long: the median of dtypes."""
+    ratios: dict[str, list[float]] = defaultdict(list)
+    for test in facts:
+        if test["part"] == "forward" and "times_cpu" in test:
+            ratios[test["op"]].append(test["times_cpu"])
+    return sorted(((op, median(found)) for op, found in ratios.items()), key=lambda entry: -entry[1])[:most]

@@ -1,0 +1,149 @@
+"""A report for people at a terminal."""
+
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from torch_conformance import coverage, promises
+from torch_conformance.report.findings import Findings, Report
+from torch_conformance.results import FAILURES, Result, count, failed, totals
+
+_STYLES = {"passed": "green", "failed": "bold red", "not offered": "dim", "not run": "yellow"}
+_SHOWN_FAILURES = 25
+_SHOWN_REASONS = 12
+
+
+def show(report: Report, console: Console, verbose: bool = False) -> None:
+    """Print the report: levels, coverage, failures, what is not offered, and the verdict last.
+
+    ``verbose`` adds every test with what it proves, and the traceback of every failure.
+    """
+    console.print(Text(_title(report), style="bold"))
+    if verbose:
+        console.print(_every_test(report))
+    console.print(_levels(report))
+    _show_coverage(report, console)
+    _show_failures(report, console, verbose)
+    _show_known(report, console)
+    show_not_offered(report, console)
+    show_end(report, console)
+
+
+def _title(report: Report) -> str:
+    device = report.device
+    what = f"{device.name} {device.version} by {device.vendor}" if device.vendor else device.name
+    versions = f", torch {device.torch}, torch_backend {device.torch_backend}" if device.torch else ""
+    options = "".join(f", {key}={value}" for key, value in report.options.items())
+    number = len(device.properties)
+    return f"{what}{options}: {number} device{'s' if number > 1 else ''}{versions}" if number else what
+
+
+def _every_test(report: Report) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("outcome", "test", "proves"):
+        table.add_column(heading, overflow="fold")
+    for result in report.results:
+        style = "red" if result.outcome in FAILURES else _STYLES.get(result.outcome, "yellow")
+        table.add_row(Text(result.outcome, style=style), escape(result.test), escape(result.proves))
+    return table
+
+
+def _levels(report: Report) -> Table:
+    verdicts = [report.verdict(level) for level in report.levels]
+    return counts_table(
+        {
+            "level": [f"{level.number} {level.name}" for level in report.levels],
+            "verdict": [Text(verdict, style=_STYLES[verdict]) for verdict in verdicts],
+        },
+        [report.of_level(level) for level in report.levels],
+    )
+
+
+def counts_table(columns: Mapping[str, Sequence[str | Text]], groups: Sequence[Sequence[Result]]) -> Table:
+    """A line per group of results, with how many of them ended in each way; ``columns`` come first."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in columns:
+        table.add_column(heading, overflow="fold")
+    for heading in ("passed", "failed", "known", "not offered", "not run", "seconds"):
+        table.add_column(heading, justify="right")
+    for results, *first in zip(groups, *columns.values(), strict=True):
+        counts = count(results)
+        numbers = (counts["passed"], failed(counts), counts["known"], counts["not offered"], counts["not run"])
+        seconds = sum(result.seconds for result in results)
+        table.add_row(*first, *(f"{number:,}" if number else "-" for number in numbers), f"{seconds:.1f}")
+    return table
+
+
+def _show_coverage(report: Report, console: Console) -> None:
+    facts = coverage.facts_of(report.results)
+    if not facts:
+        return
+    console.print(Text("\nOperators by where their kernels come from:", style="bold"))
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column(justify="right")
+    standings = coverage.entries_by_standing(facts)
+    for standing, number in standings.items():
+        style = "red" if standing == "failed" and number else ""
+        table.add_row(Text(standing, style=style), f"{number:,}", f"{100 * number / sum(standings.values()):.1f}%")
+    console.print(table)
+    costs = coverage.costliest_fallbacks(facts)
+    if costs:
+        console.print(Text("\nFallbacks to the CPU that cost most:", style="bold"))
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        table.add_column("operator")
+        for heading in ("calls", "bytes copied", "seconds"):
+            table.add_column(heading, justify="right")
+        for cost in costs:
+            table.add_row(cost.op, f"{cost.calls:,}", f"{cost.bytes_copied:,}", f"{cost.seconds:.3f}")
+        console.print(table)
+
+
+def _show_failures(report: Report, console: Console, verbose: bool) -> None:
+    failures = report.failures
+    if not failures:
+        return
+    console.print(Text(f"\nFailures ({len(failures)}):", style="bold red"))
+    shown = failures if verbose else failures[:_SHOWN_FAILURES]
+    for result in shown:
+        console.print(Text.assemble((f"\n{result.test}", "bold"), f"  {result.outcome}"))
+        console.print(Text(f"  {result.proves}", style="dim"))
+        console.print(Text(f"  {result.message}", style="red"))
+        for promise in promises.of_test(result.test):
+            console.print(Text(f"  device.h says of {promise}", style="dim"))
+        if verbose and result.details:
+            console.print(Text(result.details))
+    if len(failures) > len(shown):
+        console.print(f"... and {len(failures) - len(shown)} more; --verbose shows all, --json and --html keep them.")
+
+
+def _show_known(report: Report, console: Console) -> None:
+    known = [result for result in report.results if result.outcome == "known"]
+    if known:
+        console.print(Text("\nKnown failures:", style="bold"))
+        for result in known:
+            console.print(Text(f"  {result.test}: {result.message}"))
+
+
+def show_not_offered(report: Findings, console: Console) -> None:
+    """Print why how many tests were left out, the most first."""
+    reasons = report.not_offered()
+    if not reasons:
+        return
+    console.print(Text("\nNot offered, so not tested:", style="bold"))
+    for reason, number in reasons[:_SHOWN_REASONS]:
+        console.print(Text(f"  {number:>5,} {reason}", style="dim"))
+    if len(reasons) > _SHOWN_REASONS:
+        console.print(Text(f"  ... and {len(reasons) - _SHOWN_REASONS} more reasons.", style="dim"))
+
+
+def show_end(report: Findings, console: Console) -> None:
+    """Print the problems of the run, and last the verdict with how many tests ended in which way."""
+    for problem in report.problems:
+        console.print(Text(f"\n{problem}", style="red"))
+    text = f"\n{report.verdict_text()} {totals(report.results)}, {report.seconds:.0f} s."
+    console.print(Text(text, style="green" if report.ok else "bold red"))

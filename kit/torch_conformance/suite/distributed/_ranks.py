@@ -1,0 +1,132 @@
+"""Processes that form a process group, each with a device of its own."""
+
+import importlib
+import multiprocessing
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+import pytest
+
+TIMEOUT = 180.0
+"""Seconds that all ranks together may take for one piece of work, which may be compiling on a busy machine."""
+
+
+class Ranks:
+    """Two processes of one process group, started when there is work, and anew after work that failed.
+
+    Args:
+        device: what the kit was given to activate.
+        imports: modules to import first, as the kit was told.
+    """
+
+    def __init__(self, device: str, imports: list[str], count: int = 2) -> None:
+        self._setup = (device, imports)
+        self._count = count
+        self._processes: list[BaseProcess] = []
+        self._connections: list[Connection] = []
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")  # a device cannot be used in a forked process
+        self._folder = tempfile.TemporaryDirectory()
+        place = f"file://{self._folder.name}/store"
+        for rank in range(self._count):
+            mine, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(theirs, *self._setup, rank, self._count, place), daemon=True)
+            process.start()
+            theirs.close()
+            self._processes.append(process)
+            self._connections.append(mine)
+
+    def run(self, work: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """Let every rank call ``work(*arguments)``, and return what each returned.
+
+        Raises AssertionError with the traceback of the first rank that failed, or if they do not come to an end.
+        """
+        if not self._processes:
+            self._start()
+        for connection in self._connections:
+            connection.send((work, arguments))
+        answers: dict[int, Any] = {}
+        try:
+            while len(answers) < self._count:
+                rank = self._next(set(range(self._count)) - answers.keys())
+                good, answers[rank] = self._answer(rank)
+                assert good, f"rank {rank} failed:\n{answers[rank]}"
+        except BaseException:
+            self.close()  # the others may wait for this rank for good
+            raise
+        return [answers[rank] for rank in range(self._count)]
+
+    def _next(self, ranks: set[int]) -> int:
+        """A rank of these that has answered."""
+        for ready in wait([self._connections[rank] for rank in ranks], TIMEOUT):
+            return next(rank for rank in ranks if self._connections[rank] is ready)
+        raise AssertionError(f"ranks {sorted(ranks)} did not come to an end in {TIMEOUT} s")
+
+    def _answer(self, rank: int) -> tuple[bool, Any]:
+        try:
+            good, answer = self._connections[rank].recv()
+        except EOFError:
+            self._processes[rank].join()
+            raise AssertionError(
+                f"the process of rank {rank} ended with exit code {self._processes[rank].exitcode}"
+            ) from None
+        return good, answer
+
+    def close(self) -> None:
+        """End the processes."""
+        for process in self._processes:
+            process.kill()
+            process.join()
+        for connection in self._connections:
+            connection.close()
+        self._processes.clear()
+        self._connections.clear()
+        if self._folder is not None:
+            self._folder.cleanup()
+
+
+@contextmanager
+def two_ranks(config: pytest.Config) -> Iterator[Ranks]:
+    """Two ranks on the device that the kit runs on."""
+    ranks = Ranks(config.getoption("--device"), config.getoption("imports"))
+    try:
+        yield ranks
+    finally:
+        ranks.close()
+
+
+def _serve(connection: Connection, device: str, imports: list[str], rank: int, count: int, place: str) -> None:
+    """What a rank's process does: join the group, then one piece of work after the other."""
+    try:
+        _join(device, imports, rank, count, place)
+        joined = None
+    except BaseException:
+        joined = traceback.format_exc()
+    while True:
+        work, arguments = connection.recv()
+        try:
+            answer = (True, work(*arguments)) if joined is None else (False, joined)
+        except BaseException:
+            answer = (False, traceback.format_exc())
+        connection.send(answer)
+
+
+def _join(device: str, imports: list[str], rank: int, count: int, place: str) -> None:
+    from torch_conformance import activation
+
+    activation.activate(device)
+    for module in imports:
+        importlib.import_module(module)
+    import torch
+    from torch import distributed
+
+    torch.accelerator.set_device_index(rank % torch.accelerator.device_count())
+    distributed.init_process_group(init_method=place, rank=rank, world_size=count, timeout=timedelta(seconds=TIMEOUT))
