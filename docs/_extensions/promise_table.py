@@ -19,9 +19,9 @@ class PromiseTable(SphinxDirective):
     """Two tables. For a page in reStructuredText."""
 
     def run(self) -> list[nodes.Node]:
-        """Write promises.toml, in the order of the header, as reStructuredText."""
-        self.env.note_dependency(str(Path(promises.__file__).with_suffix(".toml")))
-        self.env.note_dependency(str(TESTS / "faulty_devices.py"))
+        """Write what promises.py finds, in the order of the header, as reStructuredText."""
+        for file in (*Path(promises.__file__).parent.glob("suite/*/test_*.py"), TESTS / "faulty_devices.py"):
+            self.env.note_dependency(str(file))
         return self.parse_text_to_nodes("\n".join(_page()), allow_section_headings=True)
 
 
@@ -39,29 +39,23 @@ def _caught() -> dict[str, list[str]]:
 
 
 def _page() -> Iterator[str]:
-    caught = _caught()
-    listed = [promises.listed()[text] for text in promises.in_header()]
-    tested = [promise for promise in listed if promise.tests]
-    faulty = sum(any(caught[test] for test in promise.tests) for promise in tested)
-    yield from (f"Of {len(listed)} sentences {len(tested)} have tests, {faulty} of these faulty devices.", "")
+    caught, sentences = _caught(), promises.in_header()
+    tests, untested = promises.tests(), promises.untested()
+    faulty = sum(any(caught[test] for test in named) for named in tests.values())
+    yield from (f"Of {len(sentences)} sentences {len(tests)} have tests, {faulty} of these faulty devices.", "")
     yield from ("With tests", "----------", "")
     yield from _head("What device.h says", "Tests that break", "Devices that show it")
-    for promise in tested:
+    for name in [name for name in sentences if name in tests]:
         yield from _row(
-            _sentence(promise),
-            ", ".join(f"``{test.removeprefix('abi/')}``" for test in promise.tests),
-            ", ".join(f"``{fault}``" for test in promise.tests for fault in caught[test]) or "none",
+            f"``{name}``: {inline(sentences[name])}",
+            ", ".join(f"``{test.removeprefix('abi/')}``" for test in tests[name]),
+            ", ".join(f"``{fault}``" for test in tests[name] for fault in caught[test]) or "none",
         )
     yield from ("", "Without", "-------", "")
     yield from _head("What device.h says", "Why no test can break")
-    for promise in listed:
-        if promise.reason:
-            yield from _row(_sentence(promise), inline(promise.reason))
+    for name in [name for name in sentences if name in untested]:
+        yield from _row(f"``{name}``: {inline(sentences[name])}", inline(untested[name]))
     yield ""
-
-
-def _sentence(promise: promises.Promise) -> str:
-    return f"``{promise.place}``: {inline(promise.sentence)}"
 
 
 def _head(*titles: str) -> Iterator[str]:

@@ -1,61 +1,75 @@
-"""The sentences of device.h, and for each the tests that break when a device breaks it, or why there is none.
+"""What device.h promises, sentence by sentence, and the tests of the suite that break when a device breaks it.
 
-promises.toml says both. It lists all sentences of comments, but those that only say "Required", "Optional" or "Since".
+A sentence is called after what it is about, the slot, type, field or constant, and its number there: "memory_fill 2" is
+the second of memory_fill's comment. Those that only say "Required", "Optional" or "Since" do not count; "all calls" is
+what opens the header, and where there is one sentence it needs no number. A test has the names of those it keeps::
+
+    @promise("memory_fill 2, all calls 20-22")
+    def test_the_pattern_is_read_before_the_call_returns(library: DeviceLibrary) -> None: ...
+
+untested.py has the others. ``python -m torch_conformance.promises`` prints all.
 """
 
+import ast
 import re
-import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from torch_backend.abi import header
 from torch_backend.files import installed
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from torch_conformance.levels import SUITE
+from torch_conformance.untested import UNTESTED
 
 _OPENING = "all calls"
 _PARAGRAPH = re.compile(r"\n\s*\n|\n\s*(?=- )|\n(?= {2}[A-Z_]{4,} {2})")
 _END = re.compile(r"(?<=\.)(?<!e\.g\.)(?<!\.\.\.)\s+(?=[A-Z`*\"]|[a-z]+_)")
 _IN_PASSING = re.compile(r"(required|optional|Required|Optional)\.?|Since \d+\.\d+\.")
 _NAMED = re.compile(r"\(\*(\w+)\)|(\w+)(?:\[\w+\])?(?:, \w+)*;")
+_NAMES = re.compile(r"(?P<place>\S+|all calls)(?P<numbers>( \d+(-\d+)?)*)")
 
 
-@dataclass(frozen=True)
-class Promise:
-    """One sentence.
-
-    Attributes:
-        place: the slot, type, field or constant it is about, "all calls" for what the opening says.
-        tests: as in test ids, without parameters: "abi/test_copies.py::test_large_copies_arrive_whole".
-        reason: why no test of the suite can break; "" if there are tests.
-    """
-
-    place: str
-    sentence: str
-    tests: tuple[str, ...] = ()
-    reason: str = ""
-
-    def __str__(self) -> str:  # noqa: D105  # as it is listed
-        return f"{self.place}: {self.sentence}"
+def promise(*names: str) -> pytest.MarkDecorator:
+    """A test that breaks when a device breaks one of these."""
+    return pytest.mark.promise(*names)
 
 
-def in_header(path: Path | None = None) -> Iterator[str]:
-    """The sentences of the header, each with its place, in its order."""
-    opening, sections = header.read(path or installed.include_dir() / "torch_backend" / "device.h")
-    yield from _sentences(_OPENING, opening)
+def named(names: str) -> Iterator[str]:
+    """The names that are written together: "initialize 1-3 5, tb_kernel"."""
+    for text in names.split(", "):
+        match = _NAMES.fullmatch(text)
+        assert match, f"{text!r} names no sentence of device.h: expected 'memory_fill 2' or 'memory_fill 1-3 5'"
+        for numbers in match["numbers"].split() or ["1"]:
+            first, _, last = numbers.partition("-")
+            yield from (f"{match['place']} {number}" for number in range(int(first), int(last or first) + 1))
+
+
+@cache
+def in_header(path: Path | None = None) -> Mapping[str, str]:
+    """The sentences of the header by name, in its order."""
+    counts: Counter[str] = Counter()
+    found = {}
+    for place, comment in _comments(path or installed.include_dir() / "torch_backend" / "device.h"):
+        for sentence in _sentences(comment):
+            counts[place] += 1
+            found[f"{place} {counts[place]}"] = sentence
+    return found
+
+
+def _comments(path: Path) -> Iterator[tuple[str, str]]:
+    opening, sections = header.read(path)
+    yield _OPENING, opening
     for section in sections:
         for item in section.items:
-            section_name = section.title.removeprefix("optional table ")
-            yield from _sentences(item.name or _name(item.code, section_name), item.comment)
+            section_name = section.title.removeprefix("optional table ").strip('"')
+            yield item.name or _name(item.code, section_name), item.comment
             for member in item.members:
                 name = _name(member.code, item.name)
                 is_field = member.kind == "code" and "(*" not in member.code
-                yield from _sentences(f"{item.name}.{name}" if is_field else name, member.comment)
+                yield f"{item.name}.{name}" if is_field else name, member.comment
 
 
 def _name(code: str, otherwise: str) -> str:
@@ -65,36 +79,55 @@ def _name(code: str, otherwise: str) -> str:
     return (found[1] or found[2]) if found else otherwise
 
 
-def _sentences(place: str, comment: str) -> Iterator[str]:
+def _sentences(comment: str) -> Iterator[str]:
     for paragraph in _PARAGRAPH.split(comment):
         for sentence in _END.split(" ".join(paragraph.split()).removeprefix("- ")):
             if sentence and not _IN_PASSING.fullmatch(sentence):
-                yield f"{place}: {sentence}"
+                yield sentence
 
 
 @cache
-def listed() -> dict[str, Promise]:
-    """What promises.toml says, by place and sentence."""
-    table = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+def kept_in(file: Path) -> Mapping[str, tuple[str, ...]]:
+    """The tests in a file of the suite that are marked, and what each keeps."""
     found = {}
-    for text, tests in table["tested"].items():
-        found[text] = Promise(*_parts(text), tests=tuple(_test_id(test) for test in tests))
-    for group in table["untested"]:
-        for text in group["sentences"]:
-            found[text] = Promise(*_parts(text), reason=group["reason"])
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef):
+            marks = [mark for mark in node.decorator_list if isinstance(mark, ast.Call)]
+            written = [ast.literal_eval(names) for mark in marks if _is_promise(mark) for names in mark.args]
+            if written:
+                found[node.name] = tuple(named(", ".join(written)))
     return found
 
 
-def _parts(text: str) -> tuple[str, str]:
-    place, _, sentence = text.partition(": ")
-    return place, sentence
+def _is_promise(mark: ast.Call) -> bool:
+    return isinstance(mark.func, ast.Name) and mark.func.id == promise.__name__
 
 
-def _test_id(test: str) -> str:
-    return test if "/" in test else f"abi/{test}"
+@cache
+def tests() -> Mapping[str, list[str]]:
+    """By the name of a sentence: the tests that break, without parameters, "abi/test_fills.py::test_..."."""
+    found = defaultdict(list)
+    for file in sorted(SUITE.glob("*/test_*.py")):
+        for test, names in kept_in(file).items():
+            for name in names:
+                found[name].append(f"{file.relative_to(SUITE).as_posix()}::{test}")
+    return found
 
 
-def of_test(test_id: str) -> list[Promise]:
+@cache
+def untested() -> Mapping[str, str]:
+    """By the name of a sentence: why no test can break."""
+    return {name: reason for reason, names in UNTESTED.items() for name in named(" ".join(names.split()))}
+
+
+def of_test(test_id: str) -> Iterator[str]:
     """What a device breaks that fails the test, whose id may have parameters and begin with other folders."""
-    test = test_id.partition("[")[0]
-    return [promise for promise in listed().values() if any(test.endswith(name) for name in promise.tests)]
+    file, _, test = test_id.partition("[")[0].partition("::")
+    path = SUITE.joinpath(*Path(file).parts[-2:])
+    for name in kept_in(path).get(test, ()) if path.is_file() else ():
+        yield f"{name.rpartition(' ')[0]}: {in_header()[name]}"
+
+
+if __name__ == "__main__":
+    for name, sentence in in_header().items():
+        print(f"{name}: {sentence}\n    {', '.join(tests().get(name, ())) or untested().get(name, 'is not tested')}")

@@ -48,6 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Open the device in a process that runs tests."""
     config.addinivalue_line("markers", "needs(kind, value): see torch_conformance.needs")
+    config.addinivalue_line("markers", "promise(names): see torch_conformance.promises")
     config.addinivalue_line("markers", "thorough: left out by --quick")
     config.addinivalue_line("markers", "timeout(seconds): may take longer than --test-timeout")
     if config.getoption("numprocesses", None):

@@ -7,6 +7,7 @@ import pytest
 
 from torch_backend.abi import Capability, CopyKind, Device, DeviceError, DeviceLibrary, MemoryKind, Status, status_name
 from torch_conformance import needs
+from torch_conformance.promises import promise
 from torch_conformance.suite.abi._support import Hold, expect_bytes, host_memory, memory, pattern
 
 _SIZES = (1, 2, 3, 7, 31, 63, 64, 65, 255, 511, 513, 4095, 4096, 4097, 65537, (1 << 20) + 1)
@@ -15,6 +16,7 @@ _IMPOSSIBLE_BYTES = 1 << 60
 _UNTOUCHED = 0x5A5A5A5A5A5A5A5A
 
 
+@promise("tb_device_properties.allocation_alignment_bytes, memory_allocate 3")
 @_KINDS
 def test_memory_is_aligned(library: DeviceLibrary, kind: MemoryKind) -> None:
     """Memory of every size starts at a multiple of allocation_alignment_bytes."""
@@ -28,6 +30,7 @@ def test_memory_is_aligned(library: DeviceLibrary, kind: MemoryKind) -> None:
                     )
 
 
+@promise("memory_allocate 3")
 def test_live_memory_is_distinct(library: DeviceLibrary) -> None:
     """Live allocations of all devices lie apart."""
     blocks: list[tuple[int, int, Device]] = []
@@ -45,6 +48,7 @@ def test_live_memory_is_distinct(library: DeviceLibrary) -> None:
             device.free(address, size)
 
 
+@promise("memory_allocate 1")
 def test_live_memory_keeps_its_contents(library: DeviceLibrary) -> None:
     """What is written to one allocation does not show in another, on any device."""
     blocks: list[tuple[int, bytes, Device]] = []
@@ -64,6 +68,7 @@ def test_live_memory_keeps_its_contents(library: DeviceLibrary) -> None:
             device.free(address, len(data))
 
 
+@promise("TB_MEMORY_SHARED, memory_allocate 1")
 @pytest.mark.parametrize("kind", [MemoryKind.HOST, MemoryKind.SHARED], ids=lambda k: k.name)
 def test_memory_of_the_host_is_read_and_written_by_the_host(library: DeviceLibrary, kind: MemoryKind) -> None:
     """Memory that the host shares with the device holds what the host stores."""
@@ -75,6 +80,7 @@ def test_memory_of_the_host_is_read_and_written_by_the_host(library: DeviceLibra
                 expect_bytes(ctypes.string_at(address, size), data, f"{device}: {size} bytes of host memory")
 
 
+@promise("TB_MEMORY_HOST")
 def test_memory_of_the_host_is_copied_to_the_device(library: DeviceLibrary) -> None:
     """TB_MEMORY_HOST is a source and a target of copies."""
     size = 65537
@@ -91,6 +97,7 @@ def test_memory_of_the_host_is_copied_to_the_device(library: DeviceLibrary) -> N
             expect_bytes(ctypes.string_at(pinned, size), data, f"{device}: a copy to TB_MEMORY_HOST")
 
 
+@promise("memory_free 1")
 def test_freed_memory_is_used_again(library: DeviceLibrary) -> None:
     """Memory can be allocated, written and freed over and over, in changing sizes."""
     for device in library.devices:
@@ -102,6 +109,7 @@ def test_freed_memory_is_used_again(library: DeviceLibrary) -> None:
                 expect_bytes(device.read(address, size), data, f"{device}: turn {turn} with {size} bytes")
 
 
+@promise("TB_CAP_STREAM_ALLOC, memory_allocate 4")
 @needs.capability("ASYNC")
 @needs.slot("stream_host_function")
 def test_new_memory_is_usable_at_once(library: DeviceLibrary) -> None:
@@ -123,6 +131,7 @@ def test_new_memory_is_usable_at_once(library: DeviceLibrary) -> None:
             device.free(address, size, stream=ordered)
 
 
+@promise("TB_CAP_STREAM_ALLOC, memory_free 3")
 @needs.capability("STREAM_ALLOC")
 @needs.slot("stream_host_function")
 def test_freed_memory_serves_the_work_before(library: DeviceLibrary) -> None:
@@ -153,6 +162,7 @@ def test_freed_memory_serves_the_work_before(library: DeviceLibrary) -> None:
                 device.free(block, size, stream=other)
 
 
+@promise("all calls 15, memory_allocate 7")
 def test_too_large_a_request_is_out_of_memory(library: DeviceLibrary) -> None:
     """A request that no device can serve is OUT_OF_MEMORY, and writes no address."""
     for device in library.devices:
@@ -166,6 +176,7 @@ def test_too_large_a_request_is_out_of_memory(library: DeviceLibrary) -> None:
         assert out.value == _UNTOUCHED, f"{device}: memory_allocate failed but wrote to out_ptr"
 
 
+@promise("tb_device_properties.max_allocation_bytes")
 def test_more_than_one_allocation_may_have_is_out_of_memory(library: DeviceLibrary) -> None:
     """A request for more than max_allocation_bytes is OUT_OF_MEMORY, writes no address, and others work."""
     for device in library.devices:
@@ -185,6 +196,7 @@ def test_more_than_one_allocation_may_have_is_out_of_memory(library: DeviceLibra
         _expect_usable(device, min(limit, 1 << 20), "after a request beyond max_allocation_bytes")
 
 
+@promise("memory_allocate 7")
 def test_memory_is_there_after_a_request_failed(library: DeviceLibrary) -> None:
     """An allocation works after another one was OUT_OF_MEMORY."""
     for device in library.devices:
@@ -194,6 +206,7 @@ def test_memory_is_there_after_a_request_failed(library: DeviceLibrary) -> None:
             _expect_usable(device, size, "after a request that was too large")
 
 
+@promise("memory_allocate 7")
 @pytest.mark.thorough
 def test_memory_is_there_after_it_ran_out(library: DeviceLibrary) -> None:
     """Memory that ran out can be allocated again once some of it is freed."""

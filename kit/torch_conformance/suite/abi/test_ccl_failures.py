@@ -5,6 +5,7 @@ import time
 
 from torch_backend.abi import DeviceError, DeviceLibrary, DTypeCode, Status, tb_dtype
 from torch_conformance import needs
+from torch_conformance.promises import promise
 from torch_conformance.suite.abi._ranks import RANKS, Rank, names_of, need_slots, on_every_rank
 from torch_conformance.suite.abi._support import memory
 
@@ -16,6 +17,7 @@ _PENDING_SECONDS = 0.2
 _ABORT_SECONDS = 5.0
 
 
+@promise("comm_abort")
 def test_an_abort_ends_pending_calls(library: DeviceLibrary) -> None:
     """comm_abort of another thread makes a recv fail that nobody answers, and later calls too."""
     need_slots(library, "comm_abort")
@@ -63,6 +65,7 @@ def test_an_abort_ends_pending_calls(library: DeviceLibrary) -> None:
     on_every_rank(library, work)
 
 
+@promise("comm_abort")
 def test_errors_are_reported_when_asked_for(library: DeviceLibrary) -> None:
     """comm_query_error is OK as long as nothing failed, and not OK after comm_abort."""
     need_slots(library, "comm_abort", "comm_query_error")

@@ -9,6 +9,7 @@ import pytest
 
 from torch_backend.abi import CopyKind, DeviceLibrary, DTypeCode, Reduction, Status, tb_dtype
 from torch_conformance import needs
+from torch_conformance.promises import promise
 from torch_conformance.suite.abi._ranks import RANKS, Rank, names_of, need_slots, on_every_rank
 from torch_conformance.suite.abi._support import Hold, expect_bytes, host_memory, memory, pattern, some_streams
 
@@ -88,6 +89,7 @@ _COLLECTIVES: dict[str, tuple[_Call, Callable[[int], list[int]]]] = {
 """How each is called, and what it writes at the start of the output of a rank."""
 
 
+@promise("tb_ccl_table 3")
 @pytest.mark.parametrize("slot", _COLLECTIVES)
 def test_collectives_take_their_place_on_their_stream(library: DeviceLibrary, slot: str) -> None:
     """A collective reads what earlier work on its stream wrote, later work sees its result, its input stays."""

@@ -4,6 +4,7 @@ import struct
 
 from torch_backend.abi import DeviceLibrary, DTypeCode, Reduction, Status, tb_dtype
 from torch_conformance import needs
+from torch_conformance.promises import promise
 from torch_conformance.suite.abi._ranks import RANKS, Rank, names_of, need_slots, new_unique_id, on_every_rank
 from torch_conformance.suite.abi._support import expect_bytes, memory, pattern, run_child
 
@@ -15,6 +16,7 @@ _BYTE = tb_dtype(DTypeCode.UINT, 8, 1)
 _FLOAT = tb_dtype(DTypeCode.FLOAT, 32, 1)
 
 
+@promise("tb_ccl_table 1")
 def test_required_slots_are_set(library: DeviceLibrary) -> None:
     """The slots that the table needs are set, groups begin and end, and a unique id has a size."""
     table = library.tables["ccl.1"]
@@ -24,12 +26,14 @@ def test_required_slots_are_set(library: DeviceLibrary) -> None:
     assert table.unique_id_bytes > 0, "unique_id_bytes is 0"
 
 
+@promise("unique_id_create")
 def test_unique_ids_differ(library: DeviceLibrary) -> None:
     """Two unique ids are not the same."""
     ids = [new_unique_id(library) for _ in range(2)]
     assert ids[0].raw != ids[1].raw, "unique_id_create gave the same id twice"
 
 
+@promise("tb_ccl_table 1")
 @needs.devices(RANKS)
 def test_what_is_sent_is_received(library: DeviceLibrary) -> None:
     """What one rank sends arrives at the other, in both directions and in order."""
@@ -53,6 +57,7 @@ def test_what_is_sent_is_received(library: DeviceLibrary) -> None:
         expect_bytes(data, pattern(_COUNT, seed=turn), f"message {turn}")
 
 
+@promise("tb_ccl_table 1")
 @needs.devices(RANKS)
 def test_empty_messages_keep_their_place(library: DeviceLibrary) -> None:
     """A message of no elements is sent and received like any other, and the next one arrives whole."""
@@ -74,6 +79,7 @@ def test_empty_messages_keep_their_place(library: DeviceLibrary) -> None:
     expect_bytes(received[0], pattern(_COUNT), "the message after the empty one")
 
 
+@promise("tb_ccl_table 1")
 @needs.devices(RANKS)
 def test_messages_cross_in_a_group(library: DeviceLibrary) -> None:
     """Between group_begin and group_end two ranks send each other more than any buffer holds, and neither waits."""
@@ -96,6 +102,7 @@ def test_messages_cross_in_a_group(library: DeviceLibrary) -> None:
         expect_bytes(data, pattern(_CROSSING_BYTES, seed=1 - number), f"what rank {number} received in the group")
 
 
+@promise("tb_ccl_table 1")
 @needs.devices(RANKS)
 def test_sums_are_the_same_on_all_ranks(library: DeviceLibrary) -> None:
     """all_reduce gives every rank the sum over the ranks."""
@@ -120,6 +127,7 @@ def test_sums_are_the_same_on_all_ranks(library: DeviceLibrary) -> None:
         expect_bytes(data, expected, f"rank {number}: the sum of {_COUNT} numbers")
 
 
+@promise("unique_id_create")
 def test_ranks_of_two_processes_exchange(library: DeviceLibrary) -> None:
     """Ranks in two processes, as torch.distributed has them, send each other data."""
     said = run_child(library, "exchange_with_another_process", module="_rank_process")

@@ -5,6 +5,7 @@ import ctypes
 import pytest
 
 from torch_backend.abi import CopyKind, Device, DeviceLibrary, Status, status_name
+from torch_conformance.promises import promise
 from torch_conformance.suite.abi._support import GUARD_BYTES, expect_bytes, memory, pattern, some_streams
 
 _SIZES = (1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 127, 1000, 4095, 4096, 4097, 65537, (1 << 20) + 3)
@@ -34,6 +35,7 @@ def _host_to_device(device: Device, size: int, offset: int, stream: int | None) 
         _expect_copy(device.read(address, room, stream), outside, inside, offset, what)
 
 
+@promise("memory_copy 1 3")
 @_sizes
 def test_copies_to_the_device_arrive_whole(library: DeviceLibrary, size: int) -> None:
     """A copy to the device of any size, at any offset and on any stream, writes its target and nothing else."""
@@ -44,6 +46,7 @@ def test_copies_to_the_device_arrive_whole(library: DeviceLibrary, size: int) ->
                     _host_to_device(device, size, offset, stream)
 
 
+@promise("all calls 29, memory_copy 1")
 @_sizes
 def test_copies_to_the_host_arrive_whole(library: DeviceLibrary, size: int) -> None:
     """A copy to the host of any size, from any offset and to any address, writes its target and nothing else."""
@@ -61,6 +64,7 @@ def test_copies_to_the_host_arrive_whole(library: DeviceLibrary, size: int) -> N
                 _expect_copy(target.raw, outside, data[offset : offset + size], offset, what)
 
 
+@promise("TB_COPY_DEVICE_TO_DEVICE, memory_copy 1")
 @_sizes
 def test_copies_within_the_device_arrive_whole(library: DeviceLibrary, size: int) -> None:
     """A copy within a device of any size, between any offsets, writes its target and nothing else."""
@@ -77,6 +81,7 @@ def test_copies_within_the_device_arrive_whole(library: DeviceLibrary, size: int
                 _expect_copy(actual, outside, data[start : start + size], to, what)
 
 
+@promise("memory_copy 3")
 @pytest.mark.parametrize("offset", _OFFSETS)
 def test_copies_start_at_any_offset(library: DeviceLibrary, offset: int) -> None:
     """A copy starts at exactly the byte that it was told, on both sides."""
@@ -95,6 +100,7 @@ def test_copies_start_at_any_offset(library: DeviceLibrary, offset: int) -> None
             )
 
 
+@promise("memory_copy 3")
 def test_copies_within_one_allocation(library: DeviceLibrary) -> None:
     """A copy between two ranges of one allocation that do not overlap moves the one to the other."""
     half = 1001
@@ -109,6 +115,7 @@ def test_copies_within_one_allocation(library: DeviceLibrary) -> None:
             )
 
 
+@promise("all calls 17")
 def test_the_source_of_a_copy_is_as_it_was(library: DeviceLibrary) -> None:
     """A copy does not write its source."""
     size = 4097
@@ -124,6 +131,7 @@ def test_the_source_of_a_copy_is_as_it_was(library: DeviceLibrary) -> None:
             expect_bytes(device.read(first, size), data, f"{device}: the source of a copy within the device")
 
 
+@promise("memory_copy 3")
 @pytest.mark.thorough
 def test_large_copies_arrive_whole(library: DeviceLibrary) -> None:
     """Copies of many megabytes arrive whole, in both directions and within the device."""
@@ -137,6 +145,7 @@ def test_large_copies_arrive_whole(library: DeviceLibrary) -> None:
             expect_bytes(device.read(second, size), data, f"{device}: {size} bytes did not arrive whole")
 
 
+@promise("all calls 15")
 @pytest.mark.parametrize("kind", _UNKNOWN_KINDS)
 def test_a_copy_of_an_unknown_kind_moves_nothing(library: DeviceLibrary, kind: int) -> None:
     """A copy of a kind that the contract does not have is UNSUPPORTED, and leaves its target as it was."""

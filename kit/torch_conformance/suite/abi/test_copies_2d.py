@@ -8,6 +8,7 @@ import pytest
 
 from torch_backend.abi import CopyKind, Device, DeviceLibrary, Status, status_name
 from torch_conformance import needs
+from torch_conformance.promises import promise
 from torch_conformance.suite.abi._support import expect_bytes, memory, pattern
 
 pytestmark = needs.slot("memory_copy_2d")
@@ -43,6 +44,7 @@ def _copy(
     device.synchronize()
 
 
+@promise("TB_STATUS_LIST 7, memory_copy_2d 1")
 @_shapes
 def test_rows_are_copied_to_the_device(library: DeviceLibrary, shape: tuple[int, int, int, int]) -> None:
     """Rows arrive on the device with the target's pitch, and what lies between them is as it was."""
@@ -57,6 +59,7 @@ def test_rows_are_copied_to_the_device(library: DeviceLibrary, shape: tuple[int,
             expect_bytes(held(), _expected(before, rows, shape), f"{device}: rows {shape}")
 
 
+@promise("memory_copy_2d 1")
 @_shapes
 def test_rows_are_copied_to_the_host(library: DeviceLibrary, shape: tuple[int, int, int, int]) -> None:
     """Rows arrive on the host with the target's pitch, and what lies between them is as it was."""
@@ -71,6 +74,7 @@ def test_rows_are_copied_to_the_host(library: DeviceLibrary, shape: tuple[int, i
             expect_bytes(target.raw, _expected(before, rows, shape), f"{device}: rows {shape}")
 
 
+@promise("memory_copy_2d 1")
 @_shapes
 def test_rows_are_copied_within_the_device(library: DeviceLibrary, shape: tuple[int, int, int, int]) -> None:
     """Rows arrive within the device with the target's pitch, and what lies between them is as it was."""
@@ -89,6 +93,7 @@ _PLACES = {"apart": (7, 7 + 40 * 9, 40, 33), "side-by-side": (0, 20, 40, 40), "r
 """Where source and target begin in one allocation, and their pitches."""
 
 
+@promise("TB_STATUS_LIST 7, memory_copy_2d 3")
 @pytest.mark.parametrize("places", _PLACES)
 def test_rows_are_copied_within_one_allocation(library: DeviceLibrary, places: str) -> None:
     """Source and target may lie in one allocation, also in turn; a device that answers UNSUPPORTED has done nothing."""

@@ -5,6 +5,7 @@ import time
 
 from torch_backend.abi import Device, DeviceLibrary, EventFlag, Status, status_name
 from torch_conformance import needs
+from torch_conformance.promises import promise
 from torch_conformance.suite.abi._support import Hold, host_function, memory, pattern
 
 pytestmark = needs.capability("EVENT_TIMING")
@@ -20,6 +21,7 @@ def _elapsed_status(device: Device, start: int, end: int) -> tuple[int, int]:
     return status, elapsed.value
 
 
+@promise("event_elapsed 1")
 def test_time_does_not_run_backwards(library: DeviceLibrary) -> None:
     """The time from an earlier record to a later one is not negative, and it adds up."""
     for device in library.devices:
@@ -42,6 +44,7 @@ def test_time_does_not_run_backwards(library: DeviceLibrary) -> None:
             assert abs(both - one - two) <= max(both // 100, 2000), f"{device}: {one} + {two} ns are {both} ns in all"
 
 
+@promise("event_elapsed 1")
 @needs.slot("stream_host_function")
 def test_times_are_in_nanoseconds(library: DeviceLibrary) -> None:
     """Work that takes 30 ms on the host's clock takes about as long between two events."""
@@ -63,6 +66,7 @@ def test_times_are_in_nanoseconds(library: DeviceLibrary) -> None:
             )
 
 
+@promise("event_elapsed 2")
 @needs.slot("stream_host_function")
 def test_the_time_of_a_pending_event_is_not_ready(library: DeviceLibrary) -> None:
     """event_elapsed is NOT_READY and writes nothing while an event is pending."""
@@ -83,6 +87,7 @@ def test_the_time_of_a_pending_event_is_not_ready(library: DeviceLibrary) -> Non
                 assert elapsed == _UNTOUCHED, f"{device}: event_elapsed failed but wrote to out_elapsed_ns"
 
 
+@promise("event_elapsed 2")
 def test_the_time_of_an_event_never_recorded_is_refused(library: DeviceLibrary) -> None:
     """event_elapsed is INVALID_ARGUMENT and writes nothing if one of the events was never recorded."""
     for device in library.devices:
@@ -102,6 +107,7 @@ def test_the_time_of_an_event_never_recorded_is_refused(library: DeviceLibrary) 
                 assert elapsed == _UNTOUCHED, f"{device}: event_elapsed failed but wrote to out_elapsed_ns"
 
 
+@promise("event_elapsed 2")
 @needs.devices(2)
 def test_the_time_between_events_of_two_devices_is_refused(library: DeviceLibrary) -> None:
     """event_elapsed is INVALID_ARGUMENT and writes nothing if one of the events belongs to another device."""

@@ -10,6 +10,7 @@ import pytest
 from torch_backend.abi import Capability, CopyKind, Device, DeviceLibrary, EventFlag, Status, status_name
 from torch_backend.files import patience
 from torch_conformance import needs
+from torch_conformance.promises import promise
 from torch_conformance.suite.abi._support import (
     PATIENT_SECONDS,
     Hold,
@@ -39,6 +40,7 @@ def _wait(device: Device, event: int) -> None:
         time.sleep(0.0005)
 
 
+@promise("stream_wait_event 3, event_query 1")
 def test_an_event_that_was_never_recorded_is_complete(library: DeviceLibrary) -> None:
     """An event that was never recorded holds nobody up."""
     for device in library.devices:
@@ -53,6 +55,7 @@ def test_an_event_that_was_never_recorded_is_complete(library: DeviceLibrary) ->
                 )
 
 
+@promise("event_record 1")
 def test_an_event_completes_with_the_work_before_it(library: DeviceLibrary) -> None:
     """An event becomes complete when the work before it is, also if nobody synchronizes."""
     for device in library.devices:
@@ -67,6 +70,7 @@ def test_an_event_completes_with_the_work_before_it(library: DeviceLibrary) -> N
                     device.synchronize(stream)
 
 
+@promise("TB_STATUS_LIST 5, event_record 1 2, event_query 1 2")
 @needs.slot("stream_host_function")
 def test_an_event_is_pending_while_the_work_before_it_is(library: DeviceLibrary) -> None:
     """event_query is NOT_READY until the work before the record has run, and does not wait for it."""
@@ -87,6 +91,7 @@ def test_an_event_is_pending_while_the_work_before_it_is(library: DeviceLibrary)
                 assert device.is_complete(event), f"{device}: an event is NOT_READY after its stream was synchronized"
 
 
+@promise("event_synchronize 1")
 @needs.slot("stream_host_function")
 @needs.slot("event_synchronize")
 def test_event_synchronize_waits_for_the_work_before_it(library: DeviceLibrary) -> None:
@@ -152,6 +157,7 @@ def _expect_waits(
         )
 
 
+@promise("stream_wait_event 1")
 @needs.slot("stream_host_function")
 def test_a_stream_waits_for_an_event_of_another(library: DeviceLibrary) -> None:
     """Work that is enqueued after stream_wait_event runs after the work before the event's record."""
@@ -159,6 +165,7 @@ def test_a_stream_waits_for_an_event_of_another(library: DeviceLibrary) -> None:
         _expect_waits(device, device)
 
 
+@promise("stream_wait_event 1")
 @needs.devices(2)
 @needs.slot("stream_host_function")
 def test_a_stream_waits_for_an_event_of_another_device(library: DeviceLibrary) -> None:
@@ -168,6 +175,7 @@ def test_a_stream_waits_for_an_event_of_another_device(library: DeviceLibrary) -
     _expect_waits(second, first)
 
 
+@promise("event_destroy")
 @needs.slot("stream_host_function")
 def test_an_event_may_be_destroyed_while_it_is_pending(library: DeviceLibrary) -> None:
     """A stream that waits for an event still does after the event was destroyed."""
@@ -175,6 +183,7 @@ def test_an_event_may_be_destroyed_while_it_is_pending(library: DeviceLibrary) -
         _expect_waits(device, device, destroy_pending=True)
 
 
+@promise("stream_wait_event 1")
 @needs.capability("EVENT_RERECORD")
 @needs.slot("stream_host_function")
 def test_a_wait_is_for_the_record_before_it(library: DeviceLibrary) -> None:
@@ -196,6 +205,7 @@ def test_a_wait_is_for_the_record_before_it(library: DeviceLibrary) -> None:
             assert saw == [True], f"{device}: a stream waits for a record that was made after stream_wait_event"
 
 
+@promise("all calls 28, stream_wait_event 1, event_record 1")
 @needs.slot("stream_host_function")
 def test_later_work_holds_no_event_up(library: DeviceLibrary) -> None:
     """An event completes, and who waits for it goes on, while work that was enqueued after its record is pending."""
@@ -218,6 +228,7 @@ def test_later_work_holds_no_event_up(library: DeviceLibrary) -> None:
                 )
 
 
+@promise("stream_wait_event 2")
 @needs.slot("stream_host_function")
 def test_waiting_for_an_event_does_not_block_the_host(library: DeviceLibrary) -> None:
     """stream_wait_event returns while the event is pending."""
@@ -230,6 +241,7 @@ def test_waiting_for_an_event_does_not_block_the_host(library: DeviceLibrary) ->
             device.synchronize(second)
 
 
+@promise("TB_CAP_EVENT_RERECORD 1, event_record 3")
 @needs.capability("EVENT_RERECORD")
 @needs.slot("stream_host_function")
 def test_a_second_record_replaces_the_first(library: DeviceLibrary) -> None:
@@ -250,6 +262,7 @@ def test_a_second_record_replaces_the_first(library: DeviceLibrary) -> None:
             assert device.is_complete(event), f"{device}: an event is NOT_READY after its stream was synchronized"
 
 
+@promise("TB_CAP_EVENT_RERECORD 1")
 @needs.capability("EVENT_RERECORD")
 @needs.slot("stream_host_function")
 def test_who_waits_for_the_second_record_gets_the_second(library: DeviceLibrary) -> None:
@@ -273,6 +286,7 @@ def test_who_waits_for_the_second_record_gets_the_second(library: DeviceLibrary)
                         expect_bytes(device.read(used, _SIZE, second), data, f"{device}: after the second record")
 
 
+@promise("event_create 2")
 @pytest.mark.parametrize("flags", [1 << 7, 1 << 31, EventFlag.TIMING | 1 << 7], ids=hex)
 def test_an_event_with_unknown_flags_is_unsupported(library: DeviceLibrary, flags: int) -> None:
     """A flag that the library does not know is UNSUPPORTED, and no event is given."""
@@ -287,6 +301,7 @@ def test_an_event_with_unknown_flags_is_unsupported(library: DeviceLibrary, flag
         assert out.value == _UNTOUCHED, f"{device}: event_create failed but wrote to out_event"
 
 
+@promise("event_create 1")
 def test_many_events_exist_at_once(library: DeviceLibrary) -> None:
     """A thousand events exist at once, each is another, and each completes."""
     for device in library.devices:

@@ -6,6 +6,7 @@ import pytest
 
 from torch_backend.abi import Device, DeviceLibrary, Status, status_name
 from torch_conformance import needs
+from torch_conformance.promises import promise
 from torch_conformance.suite.abi._support import GUARD_BYTES, expect_bytes, memory, pattern, some_streams
 
 pytestmark = needs.slot("memory_fill")
@@ -25,6 +26,7 @@ def _fill(device: Device, address: int, value: bytes, size: int, stream: int | N
     assert status == Status.OK, f"{device}: memory_fill returned {status_name(status)}: {device.library.error_text()}"
 
 
+@promise("all calls 29, memory_fill 1")
 @_widths
 def test_fills_repeat_the_pattern(library: DeviceLibrary, width: int) -> None:
     """A fill repeats its pattern over the range, and writes nothing else."""
@@ -45,6 +47,7 @@ def test_fills_repeat_the_pattern(library: DeviceLibrary, width: int) -> None:
                         )
 
 
+@promise("TB_STATUS_LIST 7, memory_fill 1")
 @_widths
 def test_fills_with_equal_bytes(library: DeviceLibrary, width: int) -> None:
     """A fill whose pattern is one byte repeated, as in zeros, fills all of the range."""
@@ -56,6 +59,7 @@ def test_fills_with_equal_bytes(library: DeviceLibrary, width: int) -> None:
                 expect_bytes(device.read(address, size), byte * size, f"{device}: filled with {byte!r}")
 
 
+@promise("memory_fill 2")
 def test_the_pattern_is_read_before_the_call_returns(library: DeviceLibrary) -> None:
     """The pattern may be overwritten as soon as the call has returned."""
     size = 1 << 16

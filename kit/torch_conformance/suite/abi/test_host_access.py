@@ -7,6 +7,7 @@ from functools import partial
 
 from torch_backend.abi import Capability, Device, DeviceLibrary, MapAccess
 from torch_conformance import needs
+from torch_conformance.promises import promise
 from torch_conformance.suite._threads import in_threads
 from torch_conformance.suite.abi._support import expect_bytes, memory, pattern
 
@@ -28,6 +29,7 @@ def _mapped(device: Device, address: int, size: int, access: MapAccess) -> Itera
         device.library.check("memory_unmap", device.index, address, size, access)
 
 
+@promise("TB_CAP_HOST_ACCESS, TB_CAP_HOST_COHERENT 1, memory_map 1 2")
 def test_the_host_loads_what_the_device_holds(library: DeviceLibrary) -> None:
     """The host reads at its own address what a copy has written."""
     for device in library.devices:
@@ -38,6 +40,7 @@ def test_the_host_loads_what_the_device_holds(library: DeviceLibrary) -> None:
                 expect_bytes(ctypes.string_at(address, _SIZE), data, f"{device}: what the host loaded")
 
 
+@promise("TB_CAP_HOST_ACCESS, TB_CAP_HOST_COHERENT 1, memory_map 1, memory_unmap")
 def test_the_device_sees_what_the_host_stores(library: DeviceLibrary) -> None:
     """A copy reads what the host has stored, also in the midst of an allocation."""
     for device in library.devices:
@@ -58,6 +61,7 @@ def _map_and_unmap(device: Device, address: int) -> None:
         pass
 
 
+@promise("TB_CAP_HOST_COHERENT 2, memory_map 4")
 def test_mapped_ranges_nest_and_overlap(library: DeviceLibrary) -> None:
     """A range stays mapped until the last of the pairs that hold it has ended, in whichever thread."""
     for device in library.devices:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from torch_backend.abi import CopyKind, Device, DeviceLibrary, tb_host_function
 from torch_conformance import needs
+from torch_conformance.promises import promise
 from torch_conformance.suite.abi._support import (
     PATIENT_SECONDS,
     Hold,
@@ -37,6 +38,7 @@ def _ordinary_memory(_: Device, content: bytes) -> Iterator[int]:
     yield ctypes.addressof(buffer)
 
 
+@promise("stream_host_function 2")
 def test_host_functions_run_once_and_in_order(library: DeviceLibrary) -> None:
     """Each function is called exactly once, with its argument, in the order of the stream."""
     calls: list[int] = []
@@ -59,6 +61,7 @@ def test_host_functions_run_once_and_in_order(library: DeviceLibrary) -> None:
                 assert calls == sorted(calls), f"{device}: host functions were called in the order {calls}"
 
 
+@promise("stream_host_function 1")
 def test_host_functions_run_after_what_is_before_them(library: DeviceLibrary) -> None:
     """A function sees what the copies before it brought to the host.
 
@@ -82,6 +85,7 @@ def test_host_functions_run_after_what_is_before_them(library: DeviceLibrary) ->
                 expect_bytes(seen[0], data, what)
 
 
+@promise("stream_host_function 1")
 def test_what_follows_a_host_function_waits_for_it(library: DeviceLibrary) -> None:
     """A copy that follows a function reads what the function wrote, into memory of any kind."""
     size = 4096
@@ -102,6 +106,7 @@ def test_what_follows_a_host_function_waits_for_it(library: DeviceLibrary) -> No
             expect_bytes(copied, data, f"{device}: a copy did not wait for the function before it")
 
 
+@promise("stream_host_function 1")
 def test_host_functions_of_many_streams_all_run(library: DeviceLibrary) -> None:
     """Functions on several streams and devices are all called."""
     calls: list[int] = []
@@ -123,6 +128,7 @@ def test_host_functions_of_many_streams_all_run(library: DeviceLibrary) -> None:
     assert len(calls) == expected, f"{expected} host functions were called {len(calls)} times"
 
 
+@promise("stream_host_function 1")
 def test_host_functions_run_while_the_caller_goes_on(library: DeviceLibrary) -> None:
     """A function is not called by the call that enqueues it, and runs though nobody waits for its stream."""
     for device in library.devices:
@@ -142,6 +148,7 @@ def test_host_functions_run_while_the_caller_goes_on(library: DeviceLibrary) -> 
                 device.synchronize(stream)
 
 
+@promise("stream_host_function 1")
 def test_a_host_function_may_block(library: DeviceLibrary) -> None:
     """While a function waits, functions and copies of other streams run: it has a thread that nobody needs."""
     size = 4096

@@ -5,6 +5,7 @@ import mmap
 
 from torch_backend.abi import CopyKind, DeviceError, DeviceLibrary, Status
 from torch_conformance import needs
+from torch_conformance.promises import promise
 from torch_conformance.suite.abi._support import expect_bytes, memory, pattern
 
 pytestmark = [needs.slot("host_register"), needs.slot("host_unregister")]
@@ -12,6 +13,7 @@ pytestmark = [needs.slot("host_register"), needs.slot("host_unregister")]
 _SIZE = 16 * mmap.PAGESIZE
 
 
+@promise("host_register 1")
 def test_registered_memory_is_copied(library: DeviceLibrary) -> None:
     """Memory of the host is registered, used in copies, given back, and still the host's."""
     pages = mmap.mmap(-1, _SIZE)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from torch_backend.abi import Device, DeviceLibrary, Status, tb_ipc_handle
 from torch_conformance import needs
+from torch_conformance.promises import promise
 from torch_conformance.suite.abi._child import OFFSET_BYTES, REPLY, SHARED_BYTES
 from torch_conformance.suite.abi._support import expect_bytes, pattern, run_child
 
@@ -23,6 +24,7 @@ def _expect_refused(device: Device, handle: bytes, what: str) -> None:
     assert out.value == _UNTOUCHED, f"{device}: ipc_import of {what} failed but wrote to out_ptr"
 
 
+@promise("ipc_export 1")
 def test_processes_share_memory(library: DeviceLibrary) -> None:
     """A process that imports memory reads what its exporter wrote, and the exporter sees what is written there."""
     device = library.devices[0]
@@ -36,6 +38,7 @@ def test_processes_share_memory(library: DeviceLibrary) -> None:
         )
 
 
+@promise("ipc_export 1")
 def test_handles_name_their_allocation(library: DeviceLibrary) -> None:
     """Each of several handles opens the allocation that it was made of, on every device."""
     blocks = [(device, device.allocate(SHARED_BYTES)) for device in (*library.devices, *library.devices)]
@@ -53,6 +56,7 @@ def test_handles_name_their_allocation(library: DeviceLibrary) -> None:
             device.free(address, SHARED_BYTES)
 
 
+@promise("ipc_export 1")
 def test_importing_and_closing_loses_nothing(library: DeviceLibrary) -> None:
     """Memory that is imported and closed over and over leaves the process with as many mappings and files as before."""
     device = library.devices[0]
@@ -64,6 +68,7 @@ def test_importing_and_closing_loses_nothing(library: DeviceLibrary) -> None:
         )
 
 
+@promise("ipc_export 2")
 def test_exported_memory_is_freed(library: DeviceLibrary) -> None:
     """Memory that was exported is freed like any other, after which no process can import it."""
     device = library.devices[0]
@@ -73,6 +78,7 @@ def test_exported_memory_is_freed(library: DeviceLibrary) -> None:
     run_child(library, "import_what_is_gone", "0", handle.hex())
 
 
+@promise("ipc_export 2")
 def test_memory_of_a_process_that_has_ended(library: DeviceLibrary, tmp_path: Path) -> None:
     """What a process exported that has ended cannot be imported."""
     file = tmp_path / "handle"

@@ -11,6 +11,7 @@ import pytest
 
 from torch_backend.abi import Device, DeviceLibrary
 from torch_conformance import facts, needs
+from torch_conformance.promises import promise
 from torch_conformance.suite.abi._support import ROUNDS, used_bytes
 
 _BLOCK_BYTES = 64 << 10
@@ -55,6 +56,7 @@ def _expect_no_growth(device: Device, turns: int, most_bytes: int, operation: Ca
     )
 
 
+@promise("memory_free 1")
 def test_memory_is_not_lost(library: DeviceLibrary, quick: bool) -> None:
     """Memory that is allocated, used and freed over and over comes back."""
     for device in library.devices:
@@ -68,6 +70,7 @@ def test_memory_is_not_lost(library: DeviceLibrary, quick: bool) -> None:
         _expect_no_growth(device, turns, _MOST_BLOCKS_BYTES, turn)
 
 
+@promise("event_destroy")
 @needs.capability("ASYNC")
 @pytest.mark.thorough
 def test_events_are_not_lost(library: DeviceLibrary) -> None:
@@ -83,6 +86,7 @@ def test_events_are_not_lost(library: DeviceLibrary) -> None:
     _expect_no_growth(device, 5000, _MOST_SMALL_BYTES, turn)
 
 
+@promise("stream_destroy 1")
 @needs.capability("ASYNC")
 @pytest.mark.thorough
 def test_streams_are_not_lost(library: DeviceLibrary) -> None:
@@ -97,6 +101,7 @@ def test_streams_are_not_lost(library: DeviceLibrary) -> None:
     _expect_no_growth(device, 3000, _MOST_SMALL_BYTES, turn)
 
 
+@promise("all calls 15")
 @pytest.mark.thorough
 def test_queries_and_failures_leave_nothing(library: DeviceLibrary) -> None:
     """Calls that only ask, and calls that fail, leave nothing behind."""

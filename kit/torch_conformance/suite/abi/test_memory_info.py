@@ -2,11 +2,13 @@
 
 from torch_backend.abi import DeviceLibrary
 from torch_conformance import needs
+from torch_conformance.promises import promise
 from torch_conformance.suite.abi._support import ROUNDS, memory, pattern, used_bytes
 
 pytestmark = needs.slot("memory_info")
 
 
+@promise("memory_info 1")
 def test_free_memory_is_at_most_all_memory(library: DeviceLibrary) -> None:
     """Free memory is not more than there is, before and while some is in use."""
     for device in library.devices:
@@ -16,6 +18,7 @@ def test_free_memory_is_at_most_all_memory(library: DeviceLibrary) -> None:
         assert free <= total, f"{device}: memory_info says that {free} of {total} bytes are free"
 
 
+@promise("memory_info 1")
 def test_allocations_show_in_memory_info(library: DeviceLibrary) -> None:
     """A large allocation makes less memory free, and its end makes more free."""
     for device in library.devices:

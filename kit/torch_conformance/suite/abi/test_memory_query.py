@@ -6,6 +6,7 @@ import pytest
 
 from torch_backend.abi import DeviceLibrary, MemoryKind, Status, status_name, tb_pointer_info
 from torch_conformance import needs
+from torch_conformance.promises import promise
 from torch_conformance.suite.abi._support import expect_bytes, memory
 
 pytestmark = needs.slot("memory_query")
@@ -23,6 +24,7 @@ def _query(library: DeviceLibrary, address: int) -> tb_pointer_info:
     return info
 
 
+@promise("tb_pointer_info.kind, tb_pointer_info.device, tb_pointer_info.base, memory_query 1")
 @pytest.mark.parametrize("kind", [MemoryKind.DEVICE, MemoryKind.HOST, MemoryKind.SHARED], ids=lambda k: k.name)
 def test_addresses_of_memory_are_known(library: DeviceLibrary, kind: MemoryKind) -> None:
     """Every address of an allocation is known, with its kind, its device and where it lies."""
@@ -38,6 +40,7 @@ def test_addresses_of_memory_are_known(library: DeviceLibrary, kind: MemoryKind)
                     assert info.size_bytes >= _SIZE, f"{what} says {info.size_bytes} bytes, fewer than {_SIZE}"
 
 
+@promise("TB_MEMORY_UNKNOWN, memory_query 1")
 def test_foreign_addresses_are_unknown(library: DeviceLibrary) -> None:
     """An address that the library did not give out is TB_MEMORY_UNKNOWN."""
     own = ctypes.create_string_buffer(_SIZE)
@@ -46,6 +49,7 @@ def test_foreign_addresses_are_unknown(library: DeviceLibrary) -> None:
         assert kind == MemoryKind.UNKNOWN, f"memory_query of {what} says kind {kind}, not TB_MEMORY_UNKNOWN"
 
 
+@promise("all calls 7 9")
 @pytest.mark.parametrize("struct_size", [8, 12, 16, 24])
 def test_the_answer_is_no_longer_than_asked(library: DeviceLibrary, struct_size: int) -> None:
     """The answer is written up to the struct_size of the caller, and not past it."""

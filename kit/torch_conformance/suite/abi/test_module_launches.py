@@ -8,6 +8,7 @@ import pytest
 
 from torch_backend.abi import CopyKind, DeviceLibrary
 from torch_conformance import needs
+from torch_conformance.promises import promise
 from torch_conformance.suite._threads import in_numbered_threads
 from torch_conformance.suite.abi._module_sources import Mixed, sum_of
 from torch_conformance.suite.abi._modules import (
@@ -42,6 +43,7 @@ def _shifted(data: bytes, add: int) -> bytes:
     return bytes((byte + add) % 256 for byte in data)
 
 
+@promise("kernels.1 2 7, TB_PARAM_VALUE")
 def test_values_arrive_whole(library: DeviceLibrary) -> None:
     """Values of any size are laid out as on the host: numbers, and structs with gaps."""
     values: list[Parameter] = [_MIXED, ctypes.c_uint8(250), ctypes.c_int64(-77 << 32)]
@@ -59,6 +61,7 @@ def test_values_arrive_whole(library: DeviceLibrary) -> None:
                 )
 
 
+@promise("kernels.1 4 6, TB_PARAM_POINTER")
 @pytest.mark.parametrize("offset", [0, 1, 13, 64, 4099])
 def test_pointers_point_anywhere_in_memory(library: DeviceLibrary, offset: int) -> None:
     """A pointer into an allocation, of any alignment, is what the function gets; nothing else is written."""
@@ -75,6 +78,7 @@ def test_pointers_point_anywhere_in_memory(library: DeviceLibrary, offset: int) 
             expect_bytes(device.read(dst, len(before)), expected, f"{modules}: pointers {offset} bytes into memory")
 
 
+@promise("TB_PARAM_POINTER")
 def test_two_pointers_into_one_allocation(library: DeviceLibrary) -> None:
     """Several pointers of a launch may lie in one allocation."""
     data = pattern(100)
@@ -88,6 +92,7 @@ def test_two_pointers_into_one_allocation(library: DeviceLibrary) -> None:
             expect_bytes(device.read(address, 200), expected, f"{modules}: two pointers into one allocation")
 
 
+@promise("TB_PARAM_POINTER")
 def test_null_is_null(library: DeviceLibrary) -> None:
     """A pointer that is NULL is NULL in the function, whatever a launch before it was given."""
     for modules in modules_of(library):
@@ -115,6 +120,7 @@ def _reverse(modules: Modules, local_bytes: int, count: int, block: Shape) -> No
         expect_bytes(device.read(address, len(data)), expected, what)
 
 
+@promise("kernels.1 2 4 6, TB_PARAM_LOCAL")
 def test_local_memory_is_the_blocks_own(library: DeviceLibrary) -> None:
     """Every local parameter is memory of its own, of the size that was asked for, and of one block."""
     for modules in modules_of(library):
@@ -123,6 +129,7 @@ def test_local_memory_is_the_blocks_own(library: DeviceLibrary) -> None:
                 _reverse(modules, local_bytes, local_bytes, (items, 1, 1))
 
 
+@promise("tb_device_properties.local_memory_bytes, TB_PARAM_LOCAL")
 def test_all_local_memory_can_be_used(library: DeviceLibrary) -> None:
     """A block may have as much local memory as the properties say."""
     for modules in modules_of(library):
@@ -131,6 +138,7 @@ def test_all_local_memory_can_be_used(library: DeviceLibrary) -> None:
             _reverse(modules, half, half, ONE)
 
 
+@promise("tb_device_properties.max_block, kernels.1 2, module_launch 1")
 @pytest.mark.parametrize("block", _BLOCKS, ids=lambda block: "x".join(map(str, block)))
 def test_every_item_runs_once_and_knows_where_it_is(library: DeviceLibrary, block: Shape) -> None:
     """Every block of a grid of three dimensions runs, and items know their place in it."""
@@ -154,6 +162,7 @@ def test_every_item_runs_once_and_knows_where_it_is(library: DeviceLibrary, bloc
             expect_bytes(behind, b"\xff" * GUARD_BYTES, f"{modules}: behind what {len(expected)} items write")
 
 
+@promise("tb_device_properties.max_block_items")
 def test_the_largest_block_runs(library: DeviceLibrary) -> None:
     """A block of as many items as the limits allow runs, and one of preferred_block_items."""
     for modules in modules_of(library):
@@ -168,6 +177,7 @@ def test_the_largest_block_runs(library: DeviceLibrary) -> None:
                 assert places == list(range(2 * items)), f"{modules}: two blocks of {items} items gave {places}"
 
 
+@promise("tb_device_properties.max_grid, module_launch 1")
 def test_many_blocks_run(library: DeviceLibrary) -> None:
     """A grid may have more blocks than the device has processors."""
     count = 100_003
@@ -182,6 +192,7 @@ def test_many_blocks_run(library: DeviceLibrary) -> None:
 # ---- when they run ----
 
 
+@promise("module_launch 2")
 def test_parameters_are_read_before_the_call_returns(library: DeviceLibrary) -> None:
     """Parameters, values, grid and block may be overwritten as soon as module_launch has returned."""
     expected = sum_of(_MIXED, 3, 9 << 32)
@@ -205,6 +216,7 @@ def test_parameters_are_read_before_the_call_returns(library: DeviceLibrary) -> 
                 )
 
 
+@promise("module_launch 1")
 @needs.capability("ASYNC")
 @needs.slot("stream_host_function")
 def test_launches_are_in_the_order_of_their_stream(library: DeviceLibrary) -> None:
@@ -228,6 +240,7 @@ def test_launches_are_in_the_order_of_their_stream(library: DeviceLibrary) -> No
             )
 
 
+@promise("module_launch 1")
 @needs.capability("ASYNC")
 def test_many_launches_are_taken(library: DeviceLibrary) -> None:
     """A stream takes many launches, and they run one after the other."""
@@ -244,6 +257,7 @@ def test_many_launches_are_taken(library: DeviceLibrary) -> None:
             assert after == expected, f"{modules}: {count} launches on one stream gave {after} instead of {expected}"
 
 
+@promise("module_launch 2")
 def test_threads_launch_one_function(library: DeviceLibrary) -> None:
     """Threads may launch the same function at once, with parameters of their own."""
     for modules in modules_of(library):

@@ -7,6 +7,7 @@ import pytest
 
 from torch_backend.abi import DeviceLibrary, Status, status_name
 from torch_conformance import needs
+from torch_conformance.promises import promise
 from torch_conformance.suite._threads import in_numbered_threads
 from torch_conformance.suite.abi._module_sources import SOURCES, constant_source
 from torch_conformance.suite.abi._modules import (
@@ -32,6 +33,7 @@ def _images(library: DeviceLibrary) -> list[Modules]:
     return modules_of(library)
 
 
+@promise("tb_kernel_table.module_formats 1")
 def test_formats_are_names(library: DeviceLibrary) -> None:
     """module_formats lists names, each once; "image" is none of them. They stay."""
     formats = formats_of(library)
@@ -43,6 +45,7 @@ def test_formats_are_names(library: DeviceLibrary) -> None:
     assert formats_of(library) == formats, f"module_formats was {formats} and is {formats_of(library)}"
 
 
+@promise("kernels.1 3 5, module_load 1")
 @pytest.mark.parametrize("language", SOURCES)
 def test_source_is_compiled(library: DeviceLibrary, language: str) -> None:
     """Source in a format that is offered is compiled, and its function runs."""
@@ -55,6 +58,7 @@ def test_source_is_compiled(library: DeviceLibrary, language: str) -> None:
         assert written == -4711, f"{modules}: a function that writes -4711 wrote {written}"
 
 
+@promise("module_load 4")
 def test_errors_in_the_source_are_told(library: DeviceLibrary) -> None:
     """Source that cannot be compiled fails, and the reason is what the compiler says; the next module is well."""
     for modules in modules_of(library):
@@ -70,6 +74,7 @@ def test_errors_in_the_source_are_told(library: DeviceLibrary) -> None:
             assert modules.constant(module) == 1, f"{modules}: a module after one that could not be compiled"
 
 
+@promise("module_function 1 2")
 def test_an_unknown_function_is_refused(library: DeviceLibrary) -> None:
     """module_function of a name that the module does not have is INVALID_ARGUMENT, and writes no function."""
     for modules in modules_of(library):
@@ -84,6 +89,7 @@ def test_an_unknown_function_is_refused(library: DeviceLibrary) -> None:
                 assert out.value == UNTOUCHED, f"{modules}: module_function failed but wrote to out_function"
 
 
+@promise("module_function 1")
 def test_functions_of_one_name_are_those_of_their_modules(library: DeviceLibrary) -> None:
     """Modules that have functions of the same name do not mix them up."""
     for modules in modules_of(library):
@@ -95,6 +101,7 @@ def test_functions_of_one_name_are_those_of_their_modules(library: DeviceLibrary
         assert written == [1, 2, 1], f"{modules}: functions of modules 1, 2, 1 wrote {written}"
 
 
+@promise("module_unload")
 def test_modules_come_and_go(library: DeviceLibrary) -> None:
     """A module that is loaded after another was unloaded is itself, whatever was loaded before."""
     for modules in modules_of(library):
@@ -104,6 +111,7 @@ def test_modules_come_and_go(library: DeviceLibrary) -> None:
                 assert written == number, f"{modules}: the function of module {number} wrote {written}"
 
 
+@promise("module_load 3")
 def test_threads_load_at_once(library: DeviceLibrary) -> None:
     """Loads of several threads give each its module."""
     for modules in modules_of(library):
@@ -118,6 +126,7 @@ def test_threads_load_at_once(library: DeviceLibrary) -> None:
         assert not wrong, f"{modules}: of {_THREADS} modules loaded at once some wrote another's number: {wrong}"
 
 
+@promise("module_unload")
 @needs.capability("ASYNC")
 @needs.slot("stream_host_function")
 def test_a_module_is_unloaded_with_launches_pending(library: DeviceLibrary) -> None:
@@ -132,6 +141,7 @@ def test_a_module_is_unloaded_with_launches_pending(library: DeviceLibrary) -> N
             assert written == 4711, f"{modules}: a launch that was pending when its module was unloaded wrote {written}"
 
 
+@promise("module_unload")
 @needs.capability("ASYNC")
 @needs.slot("stream_host_function")
 def test_a_module_is_unloaded_with_launches_on_a_stream_that_is_gone(library: DeviceLibrary) -> None:
@@ -153,6 +163,7 @@ def test_a_module_is_unloaded_with_launches_on_a_stream_that_is_gone(library: De
 # ---- images ----
 
 
+@promise("module_load 1, module_image 1")
 def test_an_image_is_a_module(library: DeviceLibrary) -> None:
     """What module_image gives is loaded as the same module, also when the first is gone."""
     for modules in _images(library):
@@ -166,6 +177,7 @@ def test_an_image_is_a_module(library: DeviceLibrary) -> None:
                 assert written == number, f"{modules}: the image of module {number} wrote {written}"
 
 
+@promise("module_image 1")
 def test_an_image_of_an_image(library: DeviceLibrary) -> None:
     """A module that was loaded from an image gives an image too."""
     for modules in _images(library):
@@ -178,6 +190,7 @@ def test_an_image_of_an_image(library: DeviceLibrary) -> None:
         assert written == 7, f"{modules}: the image of a module that was loaded from an image wrote {written}"
 
 
+@promise("module_image 2")
 def test_too_little_room_for_an_image(library: DeviceLibrary) -> None:
     """With too little room module_image writes nothing and says how much is needed; with more it writes no more."""
     for modules in _images(library):
@@ -199,6 +212,7 @@ def test_too_little_room_for_an_image(library: DeviceLibrary) -> None:
                 )
 
 
+@promise("module_load 5")
 def test_what_is_no_image_is_unsupported(library: DeviceLibrary) -> None:
     """Bytes that no driver made are UNSUPPORTED as an image, and the next module is well."""
     for modules in _images(library):

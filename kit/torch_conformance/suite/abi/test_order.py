@@ -10,6 +10,7 @@ import pytest
 
 from torch_backend.abi import CopyKind, Device, DeviceLibrary
 from torch_conformance import needs
+from torch_conformance.promises import promise
 from torch_conformance.suite.abi._modules import Launch, Pointer, modules_of
 from torch_conformance.suite.abi._support import (
     Hold,
@@ -131,6 +132,7 @@ def _expect_in_place(place: _Place, enqueue: Callable[[_Place], None], made: byt
         expect_bytes(device.read(target, _SIZE, stream), _LATER, f"{what}: the target at the end")
 
 
+@promise("all calls 27 28, memory_copy 1, memory_copy_2d 1")
 @pytest.mark.parametrize("work", [pytest.param(name, marks=marks) for name, (_, _, marks) in _WORK.items()])
 def test_work_takes_its_place_on_its_stream(library: DeviceLibrary, work: str) -> None:
     """Work runs after what was enqueued before it on its stream, and what follows it sees its result."""
@@ -141,6 +143,7 @@ def test_work_takes_its_place_on_its_stream(library: DeviceLibrary, work: str) -
                 _expect_in_place(place, enqueue, made, work)
 
 
+@promise("graph_launch 1")
 @needs.table("graph.1")
 def test_graphs_take_their_place_on_their_stream(library: DeviceLibrary) -> None:
     """A graph that is launched runs after what is on the stream, and what follows sees what it did."""
@@ -157,6 +160,7 @@ def test_graphs_take_their_place_on_their_stream(library: DeviceLibrary) -> None
                     )
 
 
+@promise("memory_copy 1")
 @needs.devices(2)
 @needs.capability("PEER")
 def test_copies_between_devices_take_their_place(library: DeviceLibrary) -> None:
@@ -185,6 +189,7 @@ def test_copies_between_devices_take_their_place(library: DeviceLibrary) -> None
                 )
 
 
+@promise("event_query 1, stream_query 1")
 @needs.slot("stream_query")
 def test_a_stream_that_is_held_is_pending_however_often_it_is_asked(library: DeviceLibrary) -> None:
     """stream_query and event_query say NOT_READY as long as work is pending, also the hundredth time."""

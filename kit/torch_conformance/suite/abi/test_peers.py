@@ -6,9 +6,11 @@ import pytest
 
 from torch_backend.abi import CopyKind, DeviceLibrary, Status, status_name
 from torch_conformance import needs
+from torch_conformance.promises import promise
 from torch_conformance.suite.abi._support import GUARD_BYTES, expect_bytes, memory, pattern
 
 
+@promise("TB_CAP_PEER 1, TB_COPY_PEER")
 @needs.devices(2)
 @needs.capability("PEER")
 @pytest.mark.parametrize("size", [1, 3, 17, 4097, 65537])
@@ -29,6 +31,7 @@ def test_copies_between_devices_arrive_whole(library: DeviceLibrary, size: int) 
             )
 
 
+@promise("all calls 15")
 @needs.devices(2)
 def test_a_refused_copy_between_devices_moves_nothing(library: DeviceLibrary) -> None:
     """A copy between devices that is UNSUPPORTED leaves its target as it was, and is not declared."""
@@ -48,6 +51,7 @@ def test_a_refused_copy_between_devices_moves_nothing(library: DeviceLibrary) ->
         )
 
 
+@promise("peer_can_access 1")
 @needs.devices(2)
 @needs.slot("peer_can_access")
 def test_peer_access_is_yes_or_no(library: DeviceLibrary) -> None:
@@ -69,6 +73,7 @@ def test_peer_access_is_yes_or_no(library: DeviceLibrary) -> None:
             assert answers in ([0, 0], [1, 1]), f"peer_can_access({device.index}, {peer.index}) answered {answers}"
 
 
+@promise("memory_allocate 3")
 @needs.devices(2)
 def test_devices_do_not_share_memory(library: DeviceLibrary) -> None:
     """What is written on one device does not change what another one holds."""

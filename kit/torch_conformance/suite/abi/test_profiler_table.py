@@ -15,6 +15,7 @@ from torch_backend.abi import (
     tb_trace_record,
 )
 from torch_conformance import needs
+from torch_conformance.promises import promise
 from torch_conformance.suite._threads import in_threads
 from torch_conformance.suite.abi._support import memory, some_streams
 
@@ -94,6 +95,7 @@ def _trace_of_a_copy(device: Device, kinds: TraceKind, stream: int | None = None
     return _collect(library)
 
 
+@promise("range_push")
 def test_required_slots_are_set(library: DeviceLibrary) -> None:
     """Every slot but those of ranges is set, and those two are set together."""
     table = library.tables["prof.1"]
@@ -102,6 +104,7 @@ def test_required_slots_are_set(library: DeviceLibrary) -> None:
     assert ("range_push" in table) == ("range_pop" in table), "only one of range_push and range_pop is set"
 
 
+@promise("tb_trace_record.stream, tb_trace_record.correlation, tb_trace_record.start_ns, correlation_push")
 def test_a_copy_is_traced(library: DeviceLibrary) -> None:
     """A copy leaves a record with its device, stream, size, times and correlation."""
     for device in library.devices:
@@ -129,6 +132,7 @@ def _expect_record(device: Device, stream: int | None) -> None:
     assert copy.name is not None, f"{device}: the record of a copy has no name"
 
 
+@promise("tb_trace_record.kind, trace_start")
 def test_only_what_was_asked_for_is_traced(library: DeviceLibrary) -> None:
     """Kinds that were not asked for leave no records."""
     for device in library.devices:
@@ -137,6 +141,7 @@ def test_only_what_was_asked_for_is_traced(library: DeviceLibrary) -> None:
         assert not other, f"{device}: only fills were to be traced, but there are records of kinds {other}"
 
 
+@promise("trace_collect")
 def test_records_are_handed_out_once(library: DeviceLibrary) -> None:
     """What trace_collect has handed out is forgotten, and nothing is recorded after trace_stop."""
     for device in library.devices:
@@ -147,6 +152,7 @@ def test_records_are_handed_out_once(library: DeviceLibrary) -> None:
         assert not again, f"{device}: {len(again)} records were handed out twice, or made after trace_stop"
 
 
+@promise("clock_pair")
 def test_clocks_can_be_compared(library: DeviceLibrary) -> None:
     """clock_pair reads the host's monotonic clock, and the device's clock runs as fast."""
     for device in library.devices:
@@ -166,6 +172,7 @@ def test_clocks_can_be_compared(library: DeviceLibrary) -> None:
         )
 
 
+@promise("range_push")
 def test_ranges_nest(library: DeviceLibrary) -> None:
     """Ranges are pushed and popped."""
     if "range_push" not in library.tables["prof.1"]:

@@ -11,6 +11,7 @@ from torch_backend.abi import (
     tb_device_properties,
 )
 from torch_backend.diagnosis import properties
+from torch_conformance.promises import promise
 from torch_conformance.suite._threads import in_numbered_threads
 from torch_conformance.suite.abi._support import expect_bytes
 
@@ -29,6 +30,7 @@ def _answer(library: DeviceLibrary, device: int, struct_size: int, room: int) ->
     return bytes(buffer)
 
 
+@promise("device_count 1")
 def test_the_number_of_devices_stays(library: DeviceLibrary) -> None:
     """The number of devices is the same every time, also in other threads."""
     counts = []
@@ -49,6 +51,7 @@ def test_there_is_a_device(library: DeviceLibrary) -> None:
     assert library.device_count > 0, "device_count is 0: the driver finds no device on this machine"
 
 
+@promise("device_properties 3")
 def test_properties_stay(library: DeviceLibrary) -> None:
     """The properties of a device are the same every time, also in other threads."""
     for device in library.devices:
@@ -63,6 +66,14 @@ def test_properties_stay(library: DeviceLibrary) -> None:
             expect_bytes(answer, answers[0], f"{device}: device_properties answered differently than before")
 
 
+@promise(
+    "all calls 18, TB_CAP_ASYNC, tb_device_properties.name, tb_device_properties.arch",
+    "tb_device_properties.total_memory_bytes, tb_device_properties.allocation_granularity_bytes",
+    "tb_device_properties.allocation_alignment_bytes, tb_device_properties.dtype_mask",
+    "tb_device_properties.warp_size, tb_device_properties.stream_priority_lowest, tb_device_properties.numa_node",
+    "tb_device_properties.max_block_items, tb_device_properties.compute_dtype_mask",
+    "tb_device_properties.driver_version 1, tb_device_properties.commit_granularity_bytes, tb_core_table",
+)
 def test_properties_are_possible(library: DeviceLibrary) -> None:
     """Texts end and are UTF-8, numbers are in their ranges, and capabilities are known and have their slots."""
     for device in library.devices:
@@ -70,6 +81,7 @@ def test_properties_are_possible(library: DeviceLibrary) -> None:
         assert not faults, f"{device}: {' '.join(faults)}"
 
 
+@promise("tb_device_properties.capabilities")
 def test_common_capabilities_are_the_same_on_all_devices(library: DeviceLibrary) -> None:
     """TB_CAP_ASYNC, HOST_ACCESS and HOST_COHERENT are the same on all devices."""
     for device in library.devices:
@@ -77,6 +89,7 @@ def test_common_capabilities_are_the_same_on_all_devices(library: DeviceLibrary)
         assert not different, f"{device} and {library.devices[0]} differ in {sorted(Capability.names(different))}"
 
 
+@promise("tb_device_properties.uuid")
 def test_uuids_tell_devices_apart(library: DeviceLibrary) -> None:
     """Two devices do not have the same UUID."""
     uuids = [bytes(device.properties.uuid) for device in library.devices]
@@ -87,6 +100,7 @@ def test_uuids_tell_devices_apart(library: DeviceLibrary) -> None:
 _SHORTER = [_SIZE_FIELD_BYTES, 40, 72, 112, 136, 168, _SIZE - 4]
 
 
+@promise("all calls 7 9, device_properties 1")
 @pytest.mark.parametrize("struct_size", _SHORTER)
 def test_a_host_of_an_older_version_gets_what_it_knows(library: DeviceLibrary, struct_size: int) -> None:
     """Properties are written up to the struct_size of the caller, and not past it."""
@@ -109,6 +123,7 @@ def test_a_host_of_an_older_version_gets_what_it_knows(library: DeviceLibrary, s
         )
 
 
+@promise("all calls 9")
 def test_a_host_of_a_newer_version_learns_what_was_filled(library: DeviceLibrary) -> None:
     """A longer struct comes back with the size that was filled, and what lies past it as it was."""
     longer = _SIZE + 64

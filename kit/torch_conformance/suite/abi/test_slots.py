@@ -3,6 +3,7 @@
 import pytest
 
 from torch_backend.abi import Capability, DeviceLibrary
+from torch_conformance.promises import promise
 
 _TOGETHER = (
     ("memory_map", "memory_unmap"),
@@ -16,6 +17,7 @@ def _declaring(library: DeviceLibrary, capability: Capability) -> list[int]:
     return [device.index for device in library.devices if device.properties.capabilities & capability]
 
 
+@promise("memory_map 5, host_register 3, ipc_export 3, address_reserve 5")
 @pytest.mark.parametrize("slots", _TOGETHER, ids="-".join)
 def test_slots_that_belong_together_are_set_together(library: DeviceLibrary, slots: tuple[str, ...]) -> None:
     """Slots that undo each other are set all or none."""
@@ -23,6 +25,7 @@ def test_slots_that_belong_together_are_set_together(library: DeviceLibrary, slo
     assert len(unset) in (0, len(slots)), f"of {', '.join(slots)} only {', '.join(unset)} is unset"
 
 
+@promise("TB_CAP_EVENT_TIMING 1, TB_CAP_IPC, TB_CAP_VIRTUAL_MEMORY, event_elapsed 3, ipc_export 3, address_reserve 5")
 @pytest.mark.parametrize(
     ("capability", "slot"),
     [
@@ -39,6 +42,7 @@ def test_a_capability_has_its_slot(library: DeviceLibrary, capability: Capabilit
     )
 
 
+@promise("TB_CAP_IPC")
 def test_ipc_slots_are_declared(library: DeviceLibrary) -> None:
     """The slots that share memory between processes are set only with TB_CAP_IPC."""
     assert "ipc_export" not in library.core or _declaring(library, Capability.IPC), (
@@ -46,6 +50,7 @@ def test_ipc_slots_are_declared(library: DeviceLibrary) -> None:
     )
 
 
+@promise("TB_CAP_HOST_COHERENT 2, memory_map 5")
 def test_memory_that_is_not_coherent_can_be_mapped(library: DeviceLibrary) -> None:
     """TB_CAP_HOST_ACCESS without TB_CAP_HOST_COHERENT comes with memory_map and memory_unmap."""
     needing = set(_declaring(library, Capability.HOST_ACCESS)) - set(_declaring(library, Capability.HOST_COHERENT))
@@ -54,6 +59,7 @@ def test_memory_that_is_not_coherent_can_be_mapped(library: DeviceLibrary) -> No
     )
 
 
+@promise("TB_CAP_GRAPH")
 def test_graphs_are_declared_with_their_table(library: DeviceLibrary) -> None:
     """The table graph.1 is offered if and only if TB_CAP_GRAPH is declared."""
     declared, offered = bool(_declaring(library, Capability.GRAPH)), "graph.1" in library.tables

@@ -7,6 +7,7 @@ import pytest
 
 from torch_backend.abi import CopyKind, Device, DeviceLibrary, Status, status_name
 from torch_conformance import facts, needs
+from torch_conformance.promises import promise
 from torch_conformance.suite.abi._support import (
     Hold,
     call_optional,
@@ -25,6 +26,7 @@ pytestmark = needs.capability("ASYNC")
 _SIZE = 1 << 16
 
 
+@promise("all calls 28")
 def test_work_on_one_stream_runs_in_order(library: DeviceLibrary) -> None:
     """Copies on one stream run one after the other, in the order they were enqueued."""
     steps = 20
@@ -42,6 +44,7 @@ def test_work_on_one_stream_runs_in_order(library: DeviceLibrary) -> None:
                     expect_bytes(target.raw, source.raw, f"{device}: step {step} of {steps} on one stream")
 
 
+@promise("all calls 28")
 @needs.slot("stream_host_function")
 def test_small_work_does_not_overtake_large_work(library: DeviceLibrary) -> None:
     """A small copy that was enqueued after a large one writes after it."""
@@ -61,6 +64,7 @@ def test_small_work_does_not_overtake_large_work(library: DeviceLibrary) -> None
             expect_bytes(actual, small, f"{device}: 16 bytes that were copied over the end of a larger copy")
 
 
+@promise("stream_synchronize 1 2")
 @needs.slot("stream_host_function")
 def test_synchronize_waits_for_all_work(library: DeviceLibrary) -> None:
     """stream_synchronize returns when everything on the stream is complete, and not before."""
@@ -75,6 +79,7 @@ def test_synchronize_waits_for_all_work(library: DeviceLibrary) -> None:
                 )
 
 
+@promise("stream_synchronize 1")
 def test_synchronize_makes_copies_visible(library: DeviceLibrary) -> None:
     """After stream_synchronize the host has what was copied to it."""
     size = 4 << 20
@@ -88,6 +93,7 @@ def test_synchronize_makes_copies_visible(library: DeviceLibrary) -> None:
             expect_bytes(target.raw, data, f"{device}: stream_synchronize returned before {size} bytes were copied")
 
 
+@promise("device_synchronize 1")
 @needs.slot("stream_host_function")
 @needs.slot("device_synchronize")
 def test_device_synchronize_waits_for_all_streams(library: DeviceLibrary) -> None:
@@ -104,6 +110,7 @@ def test_device_synchronize_waits_for_all_streams(library: DeviceLibrary) -> Non
                 )
 
 
+@promise("stream_query 1 2")
 @needs.slot("stream_host_function")
 @needs.slot("stream_query")
 def test_a_query_tells_whether_work_is_pending(library: DeviceLibrary) -> None:
@@ -126,6 +133,7 @@ def test_a_query_tells_whether_work_is_pending(library: DeviceLibrary) -> None:
                 assert device.is_idle(stream), f"{device}: stream_query is NOT_READY after stream_synchronize"
 
 
+@promise("all calls 28")
 @needs.slot("stream_host_function")
 def test_a_held_stream_does_not_change_what_another_does(library: DeviceLibrary) -> None:
     """Work on one stream is right while another one stands still."""
@@ -140,6 +148,7 @@ def test_a_held_stream_does_not_change_what_another_does(library: DeviceLibrary)
                 facts.record(streams_run_side_by_side=not hold.ended)
 
 
+@promise("stream_destroy 1")
 @needs.slot("stream_host_function")
 def test_a_stream_that_is_destroyed_completes_its_work(library: DeviceLibrary) -> None:
     """Work that is on a stream when it is destroyed still runs."""
@@ -156,6 +165,7 @@ def test_a_stream_that_is_destroyed_completes_its_work(library: DeviceLibrary) -
             expect_bytes(device.read(address, _SIZE), data, f"{device}: a copy on a stream that was destroyed")
 
 
+@promise("tb_device_properties.stream_priority_lowest, stream_create 2")
 def test_streams_take_every_priority(library: DeviceLibrary) -> None:
     """Streams of the lowest, the highest and a middle priority are created, and do their work."""
     for device in library.devices:
@@ -169,6 +179,7 @@ def test_streams_take_every_priority(library: DeviceLibrary) -> None:
                 )
 
 
+@promise("all calls 19, stream_create 1")
 def test_many_streams_exist_at_once(library: DeviceLibrary) -> None:
     """Thirty-two streams exist at once, each is another, and each does its own work."""
     for device in library.devices:
@@ -195,6 +206,7 @@ def test_many_streams_exist_at_once(library: DeviceLibrary) -> None:
                 device.free(block, 64)
 
 
+@promise("all calls 27")
 @needs.devices(2)
 def test_every_device_has_its_own_default_stream(library: DeviceLibrary) -> None:
     """The default stream of each device does the work of that device."""

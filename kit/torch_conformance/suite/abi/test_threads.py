@@ -5,6 +5,7 @@ from contextlib import ExitStack
 
 from torch_backend.abi import Device, DeviceLibrary
 from torch_conformance import needs
+from torch_conformance.promises import promise
 from torch_conformance.suite._threads import in_numbered_threads
 from torch_conformance.suite.abi._support import expect_bytes, pattern
 
@@ -27,12 +28,14 @@ def _work(device: Device, number: int, turns: int) -> None:
                 )
 
 
+@promise("all calls 22")
 def test_threads_use_one_device_at_once(library: DeviceLibrary) -> None:
     """Eight threads allocate and copy on one device, each on its own stream."""
     for device in library.devices:
         in_numbered_threads(_THREADS, lambda number, device=device: _work(device, number, _TURNS))  # type: ignore[misc]
 
 
+@promise("all calls 22")
 @needs.devices(2)
 def test_threads_use_different_devices_at_once(library: DeviceLibrary) -> None:
     """Eight threads that use different devices do not disturb each other."""
@@ -40,6 +43,7 @@ def test_threads_use_different_devices_at_once(library: DeviceLibrary) -> None:
     in_numbered_threads(_THREADS, lambda number: _work(devices[number % len(devices)], number, _TURNS))
 
 
+@promise("thread_bind 1")
 @needs.devices(2)
 def test_a_thread_changes_its_device(library: DeviceLibrary) -> None:
     """Threads that go from device to device at each call get the device that they name."""
@@ -71,6 +75,7 @@ def _created(library: DeviceLibrary, slot: str, device: Device, argument: int) -
     return handle
 
 
+@promise("thread_bind 1")
 def test_a_new_thread_gives_back_what_another_has_made(library: DeviceLibrary) -> None:
     """Memory, streams and events go in a thread that has called nothing before but thread_bind, if that is there."""
     for device in library.devices:
@@ -86,6 +91,7 @@ def test_a_new_thread_gives_back_what_another_has_made(library: DeviceLibrary) -
             )
 
 
+@promise("all calls 22")
 @needs.capability("ASYNC")
 def test_threads_share_a_stream(library: DeviceLibrary) -> None:
     """Threads that enqueue on the same stream each get their own work done."""
@@ -104,6 +110,7 @@ def test_threads_share_a_stream(library: DeviceLibrary) -> None:
             in_numbered_threads(_THREADS, work)
 
 
+@promise("all calls 22")
 @needs.capability("ASYNC")
 def test_threads_create_and_destroy_streams_and_events(library: DeviceLibrary) -> None:
     """Streams and events come and go in eight threads at once."""
@@ -121,6 +128,7 @@ def test_threads_create_and_destroy_streams_and_events(library: DeviceLibrary) -
     in_numbered_threads(_THREADS, work)
 
 
+@promise("all calls 22")
 def test_memory_is_freed_by_another_thread(library: DeviceLibrary) -> None:
     """Memory that one thread allocated is written and freed by others."""
     for device in library.devices:

@@ -19,6 +19,7 @@ from torch_backend.abi import (
     tb_pointer_info,
 )
 from torch_conformance import needs
+from torch_conformance.promises import promise
 from torch_conformance.suite._threads import in_numbered_threads
 from torch_conformance.suite.abi._module_sources import Mixed, sum_of
 from torch_conformance.suite.abi._modules import Launch, Parameter, Pointer, modules_of
@@ -48,6 +49,7 @@ def _committed(device: Device, parts: int) -> Iterator[tuple[int, int]]:
                 device.decommit(base + part * size, size)
 
 
+@promise("tb_device_properties.commit_granularity_bytes, address_reserve 1")
 def test_reservations_are_aligned_and_distinct(library: DeviceLibrary) -> None:
     """Reserved addresses are multiples of the granularity, and overlap nothing else."""
     for device in library.devices:
@@ -60,6 +62,7 @@ def test_reservations_are_aligned_and_distinct(library: DeviceLibrary) -> None:
                 assert end <= next_begin, f"{device}: {begin:#x} to {end:#x} overlaps what begins at {next_begin:#x}"
 
 
+@promise("address_reserve 2")
 def test_reservations_take_no_memory(library: DeviceLibrary) -> None:
     """Several reservations, each larger than the device's memory, exist at once."""
     for device in library.devices:
@@ -74,6 +77,7 @@ def test_reservations_take_no_memory(library: DeviceLibrary) -> None:
             raise AssertionError(f"{device}: {size} bytes of addresses could not be reserved twice: {error}") from None
 
 
+@promise("address_release 1")
 def test_addresses_are_not_lost(library: DeviceLibrary) -> None:
     """Addresses can be reserved and given back again and again: together, more than there are."""
     for device in library.devices:
@@ -84,6 +88,7 @@ def test_addresses_are_not_lost(library: DeviceLibrary) -> None:
                 pass
 
 
+@promise("memory_commit 1")
 def test_committed_memory_keeps_its_contents(library: DeviceLibrary) -> None:
     """What is written stays when memory is committed before and after it."""
     for device in library.devices:
@@ -99,6 +104,7 @@ def test_committed_memory_keeps_its_contents(library: DeviceLibrary) -> None:
                 expect_bytes(content, data, f"{device}: part {part} of a reservation, after more was committed")
 
 
+@promise("memory_commit 3")
 def test_parts_that_touch_are_one_allocation(library: DeviceLibrary) -> None:
     """Copies go over the borders of parts, to and from the device and within it."""
     for device in library.devices:
@@ -116,6 +122,7 @@ def test_parts_that_touch_are_one_allocation(library: DeviceLibrary) -> None:
             expect_bytes(device.read(target, len(data)), data, f"{device}: copied over the borders of parts")
 
 
+@promise("memory_commit 3")
 @needs.slot("memory_query")
 def test_parts_that_touch_are_one_to_queries(library: DeviceLibrary) -> None:
     """memory_query knows committed memory as one range, and addresses without memory not at all."""
@@ -137,6 +144,7 @@ def test_parts_that_touch_are_one_to_queries(library: DeviceLibrary) -> None:
                 device.commit(base + 2 * size, size)
 
 
+@promise("memory_decommit 1 2")
 def test_neighbours_stay_when_a_part_goes(library: DeviceLibrary) -> None:
     """A part is taken back and committed again, and those beside it keep what they hold."""
     for device in library.devices:
@@ -152,6 +160,7 @@ def test_neighbours_stay_when_a_part_goes(library: DeviceLibrary) -> None:
                 expect_bytes(content, data, f"{device}: part {part}, after the one in the middle was taken back")
 
 
+@promise("memory_commit 2")
 @needs.capability("ASYNC")
 def test_committed_memory_is_usable_from_every_stream(library: DeviceLibrary) -> None:
     """New memory is there for all streams at once."""
@@ -163,6 +172,7 @@ def test_committed_memory_is_usable_from_every_stream(library: DeviceLibrary) ->
                 expect_bytes(device.read(base + at, _MARK_BYTES, stream), data, f"{device}: committed memory at {at}")
 
 
+@promise("memory_commit 2")
 @needs.devices(2)
 @needs.capability("PEER")
 def test_committed_memory_is_for_peers(library: DeviceLibrary) -> None:
@@ -178,6 +188,7 @@ def test_committed_memory_is_for_peers(library: DeviceLibrary) -> None:
                 expect_bytes(target.read(dst, len(data)), data, f"copied from {source} to {target}")
 
 
+@promise("memory_commit 2")
 @needs.devices(2)
 @needs.table("kernels.1")
 @needs.slot("peer_can_access")
@@ -205,6 +216,7 @@ def test_kernels_of_peers_use_committed_memory(library: DeviceLibrary) -> None:
                     )
 
 
+@promise("memory_commit 2")
 @needs.capability("HOST_ACCESS")
 @needs.capability("HOST_COHERENT")
 def test_committed_memory_is_for_the_host(library: DeviceLibrary) -> None:
@@ -217,6 +229,7 @@ def test_committed_memory_is_for_the_host(library: DeviceLibrary) -> None:
             expect_bytes(ctypes.string_at(address, len(data)), data, f"{device}: what the host loads")
 
 
+@promise("memory_decommit 1")
 @needs.slot("memory_info")
 def test_committed_memory_is_not_lost(library: DeviceLibrary) -> None:
     """Memory goes back: together, several times what the device has can be committed."""
@@ -231,6 +244,7 @@ def test_committed_memory_is_not_lost(library: DeviceLibrary) -> None:
                 device.decommit(base, size)
 
 
+@promise("memory_commit 6")
 @pytest.mark.thorough
 def test_full_memory_is_out_of_memory(library: DeviceLibrary) -> None:
     """A commit that finds no memory is OUT_OF_MEMORY, and the next works once some was taken back."""
@@ -258,6 +272,7 @@ def test_full_memory_is_out_of_memory(library: DeviceLibrary) -> None:
                     device.decommit(address, size)
 
 
+@promise("all calls 22")
 def test_threads_commit_parts_of_one_reservation(library: DeviceLibrary) -> None:
     """Threads commit and take back parts beside each other, and each has what it wrote."""
     for device in library.devices:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from torch_conformance import needs
 from torch_conformance.declaration import Declaration
+from torch_conformance.promises import promise
 from torch_conformance.suite.tensor._copies import Direction, check_copy, every_direction
 from torch_conformance.suite.tensor._support import DTYPES, assert_values, dtypes, each, every_dtype, numbers
 
@@ -60,6 +61,7 @@ LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
 SHAPES = ((3, 4, 5), (1, 4, 5), (3, 1, 5), (3, 4, 1))
 
 
+@promise("tb_kernel 2")
 @every_direction
 @each("dst", LAYOUTS)
 def test_copies_of_every_layout(device: str, direction: Direction, dst: Callable[[Tensor], Tensor]) -> None:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from torch_conformance.declaration import Declaration
+from torch_conformance.promises import promise
 from torch_conformance.suite.tensor._copies import Direction, check_copy
 from torch_conformance.suite.tensor._support import numbers
 
@@ -56,6 +57,7 @@ def check_any_copy(device: str, declaration: Declaration, data: st.DataObject) -
     check_copy(dst, src, direction, device, non_blocking=data.draw(st.booleans()), exact=False)
 
 
+@promise("tb_kernel 2")
 @settings(derandomize=True, deadline=None, database=None, max_examples=300)
 @given(data=st.data())
 def test_any_copy(device: str, declaration: Declaration, data: st.DataObject) -> None:

@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from torch_conformance.promises import promise
+
 CALLS = 6
 
 ROWS = 37
@@ -55,6 +57,7 @@ def deterministic() -> Iterator[None]:
     torch.use_deterministic_algorithms(False)
 
 
+@promise("TB_MATH_DETERMINISTIC")
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_same_inputs_give_the_same_bits(device: str, name: str) -> None:
     """Sums of numbers of many sizes, which depend on the order in which they are added."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_conformance.declaration import Declaration
+from torch_conformance.promises import promise
 from torch_conformance.suite.tensor._support import (
     DTYPES,
     assert_equal,
@@ -52,6 +53,7 @@ def test_dtypes_that_every_device_has(declaration: Declaration) -> None:
     assert not missing, f"the device does not declare {', '.join(sorted(missing))}"
 
 
+@promise("tb_device_properties.dtype_mask")
 @every_dtype
 def test_bits_survive(device: str, dtype: torch.dtype) -> None:
     """Every bit of every value goes to the device and comes back."""

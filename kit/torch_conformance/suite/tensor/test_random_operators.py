@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from torch_conformance import needs
+from torch_conformance.promises import promise
 from torch_conformance.suite.tensor._random import DRAWS, SIZE, first
 from torch_conformance.suite.tensor._random import keep_states as keep_states
 from torch_conformance.suite.tensor._support import assert_equal, each
@@ -17,6 +18,7 @@ from torch_conformance.suite.tensor._support import assert_equal, each
 every_draw = each("draw", DRAWS, float16=["randn half"], complex64=["randn complex"])
 
 
+@promise("tb_philox 1")
 @every_draw
 def test_the_devices_generator_decides(device: str, backend: ModuleType, draw: Callable[[Tensor], Any]) -> None:
     """What is drawn depends on the device's generator alone: seed and state repeat it, and each draw advances it."""

@@ -7,10 +7,12 @@ import pytest
 import torch
 
 from torch_conformance import needs
+from torch_conformance.promises import promise
 from torch_conformance.suite.tensor._random import keep_states as keep_states
 from torch_conformance.suite.tensor._support import assert_equal, each, in_fresh_process
 
 
+@promise("tb_philox 1")
 def test_seed_decides(device: str, backend: ModuleType) -> None:
     """The same seed gives the same numbers, another seed others."""
     draws = []
@@ -123,6 +125,7 @@ def test_default_generators(device: str, backend: ModuleType) -> None:
 SIZES = (1, 2, 3, 4, 5, 7, 8, 31, 32, 33, 255, 256, 257, 1000, 1, 1, 4097)
 
 
+@promise("tb_philox 2")
 def test_a_generator_never_repeats(device: str, backend: ModuleType) -> None:
     """No number of 62 bits comes twice, however many are drawn at once."""
     backend.manual_seed(1)
