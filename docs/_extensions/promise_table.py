@@ -34,7 +34,7 @@ def _caught() -> dict[str, list[str]]:
         sys.path.remove(str(TESTS))
     caught = defaultdict(list)
     for device in FAULTY_DEVICES:
-        caught[device.caught_by.partition("[")[0]].append(device.fault)
+        caught[device.caught_by.partition("[")[0]].append(device.name)
     return caught
 
 

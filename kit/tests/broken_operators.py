@@ -1,8 +1,8 @@
 """Devices that are broken above their library: operators, views, generators and files that do the wrong thing.
 
-Importing this module in a process with an active device breaks it in the way that TORCH_BACKEND_BROKEN names::
+Importing this module in a process with an active device breaks it in the way that TORCH_BACKEND_FAULTY names::
 
-    TORCH_BACKEND_BROKEN="clone that aliases" PYTHONPATH=kit/tests pytest ... --import broken_operators
+    TORCH_BACKEND_FAULTY="clone that aliases" PYTHONPATH=kit/tests pytest ... --import broken_operators
 
 An entry is a function that breaks the device, the id of the test that has to catch it, and words that this test has to
 say about it. The function's name plays no part.
@@ -10,9 +10,10 @@ say about it. The function's name plays no part.
 
 import os
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
+from faults import Fault
 from torch import Tensor
 
 from torch_backend import kernel
@@ -20,26 +21,25 @@ from torch_backend import kernel
 aten = torch.ops.aten
 
 
-class Broken(NamedTuple):
-    """One way to be broken."""
-
-    install: Callable[[], object]
-    caught_by: str
-    words: str
-
-
-BROKEN: dict[str, Broken] = {}
+BROKEN_OPERATORS: list[Fault] = []
+_INSTALL: dict[str, Callable[[], object]] = {}
 
 
 def broken(name: str, *, caught_by: str, words: str) -> Callable[[Callable[[], object]], Callable[[], object]]:
     """Decorate a function that breaks the active device."""
 
     def add(install: Callable[[], object]) -> Callable[[], object]:
-        assert name not in BROKEN, name
-        BROKEN[name] = Broken(install, caught_by, words)
+        assert name not in _INSTALL, name
+        _INSTALL[name] = install
+        BROKEN_OPERATORS.append(Fault(name, caught_by, words, seconds=120.0, module=__name__))
         return install
 
     return add
+
+
+def install(name: str) -> None:
+    """Break the active device."""
+    _INSTALL[name]()
 
 
 # ---- views and storage ----
@@ -80,6 +80,17 @@ def _copy_that_skips() -> None:
     def copy_from(self: Tensor, dst: Tensor, non_blocking: bool) -> Tensor:
         apart = abs(self.data_ptr() - dst.data_ptr()) if self.device == dst.device else 0
         return dst if apart == self.element_size() else aten._copy_from(self, dst, non_blocking)
+
+
+@broken(
+    "copy that ignores the negative bit",
+    caught_by="tensor/test_copies_of_any_kind.py::test_any_copy",
+    words="in the storage are wrong",
+)
+def _copy_without_the_sign() -> None:
+    @kernel("aten::_copy_from")
+    def copy_from(self: Tensor, dst: Tensor, non_blocking: bool) -> Tensor:
+        return aten._copy_from(torch._neg_view(self) if self.is_neg() else self, dst, non_blocking)
 
 
 @broken(
@@ -713,6 +724,5 @@ def _dot_in_other_words() -> None:
         return aten.dot(self, tensor)
 
 
-_chosen = os.environ.get("TORCH_BACKEND_BROKEN")
-if _chosen:
-    BROKEN[_chosen].install()
+if _chosen := os.environ.get("TORCH_BACKEND_FAULTY"):
+    install(_chosen)

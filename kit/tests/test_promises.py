@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from broken_operators import BROKEN
+from broken_operators import BROKEN_OPERATORS
 from faulty_devices import FAULTY_DEVICES
 from torch_conformance import promises
 from torch_conformance.levels import SUITE
@@ -35,8 +35,7 @@ def suite_tests(folder: str) -> set[str]:
     }
 
 
-CAUGHT = {without_parameters(device.caught_by) for device in FAULTY_DEVICES}
-CAUGHT |= {without_parameters(broken.caught_by) for broken in BROKEN.values()}
+CAUGHT = {without_parameters(fault.caught_by) for fault in (*FAULTY_DEVICES, *BROKEN_OPERATORS)}
 MARKED = {test for tests in promises.tests().values() for test in tests}
 
 

@@ -18,7 +18,9 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Templates]:
         "CI": "1",  # where pytest shows differences in full, which takes minutes for large values
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
     }
-    bare, torch = ("import pytest, torch_conformance", "import pytest, torch_conformance, torch")
+    bare = "import pytest, torch_conformance"
+    # What PyTorch's list of operators imports that asks for no device.
+    torch = f"{bare}, torch, torch._dynamo.device_interface, scipy.signal"
     found = {
         needs_torch: Template(tmp_path_factory.mktemp("runs"), environment, preparation)
         for needs_torch, preparation in ((False, bare), (True, torch))
