@@ -70,24 +70,26 @@ def test_every_test_of_device_libraries_stands_for_a_promise() -> None:
 @pytest.mark.parametrize(
     ("comment", "sentences"),
     [
-        ("One. Two, e.g. this.\n  - Three: x.\n  - Four", ["One.", "Two, e.g. this.", "Three: x.", "Four"]),
-        ("Enqueue. Required. Since 1.0.", ["Enqueue."]),
-        ("It is. out_x is not. slot_x fails.", ["It is.", "out_x is not.", "slot_x fails."]),
+        (
+            "One. Two, e.g. this.\n  - Three: x.\n  - Four",
+            {"1.1": "One.", "1.2": "Two, e.g. this.", "2.1": "Three: x.", "3.1": "Four"},
+        ),
+        ("Enqueue. Required. Since 1.0.", {"1": "Enqueue."}),
+        ("It is. out_x is not. slot_x fails.", {"1": "It is.", "2": "out_x is not.", "3": "slot_x fails."}),
     ],
 )
-def test_sentences(tmp_path: Path, comment: str, sentences: list[str]) -> None:
+def test_sentences(tmp_path: Path, comment: str, sentences: dict[str, str]) -> None:
     lines = "\n".join(f" * {line}" for line in comment.splitlines())
     header = tmp_path / "device.h"
     header.write_text(f"/* Opening.\n */\n\n/* ===== things ===== */\n\n/*{lines[2:]} */\n#define TB_X 1\n")
-    expected = {"all calls 1": "Opening.", **{f"TB_X {number}": text for number, text in enumerate(sentences, 1)}}
+    expected = {"all calls 1": "Opening.", **{f"TB_X {number}": text for number, text in sentences.items()}}
     assert promises.in_header(header) == expected
 
 
 def test_names() -> None:
-    assert list(promises.named("all calls 1-3 5, tb_kernel.op")) == [
-        *(f"all calls {n}" for n in (1, 2, 3, 5)),
-        "tb_kernel.op 1",
-    ]
+    written = "all calls 2.1-3 5.1, tb_kernel.op, initialize 2 3"
+    expected = ["all calls 2.1", "all calls 2.2", "all calls 2.3", "all calls 5.1", "tb_kernel.op 1"]
+    assert list(promises.named(written)) == [*expected, "initialize 2", "initialize 3"]
     with pytest.raises(AssertionError, match="'a b' names no sentence"):
         list(promises.named("a b"))
 

@@ -1,10 +1,11 @@
 """What device.h promises, sentence by sentence, and the tests of the suite that break when a device breaks it.
 
 A sentence is called after what it is about, the slot, type, field or constant, and its number there: "memory_fill 2" is
-the second of memory_fill's comment. Those that only say "Required", "Optional" or "Since" do not count; "all calls" is
-what opens the header, and where there is one sentence it needs no number. A test has the names of those it keeps::
+the second of memory_fill's comment, and "all calls 7.1" the first of the seventh paragraph, or point, of what opens the
+header. Those that only say "Required", "Optional" or "Since" do not count, and where there is one sentence it needs no
+number. A test has the names of those it keeps::
 
-    @promise("memory_fill 2, all calls 20-22")
+    @promise("memory_fill 2, all calls 7.1-3")
     def test_the_pattern_is_read_before_the_call_returns(library: DeviceLibrary) -> None: ...
 
 untested.py has the others. ``python -m torch_conformance.promises`` prints all.
@@ -12,7 +13,7 @@ untested.py has the others. ``python -m torch_conformance.promises`` prints all.
 
 import ast
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -29,7 +30,7 @@ _PARAGRAPH = re.compile(r"\n\s*\n|\n\s*(?=- )|\n(?= {2}[A-Z_]{4,} {2})")
 _END = re.compile(r"(?<=\.)(?<!e\.g\.)(?<!\.\.\.)\s+(?=[A-Z`*\"]|[a-z]+_)")
 _IN_PASSING = re.compile(r"(required|optional|Required|Optional)\.?|Since \d+\.\d+\.")
 _NAMED = re.compile(r"\(\*(\w+)\)|(\w+)(?:\[\w+\])?(?:, \w+)*;")
-_NAMES = re.compile(r"(?P<place>\S+|all calls)(?P<numbers>( \d+(-\d+)?)*)")
+_NAMES = re.compile(r"(?P<place>\S+|all calls)(?P<numbers>( (\d+\.)?\d+(-\d+)?)*)")
 
 
 def promise(*names: str) -> pytest.MarkDecorator:
@@ -44,19 +45,23 @@ def named(names: str) -> Iterator[str]:
         assert match, f"{text!r} names no sentence of device.h: expected 'memory_fill 2' or 'memory_fill 1-3 5'"
         for numbers in match["numbers"].split() or ["1"]:
             first, _, last = numbers.partition("-")
-            yield from (f"{match['place']} {number}" for number in range(int(first), int(last or first) + 1))
+            paragraph, point, first = first.rpartition(".")
+            for number in range(int(first), int(last or first) + 1):
+                yield f"{match['place']} {paragraph}{point}{number}"
 
 
 @cache
 def in_header(path: Path | None = None) -> Mapping[str, str]:
     """The sentences of the header by name, in its order."""
-    counts: Counter[str] = Counter()
-    found = {}
+    paragraphs: dict[str, list[list[str]]] = defaultdict(list)
     for place, comment in _comments(path or installed.include_dir() / "torch_backend" / "device.h"):
-        for sentence in _sentences(comment):
-            counts[place] += 1
-            found[f"{place} {counts[place]}"] = sentence
-    return found
+        paragraphs[place] += filter(None, map(_sentences, _PARAGRAPH.split(comment)))
+    return {
+        f"{place} {f'{paragraph}.' if len(of_place) > 1 else ''}{number}": sentence
+        for place, of_place in paragraphs.items()
+        for paragraph, sentences in enumerate(of_place, 1)
+        for number, sentence in enumerate(sentences, 1)
+    }
 
 
 def _comments(path: Path) -> Iterator[tuple[str, str]]:
@@ -79,11 +84,9 @@ def _name(code: str, otherwise: str) -> str:
     return (found[1] or found[2]) if found else otherwise
 
 
-def _sentences(comment: str) -> Iterator[str]:
-    for paragraph in _PARAGRAPH.split(comment):
-        for sentence in _END.split(" ".join(paragraph.split()).removeprefix("- ")):
-            if sentence and not _IN_PASSING.fullmatch(sentence):
-                yield sentence
+def _sentences(paragraph: str) -> list[str]:
+    sentences = _END.split(" ".join(paragraph.split()).removeprefix("- "))
+    return [sentence for sentence in sentences if sentence and not _IN_PASSING.fullmatch(sentence)]
 
 
 @cache
@@ -125,7 +128,8 @@ def of_test(test_id: str) -> Iterator[str]:
     file, _, test = test_id.partition("[")[0].partition("::")
     path = SUITE.joinpath(*Path(file).parts[-2:])
     for name in kept_in(path).get(test, ()) if path.is_file() else ():
-        yield f"{name.rpartition(' ')[0]}: {in_header()[name]}"
+        if sentence := in_header().get(name):  # that of another version may not have it
+            yield f"{name.rpartition(' ')[0]}: {sentence}"
 
 
 if __name__ == "__main__":

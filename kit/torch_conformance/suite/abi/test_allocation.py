@@ -162,7 +162,7 @@ def test_freed_memory_serves_the_work_before(library: DeviceLibrary) -> None:
                 device.free(block, size, stream=other)
 
 
-@promise("all calls 15, memory_allocate 7")
+@promise("all calls 5.2, memory_allocate 7")
 def test_too_large_a_request_is_out_of_memory(library: DeviceLibrary) -> None:
     """A request that no device can serve is OUT_OF_MEMORY, and writes no address."""
     for device in library.devices:

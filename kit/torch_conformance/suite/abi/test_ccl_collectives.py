@@ -76,7 +76,7 @@ def _collect(rank: Rank, into: dict[int, bytes], address: int, size_bytes: int) 
     into[rank.number] = rank.device.read(address, size_bytes)
 
 
-@promise("tb_ccl_table 2")
+@promise("tb_ccl_table 1.2")
 @pytest.mark.parametrize(
     ("dtype", "reduction"),
     [
@@ -107,7 +107,7 @@ def test_all_reduce_computes(library: DeviceLibrary, dtype: str, reduction: Redu
         expect_bytes(data[len(expected) :], pattern(len(data))[len(expected) :], f"{what}: the bytes behind it")
 
 
-@promise("tb_ccl_table 4")
+@promise("tb_ccl_table 2.1")
 def test_all_reduce_in_place_of_many(library: DeviceLibrary) -> None:
     """all_reduce of many numbers may write its result over its input."""
     results: dict[int, bytes] = {}
@@ -131,7 +131,7 @@ def test_all_reduce_in_place_of_many(library: DeviceLibrary) -> None:
 _places = pytest.mark.parametrize("in_place", [False, True], ids=["apart", "in-place"])
 
 
-@promise("tb_ccl_table 4")
+@promise("tb_ccl_table 2.1")
 @_places
 @pytest.mark.parametrize("root", range(RANKS))
 def test_reduce_gives_the_root_the_result(library: DeviceLibrary, root: int, in_place: bool) -> None:
@@ -157,7 +157,7 @@ def test_reduce_gives_the_root_the_result(library: DeviceLibrary, root: int, in_
         expect_bytes(results[1 - root], pattern(len(expected)), f"out of rank {1 - root}, which is not the root")
 
 
-@promise("tb_ccl_table 4")
+@promise("tb_ccl_table 2.1")
 @_places
 @pytest.mark.parametrize("root", range(RANKS))
 def test_broadcast_gives_all_what_the_root_has(library: DeviceLibrary, root: int, in_place: bool) -> None:
@@ -178,7 +178,7 @@ def test_broadcast_gives_all_what_the_root_has(library: DeviceLibrary, root: int
         expect_bytes(data, pattern(_PART, seed=root), f"rank {number}: what rank {root} broadcast")
 
 
-@promise("tb_ccl_table 2")
+@promise("tb_ccl_table 1.2")
 def test_all_gather_puts_parts_in_order(library: DeviceLibrary) -> None:
     """all_gather writes the parts of all ranks, in their order, on every rank."""
     results: dict[int, bytes] = {}
@@ -197,7 +197,7 @@ def test_all_gather_puts_parts_in_order(library: DeviceLibrary) -> None:
         expect_bytes(data, expected, f"rank {number}: the parts of all ranks")
 
 
-@promise("tb_ccl_table 2")
+@promise("tb_ccl_table 1.2")
 def test_reduce_scatter_gives_each_rank_its_part(library: DeviceLibrary) -> None:
     """reduce_scatter writes on every rank its own part of the sum."""
     results: dict[int, bytes] = {}
@@ -217,7 +217,7 @@ def test_reduce_scatter_gives_each_rank_its_part(library: DeviceLibrary) -> None
         expect_bytes(data, struct.pack(f"{_PART}i", *part), f"rank {number}: its part of the sum")
 
 
-@promise("tb_ccl_table 2")
+@promise("tb_ccl_table 1.2")
 def test_all_to_all_takes_counts_and_offsets(library: DeviceLibrary) -> None:
     """all_to_all sends each rank its part, of any size and at any offset, in elements."""
     counts = {0: (3, 200), 1: (0, 17)}  # what each sends to whom

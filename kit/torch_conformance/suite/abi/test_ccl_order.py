@@ -89,7 +89,7 @@ _COLLECTIVES: dict[str, tuple[_Call, Callable[[int], list[int]]]] = {
 """How each is called, and what it writes at the start of the output of a rank."""
 
 
-@promise("tb_ccl_table 3")
+@promise("tb_ccl_table 1.3")
 @pytest.mark.parametrize("slot", _COLLECTIVES)
 def test_collectives_take_their_place_on_their_stream(library: DeviceLibrary, slot: str) -> None:
     """A collective reads what earlier work on its stream wrote, later work sees its result, its input stays."""

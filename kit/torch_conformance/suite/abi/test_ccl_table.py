@@ -16,7 +16,7 @@ _BYTE = tb_dtype(DTypeCode.UINT, 8, 1)
 _FLOAT = tb_dtype(DTypeCode.FLOAT, 32, 1)
 
 
-@promise("tb_ccl_table 1")
+@promise("tb_ccl_table 1.1")
 def test_required_slots_are_set(library: DeviceLibrary) -> None:
     """The slots that the table needs are set, groups begin and end, and a unique id has a size."""
     table = library.tables["ccl.1"]
@@ -33,7 +33,7 @@ def test_unique_ids_differ(library: DeviceLibrary) -> None:
     assert ids[0].raw != ids[1].raw, "unique_id_create gave the same id twice"
 
 
-@promise("tb_ccl_table 1")
+@promise("tb_ccl_table 1.1")
 @needs.devices(RANKS)
 def test_what_is_sent_is_received(library: DeviceLibrary) -> None:
     """What one rank sends arrives at the other, in both directions and in order."""
@@ -57,7 +57,7 @@ def test_what_is_sent_is_received(library: DeviceLibrary) -> None:
         expect_bytes(data, pattern(_COUNT, seed=turn), f"message {turn}")
 
 
-@promise("tb_ccl_table 1")
+@promise("tb_ccl_table 1.1")
 @needs.devices(RANKS)
 def test_empty_messages_keep_their_place(library: DeviceLibrary) -> None:
     """A message of no elements is sent and received like any other, and the next one arrives whole."""
@@ -79,7 +79,7 @@ def test_empty_messages_keep_their_place(library: DeviceLibrary) -> None:
     expect_bytes(received[0], pattern(_COUNT), "the message after the empty one")
 
 
-@promise("tb_ccl_table 1")
+@promise("tb_ccl_table 1.1")
 @needs.devices(RANKS)
 def test_messages_cross_in_a_group(library: DeviceLibrary) -> None:
     """Between group_begin and group_end two ranks send each other more than any buffer holds, and neither waits."""
@@ -102,7 +102,7 @@ def test_messages_cross_in_a_group(library: DeviceLibrary) -> None:
         expect_bytes(data, pattern(_CROSSING_BYTES, seed=1 - number), f"what rank {number} received in the group")
 
 
-@promise("tb_ccl_table 1")
+@promise("tb_ccl_table 1.1")
 @needs.devices(RANKS)
 def test_sums_are_the_same_on_all_ranks(library: DeviceLibrary) -> None:
     """all_reduce gives every rank the sum over the ranks."""

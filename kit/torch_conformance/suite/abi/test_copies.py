@@ -46,7 +46,7 @@ def test_copies_to_the_device_arrive_whole(library: DeviceLibrary, size: int) ->
                     _host_to_device(device, size, offset, stream)
 
 
-@promise("all calls 29, memory_copy 1")
+@promise("all calls 10.3, memory_copy 1")
 @_sizes
 def test_copies_to_the_host_arrive_whole(library: DeviceLibrary, size: int) -> None:
     """A copy to the host of any size, from any offset and to any address, writes its target and nothing else."""
@@ -115,7 +115,7 @@ def test_copies_within_one_allocation(library: DeviceLibrary) -> None:
             )
 
 
-@promise("all calls 17")
+@promise("all calls 6.1")
 def test_the_source_of_a_copy_is_as_it_was(library: DeviceLibrary) -> None:
     """A copy does not write its source."""
     size = 4097
@@ -145,7 +145,7 @@ def test_large_copies_arrive_whole(library: DeviceLibrary) -> None:
             expect_bytes(device.read(second, size), data, f"{device}: {size} bytes did not arrive whole")
 
 
-@promise("all calls 15")
+@promise("all calls 5.2")
 @pytest.mark.parametrize("kind", _UNKNOWN_KINDS)
 def test_a_copy_of_an_unknown_kind_moves_nothing(library: DeviceLibrary, kind: int) -> None:
     """A copy of a kind that the contract does not have is UNSUPPORTED, and leaves its target as it was."""

@@ -44,7 +44,7 @@ def _copy(
     device.synchronize()
 
 
-@promise("TB_STATUS_LIST 7, memory_copy_2d 1")
+@promise("TB_STATUS_LIST 3.2, memory_copy_2d 1")
 @_shapes
 def test_rows_are_copied_to_the_device(library: DeviceLibrary, shape: tuple[int, int, int, int]) -> None:
     """Rows arrive on the device with the target's pitch, and what lies between them is as it was."""
@@ -93,7 +93,7 @@ _PLACES = {"apart": (7, 7 + 40 * 9, 40, 33), "side-by-side": (0, 20, 40, 40), "r
 """Where source and target begin in one allocation, and their pitches."""
 
 
-@promise("TB_STATUS_LIST 7, memory_copy_2d 3")
+@promise("TB_STATUS_LIST 3.2, memory_copy_2d 3")
 @pytest.mark.parametrize("places", _PLACES)
 def test_rows_are_copied_within_one_allocation(library: DeviceLibrary, places: str) -> None:
     """Source and target may lie in one allocation, also in turn; a device that answers UNSUPPORTED has done nothing."""

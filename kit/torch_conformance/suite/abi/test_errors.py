@@ -29,7 +29,7 @@ def _reason(device: Device, size_bytes: int) -> str:
     return device.library.error_text()
 
 
-@promise("all calls 16")
+@promise("all calls 5.3")
 def test_failures_come_with_a_reason(library: DeviceLibrary) -> None:
     """A call that fails says why, each time."""
     for device in library.devices:
@@ -38,7 +38,7 @@ def test_failures_come_with_a_reason(library: DeviceLibrary) -> None:
             assert reason, f"{device}: memory_allocate failed without host->fail: the reason is lost"
 
 
-@promise("all calls 16")
+@promise("all calls 5.3")
 def test_reasons_are_those_of_the_calling_thread(library: DeviceLibrary) -> None:
     """Threads that fail at the same time each get the reason of their own call."""
     for device in library.devices:
@@ -72,7 +72,7 @@ def test_memory_of_an_unknown_kind_is_unsupported(library: DeviceLibrary, kind: 
         assert address == _UNTOUCHED, f"{device}: memory_allocate is UNSUPPORTED but wrote to out_ptr"
 
 
-@promise("all calls 15")
+@promise("all calls 5.2")
 @needs.slot("memory_info")
 def test_refused_memory_is_not_taken(library: DeviceLibrary) -> None:
     """Memory of a kind that is UNSUPPORTED, and memory that is too large, does not become less."""
@@ -94,7 +94,7 @@ def test_refused_memory_is_not_taken(library: DeviceLibrary) -> None:
         )
 
 
-@promise("all calls 15")
+@promise("all calls 5.2")
 def test_a_failure_does_not_stay(library: DeviceLibrary) -> None:
     """The calls after one that failed succeed."""
     for device in library.devices:
@@ -104,7 +104,7 @@ def test_a_failure_does_not_stay(library: DeviceLibrary) -> None:
             assert device.read(address, 5) == b"after", f"{device}: copies are wrong after a call that failed"
 
 
-@promise("TB_STATUS_LIST 4")
+@promise("TB_STATUS_LIST 2.1")
 def test_work_is_never_not_ready(library: DeviceLibrary) -> None:
     """Only queries return NOT_READY; what allocates, copies or waits does not."""
     for device in library.devices:

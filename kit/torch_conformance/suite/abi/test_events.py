@@ -70,7 +70,7 @@ def test_an_event_completes_with_the_work_before_it(library: DeviceLibrary) -> N
                     device.synchronize(stream)
 
 
-@promise("TB_STATUS_LIST 5, event_record 1 2, event_query 1 2")
+@promise("TB_STATUS_LIST 2.2, event_record 1 2, event_query 1 2")
 @needs.slot("stream_host_function")
 def test_an_event_is_pending_while_the_work_before_it_is(library: DeviceLibrary) -> None:
     """event_query is NOT_READY until the work before the record has run, and does not wait for it."""
@@ -205,7 +205,7 @@ def test_a_wait_is_for_the_record_before_it(library: DeviceLibrary) -> None:
             assert saw == [True], f"{device}: a stream waits for a record that was made after stream_wait_event"
 
 
-@promise("all calls 28, stream_wait_event 1, event_record 1")
+@promise("all calls 10.2, stream_wait_event 1, event_record 1")
 @needs.slot("stream_host_function")
 def test_later_work_holds_no_event_up(library: DeviceLibrary) -> None:
     """An event completes, and who waits for it goes on, while work that was enqueued after its record is pending."""

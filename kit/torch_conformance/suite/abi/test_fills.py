@@ -26,7 +26,7 @@ def _fill(device: Device, address: int, value: bytes, size: int, stream: int | N
     assert status == Status.OK, f"{device}: memory_fill returned {status_name(status)}: {device.library.error_text()}"
 
 
-@promise("all calls 29, memory_fill 1")
+@promise("all calls 10.3, memory_fill 1")
 @_widths
 def test_fills_repeat_the_pattern(library: DeviceLibrary, width: int) -> None:
     """A fill repeats its pattern over the range, and writes nothing else."""
@@ -47,7 +47,7 @@ def test_fills_repeat_the_pattern(library: DeviceLibrary, width: int) -> None:
                         )
 
 
-@promise("TB_STATUS_LIST 7, memory_fill 1")
+@promise("TB_STATUS_LIST 3.2, memory_fill 1")
 @_widths
 def test_fills_with_equal_bytes(library: DeviceLibrary, width: int) -> None:
     """A fill whose pattern is one byte repeated, as in zeros, fills all of the range."""

@@ -42,7 +42,7 @@ _SIZE = 4096
 _IMPOSSIBLE_BYTES = 1 << 60
 
 
-@promise("tb_graph_table 2")
+@promise("tb_graph_table 1.2")
 def test_all_slots_are_set(library: DeviceLibrary) -> None:
     """Every slot of the table is set."""
     unset = library.tables["graph.1"].lacks
@@ -66,7 +66,7 @@ def _is_capturing(device: Device, stream: int) -> int:
 _modes = pytest.mark.parametrize("mode", list(CaptureMode), ids=lambda mode: mode.name)
 
 
-@promise("tb_graph_table 1, capture_begin, graph_instantiate, graph_launch 1")
+@promise("tb_graph_table 1.1, capture_begin, graph_instantiate, graph_launch 1")
 @_modes
 def test_recorded_work_runs_when_it_is_launched(library: DeviceLibrary, mode: CaptureMode) -> None:
     """What is enqueued during a capture does not run then, and runs at every launch with what memory then holds."""
@@ -121,7 +121,7 @@ def test_a_graph_may_be_destroyed_while_it_runs(library: DeviceLibrary) -> None:
             )
 
 
-@promise("tb_graph_table 3")
+@promise("tb_graph_table 2.1")
 def test_streams_that_wait_for_recorded_work_are_recorded(library: DeviceLibrary) -> None:
     """A stream that waits for an event of the capture joins it, and events order its work at every launch."""
     for device in library.devices:
@@ -162,7 +162,7 @@ def test_streams_that_wait_for_recorded_work_are_recorded(library: DeviceLibrary
                     )
 
 
-@promise("tb_graph_table 5")
+@promise("tb_graph_table 2.3")
 def test_recorded_copies_use_what_the_host_has_at_the_launch(library: DeviceLibrary) -> None:
     """A recorded copy from the host reads its memory at every launch, and one to the host writes it."""
     for device in library.devices:
@@ -192,7 +192,7 @@ def test_recorded_copies_use_what_the_host_has_at_the_launch(library: DeviceLibr
                     )
 
 
-@promise("tb_graph_table 1")
+@promise("tb_graph_table 1.1")
 @needs.slot("memory_fill")
 def test_recorded_fills_keep_their_pattern(library: DeviceLibrary) -> None:
     """A recorded fill has the pattern that it was given, though that is gone when the graph is launched."""
@@ -216,7 +216,7 @@ def test_recorded_fills_keep_their_pattern(library: DeviceLibrary) -> None:
                 expect_bytes(device.read(address, _SIZE, stream), expected, f"{device}: a fill that was recorded")
 
 
-@promise("stream_host_function 2, tb_graph_table 6, graph_launch 2")
+@promise("stream_host_function 2, tb_graph_table 2.4, graph_launch 2")
 @needs.slot("stream_host_function")
 def test_host_functions_run_once_a_launch(library: DeviceLibrary) -> None:
     """A recorded host function is called once by every launch, and launches keep their order."""
@@ -244,7 +244,7 @@ def test_host_functions_run_once_a_launch(library: DeviceLibrary) -> None:
             assert calls == [1, 2, 3] * 10, f"{device}: 10 launches of host functions 1, 2, 3 called {calls}"
 
 
-@promise("tb_graph_table 1")
+@promise("tb_graph_table 1.1")
 @needs.table("kernels.1")
 def test_recorded_launches_keep_their_parameters(library: DeviceLibrary) -> None:
     """A launch of a module's function is recorded with its parameters as they were, and runs at every graph_launch."""
@@ -341,7 +341,7 @@ def _capture(device: Device, mode: CaptureMode) -> Iterator[_Capture]:
         yield _Capture(device, stream, event, outside, other, src, dst, last)
 
 
-@promise("tb_graph_table 7, capture_end 1")
+@promise("tb_graph_table 3.1, capture_end 1")
 @_modes
 @pytest.mark.parametrize("slot", _FORBIDDEN)
 def test_a_capture_fails_with_what_it_forbids(library: DeviceLibrary, slot: str, mode: CaptureMode) -> None:
@@ -377,7 +377,7 @@ def _expect_good(capture: _Capture, what: str) -> None:
     graph_call(device, "graph_destroy", graph)
 
 
-@promise("TB_CAPTURE_GLOBAL, TB_CAPTURE_THREAD_LOCAL, TB_CAPTURE_RELAXED, tb_graph_table 8")
+@promise("TB_CAPTURE_GLOBAL, TB_CAPTURE_THREAD_LOCAL, TB_CAPTURE_RELAXED, tb_graph_table 3.2")
 @needs.slot("device_synchronize")
 @pytest.mark.parametrize("thread", ["same", "other"])
 @_modes
@@ -416,7 +416,7 @@ _unharmed = pytest.mark.parametrize(
 )
 
 
-@promise("tb_graph_table 8")
+@promise("tb_graph_table 3.2")
 @needs.table("kernels.1")
 @_unharmed
 def test_modules_come_and_go_during_a_capture(library: DeviceLibrary, mode: CaptureMode, thread: str) -> None:
@@ -514,7 +514,7 @@ def _expect_waited_for(
         return was_held
 
 
-@promise("tb_graph_table 8 9")
+@promise("tb_graph_table 3.2 3.3")
 @_modes
 def test_memory_is_allocated_during_a_capture(library: DeviceLibrary, mode: CaptureMode) -> None:
     """memory_allocate works while a stream records; neither that nor a request that is too large harms the capture."""
@@ -540,7 +540,7 @@ def test_memory_is_committed_during_a_capture(library: DeviceLibrary, mode: Capt
             _expect_good(capture, "memory_commit during a capture")
 
 
-@promise("tb_graph_table 4, capture_end 2")
+@promise("tb_graph_table 2.2, capture_end 2")
 @_modes
 def test_any_thread_takes_part_in_a_capture(library: DeviceLibrary, mode: CaptureMode) -> None:
     """What another thread enqueues is recorded, and another one may end the capture."""

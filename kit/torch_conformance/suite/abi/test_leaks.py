@@ -101,7 +101,7 @@ def test_streams_are_not_lost(library: DeviceLibrary) -> None:
     _expect_no_growth(device, 3000, _MOST_SMALL_BYTES, turn)
 
 
-@promise("all calls 15")
+@promise("all calls 5.2")
 @pytest.mark.thorough
 def test_queries_and_failures_leave_nothing(library: DeviceLibrary) -> None:
     """Calls that only ask, and calls that fail, leave nothing behind."""

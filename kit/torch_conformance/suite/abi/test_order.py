@@ -132,7 +132,7 @@ def _expect_in_place(place: _Place, enqueue: Callable[[_Place], None], made: byt
         expect_bytes(device.read(target, _SIZE, stream), _LATER, f"{what}: the target at the end")
 
 
-@promise("all calls 27 28, memory_copy 1, memory_copy_2d 1")
+@promise("all calls 10.1 10.2, memory_copy 1, memory_copy_2d 1")
 @pytest.mark.parametrize("work", [pytest.param(name, marks=marks) for name, (_, _, marks) in _WORK.items()])
 def test_work_takes_its_place_on_its_stream(library: DeviceLibrary, work: str) -> None:
     """Work runs after what was enqueued before it on its stream, and what follows it sees its result."""

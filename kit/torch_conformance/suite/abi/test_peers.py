@@ -31,7 +31,7 @@ def test_copies_between_devices_arrive_whole(library: DeviceLibrary, size: int) 
             )
 
 
-@promise("all calls 15")
+@promise("all calls 5.2")
 @needs.devices(2)
 def test_a_refused_copy_between_devices_moves_nothing(library: DeviceLibrary) -> None:
     """A copy between devices that is UNSUPPORTED leaves its target as it was, and is not declared."""

@@ -19,7 +19,7 @@ def test_a_forked_process_ends(library: DeviceLibrary) -> None:
     run_child(library, "fork_after_initialize")
 
 
-@promise("all calls 33")
+@promise("all calls 13.2")
 @needs.capability("ASYNC")
 @needs.slot("stream_host_function")
 def test_a_process_ends_while_work_is_pending(library: DeviceLibrary) -> None:

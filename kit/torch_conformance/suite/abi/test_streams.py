@@ -26,7 +26,7 @@ pytestmark = needs.capability("ASYNC")
 _SIZE = 1 << 16
 
 
-@promise("all calls 28")
+@promise("all calls 10.2")
 def test_work_on_one_stream_runs_in_order(library: DeviceLibrary) -> None:
     """Copies on one stream run one after the other, in the order they were enqueued."""
     steps = 20
@@ -44,7 +44,7 @@ def test_work_on_one_stream_runs_in_order(library: DeviceLibrary) -> None:
                     expect_bytes(target.raw, source.raw, f"{device}: step {step} of {steps} on one stream")
 
 
-@promise("all calls 28")
+@promise("all calls 10.2")
 @needs.slot("stream_host_function")
 def test_small_work_does_not_overtake_large_work(library: DeviceLibrary) -> None:
     """A small copy that was enqueued after a large one writes after it."""
@@ -133,7 +133,7 @@ def test_a_query_tells_whether_work_is_pending(library: DeviceLibrary) -> None:
                 assert device.is_idle(stream), f"{device}: stream_query is NOT_READY after stream_synchronize"
 
 
-@promise("all calls 28")
+@promise("all calls 10.2")
 @needs.slot("stream_host_function")
 def test_a_held_stream_does_not_change_what_another_does(library: DeviceLibrary) -> None:
     """Work on one stream is right while another one stands still."""
@@ -179,7 +179,7 @@ def test_streams_take_every_priority(library: DeviceLibrary) -> None:
                 )
 
 
-@promise("all calls 19, stream_create 1")
+@promise("all calls 7.1, stream_create 1")
 def test_many_streams_exist_at_once(library: DeviceLibrary) -> None:
     """Thirty-two streams exist at once, each is another, and each does its own work."""
     for device in library.devices:
@@ -206,7 +206,7 @@ def test_many_streams_exist_at_once(library: DeviceLibrary) -> None:
                 device.free(block, 64)
 
 
-@promise("all calls 27")
+@promise("all calls 10.1")
 @needs.devices(2)
 def test_every_device_has_its_own_default_stream(library: DeviceLibrary) -> None:
     """The default stream of each device does the work of that device."""

@@ -28,14 +28,14 @@ def _work(device: Device, number: int, turns: int) -> None:
                 )
 
 
-@promise("all calls 22")
+@promise("all calls 8.1")
 def test_threads_use_one_device_at_once(library: DeviceLibrary) -> None:
     """Eight threads allocate and copy on one device, each on its own stream."""
     for device in library.devices:
         in_numbered_threads(_THREADS, lambda number, device=device: _work(device, number, _TURNS))  # type: ignore[misc]
 
 
-@promise("all calls 22")
+@promise("all calls 8.1")
 @needs.devices(2)
 def test_threads_use_different_devices_at_once(library: DeviceLibrary) -> None:
     """Eight threads that use different devices do not disturb each other."""
@@ -91,7 +91,7 @@ def test_a_new_thread_gives_back_what_another_has_made(library: DeviceLibrary) -
             )
 
 
-@promise("all calls 22")
+@promise("all calls 8.1")
 @needs.capability("ASYNC")
 def test_threads_share_a_stream(library: DeviceLibrary) -> None:
     """Threads that enqueue on the same stream each get their own work done."""
@@ -110,7 +110,7 @@ def test_threads_share_a_stream(library: DeviceLibrary) -> None:
             in_numbered_threads(_THREADS, work)
 
 
-@promise("all calls 22")
+@promise("all calls 8.1")
 @needs.capability("ASYNC")
 def test_threads_create_and_destroy_streams_and_events(library: DeviceLibrary) -> None:
     """Streams and events come and go in eight threads at once."""
@@ -128,7 +128,7 @@ def test_threads_create_and_destroy_streams_and_events(library: DeviceLibrary) -
     in_numbered_threads(_THREADS, work)
 
 
-@promise("all calls 22")
+@promise("all calls 8.1")
 def test_memory_is_freed_by_another_thread(library: DeviceLibrary) -> None:
     """Memory that one thread allocated is written and freed by others."""
     for device in library.devices:

@@ -272,7 +272,7 @@ def test_full_memory_is_out_of_memory(library: DeviceLibrary) -> None:
                     device.decommit(address, size)
 
 
-@promise("all calls 22")
+@promise("all calls 8.1")
 def test_threads_commit_parts_of_one_reservation(library: DeviceLibrary) -> None:
     """Threads commit and take back parts beside each other, and each has what it wrote."""
     for device in library.devices:
