@@ -3,7 +3,7 @@
 #   make demo     build, train a small network on the device and on native CPU, compare (demo-output/)
 #   make build    only that
 #   make wheel    wheels for this Python and TORCH_VERSION, and the sdist (dist/)
-#   make test     build, C++ tests, Python tests, conformance of the reference devices
+#   make test     build, C++ tests, Python tests, conformance of the reference devices, tests of vendors' projects
 #   make test-torch TORCH_VERSION=2.15.0    the same with another torch, beside this one (build/torch-2.15.0/)
 #   make test-opencl    the same for the device ocl, on the OpenCL drivers that are installed; DRIVER=intel: on Intel's
 #   make test-npu, make test-cuda    the same for the devices npu and xcuda, on simulations
@@ -29,8 +29,10 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 BUILD ?= build/make
 TEST ?= test
 DIST ?= dist
-# Where the reference devices lie, if they are not to be built with the rest.
+# Where the device libraries, and the vendors' wheels, lie, if they are not to be built with the rest.
 PLUGIN_DIR ?=
+# The projects of vendors: each could be a repository of its own.
+VENDORS := $(patsubst backends/%/pyproject.toml,%,$(wildcard backends/*/pyproject.toml))
 
 export PYTHON
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(JOBS)
@@ -44,18 +46,20 @@ export PATH := $(abspath $(VENV))/bin:$(PATH)
 PIP := $(PY) -m pip --quiet install --no-compile --constraint $(VENV)/constraints.txt
 STAMPS := $(VENV)/.stamps
 CXX_FILES = $(shell find include csrc backends torch_backend/csrc test benchmarks examples -name golden -prune -o \
+	-name build -prune -o \
 	\( -name '*.h' -o -name '*.c' -o -name '*.cpp' \) -print)
-CMAKE_FILES = $(shell find . -path ./build -prune -o -path './.*' -prune -o \
+CMAKE_FILES = $(shell find . -name build -prune -o -path './.*' -prune -o \
 	\( -name CMakeLists.txt -o -name '*.cmake' \) -print)
 # What a build depends on. Python modules are used where they lie. A stamp of a build is as old as its beginning: what is
 # edited meanwhile is built again.
-SOURCES := CMakeLists.txt pyproject.toml kit/pyproject.toml $(shell find include csrc backends torch_backend/csrc codegen cmake -type f \
-	-not -path '*/__pycache__/*' -not -name '*.md' -not -path 'backends/*.py')
+SDK := $(shell find include backends/common -type f -not -name '*.md')
+SOURCES := CMakeLists.txt pyproject.toml kit/pyproject.toml $(SDK) $(shell find csrc backends/fake backends/cpu \
+	torch_backend/csrc codegen cmake -type f -not -path '*/__pycache__/*' -not -name '*.md')
 TEST_SOURCES := $(shell find test/cpp -type f)
 
 .DELETE_ON_ERROR:
 .PHONY: help demo check build wheel first-hour test test-cpp test-python test-generated test-opinfo test-compiled-opinfo \
-	test-conformance test-kit upstream test-opencl test-npu test-cuda test-ecosystem ecosystem models test-torch \
+	test-conformance test-kit test-vendors upstream test-opencl test-npu test-cuda test-ecosystem ecosystem models test-torch \
 	test-sanitize test-sanitize-devices test-sanitize-core same-devices \
 	lint lint-ruff lint-format lint-mypy lint-imports lint-clang-format lint-cmake lint-codespell bench docs drift clean distclean
 
@@ -100,7 +104,10 @@ PLUGIN_SUMS := $(if $(PLUGIN_DIR),$(PLUGIN_DIR)/SHA256SUMS)
 
 build: $(STAMPS)/built
 
-$(STAMPS)/built: $(SOURCES) $(STAMPS)/tools $(PLUGIN_SUMS)
+$(STAMPS)/built: $(STAMPS)/core $(VENDORS:%=$(STAMPS)/vendor-%)
+	@touch $@
+
+$(STAMPS)/core: $(SOURCES) $(STAMPS)/tools $(PLUGIN_SUMS)
 	@echo "Building torch_backend for torch $(TORCH_VERSION): minutes the first time, then what changed"
 	@touch $@.begun
 	@$(INSTALL) --editable . --editable kit
@@ -111,7 +118,35 @@ $(STAMPS)/built-tests: $(SOURCES) $(TEST_SOURCES) $(STAMPS)/tools $(PLUGIN_SUMS)
 	@echo "Building torch_backend and its C++ tests for torch $(TORCH_VERSION): minutes the first time"
 	@touch $@.begun
 	@$(INSTALL) --config-settings=cmake.define.TB_BUILD_TESTS=ON --editable . --editable kit
-	@cp --preserve=timestamps $@.begun $(STAMPS)/built && mv $@.begun $@
+	@cp --preserve=timestamps $@.begun $(STAMPS)/core && mv $@.begun $@
+
+# As their READMEs say, but in place; or their wheels, which are made once and used with every version of torch.
+WHEELS := $(if $(PLUGIN_DIR),$(PLUGIN_DIR)/wheels)
+VENDOR_STAMPS := $(or $(WHEELS),$(STAMPS))
+define VENDOR
+$(VENDOR_STAMPS)/vendor-$(1): $(SDK) $(shell find backends/$(1) -name build -prune -o -type f -not -path '*/test/*' \
+	-not -path '*/simulation/*' -not -name '*.py' -not -name '*.md' -print) | $(STAMPS)/core
+endef
+$(foreach vendor,$(VENDORS),$(eval $(call VENDOR,$(vendor))))
+
+ifeq ($(WHEELS),)
+$(STAMPS)/vendor-%:
+	@echo "Building backends/$*"
+	@touch $@.begun
+	@.ci/vendor $(PIP) --no-build-isolation --no-deps --config-settings=build-dir=$(abspath $(BUILD))/vendors/$* \
+	--editable backends/$*
+	@mv $@.begun $@
+else
+$(WHEELS)/vendor-%:
+	@echo "Building backends/$*"
+	@rm -rf $(WHEELS)/$* && mkdir -p $(WHEELS)/$*
+	@.ci/vendor $(PY) -m pip wheel --no-build-isolation --no-deps --wheel-dir $(WHEELS)/$* backends/$*
+	@touch $@
+
+$(STAMPS)/vendor-%: $(WHEELS)/vendor-%
+	@find $(WHEELS)/$* -name '*.whl' -exec $(PIP) --no-deps --force-reinstall {} +
+	@touch $@
+endif
 
 # Without the tests, whatever the folder was used for before.
 wheel: $(STAMPS)/tools
@@ -121,11 +156,11 @@ wheel: $(STAMPS)/tools
 	@ls $(DIST)/*
 
 # Device libraries include no torch: these are built once and used with every version.
-build/plugins/SHA256SUMS: $(shell find include backends -type f -not -name '*.md') | $(STAMPS)/tools
-	@mkdir -p build/plugins; set -e; for folder in fake cpu opencl npu cuda; do \
+build/plugins/SHA256SUMS: $(SDK) $(shell find backends/fake backends/cpu -type f -not -name '*.md') | $(STAMPS)/tools
+	@mkdir -p build/plugins; set -e; for folder in fake cpu; do \
 	cmake -S backends/$$folder -B build/plugins/$$folder -DCMAKE_BUILD_TYPE=Release > build/plugins/$$folder.log; \
 	cmake --build build/plugins/$$folder >> build/plugins/$$folder.log; \
-	cp build/plugins/$$folder/libtorch_backend_*.so build/plugins/ || test $$folder = opencl; \
+	cp build/plugins/$$folder/libtorch_backend_*.so build/plugins/; \
 	done
 	@cd build/plugins && sha256sum libtorch_backend_*.so > SHA256SUMS
 
@@ -163,6 +198,7 @@ test: $(STAMPS)/built-tests $(STAMPS)/for-test
 	$(MAKE) --no-print-directory test-cpp || failed=1; \
 	$(MAKE) --no-print-directory test-conformance || failed=1; \
 	$(MAKE) --no-print-directory test-kit || failed=1; \
+	$(MAKE) --no-print-directory test-vendors || failed=1; \
 	$(MAKE) --no-print-directory test-generated || failed=1; \
 	$(MAKE) --no-print-directory test-python || failed=1; \
 	exit $$failed
@@ -203,7 +239,7 @@ NPU_GENERATED_TESTS := $(patsubst %,test/generated/test_%.py,training generation
 	-k 'not test_dropout_trains and not refuses'
 # All but what is compiled: the lists of that are of other devices.
 CUDA_GENERATED_TESTS := test/generated --ignore=test/generated/test_compiled_opinfo.py
-OCL_TESTS := $(patsubst %,test/python/test_%.py,device fallback_api memory opencl operators random)
+OCL_TESTS := $(patsubst %,test/python/test_%.py,device fallback_api memory operators random)
 
 # Without the first line, a device that cannot be activated would only skip the tests that need one.
 test-python: $(STAMPS)/built $(STAMPS)/for-test
@@ -218,7 +254,7 @@ test-kit: $(STAMPS)/built $(STAMPS)/for-test
 	@echo "Tests of the conformance kit, on $(DEVICE)"; TORCH_BACKEND=$(DEVICE) $(PYTEST) kit/tests
 
 # Kernels that the device compiles: on xcpu, whose items run one after the other, and side by side as on a GPU.
-CUDA_SIMULATION := $(abspath build/simulations/cuda)
+CUDA_SIMULATION := $(abspath backends/cuda/build/simulation)
 OCL_GENERATED_TESTS := $(patsubst %,test/generated/test_%.py,copies ranges training) \
 	$(addprefix test/generated/test_compile.py::test_,same_as_eager functions_are_exact_everywhere \
 	indices_out_of_range_raise half_types_round_as_asked)
@@ -235,16 +271,17 @@ test-compiled-opinfo: $(STAMPS)/built $(STAMPS)/for-test
 	@OPINFO=all $(WAY) $(PYTEST) test/generated/test_compiled_opinfo.py
 
 test-generated: $(STAMPS)/built $(STAMPS)/for-test
-	@$(PY) test/sim/simulation.py cuda > /dev/null
 	@failed=0; export TORCH_BACKEND=xcpu TORCH_BACKEND_XCPU_MODULES=1; \
 	echo "Generated kernels on xcpu"; $(PYTEST) test/generated || failed=1; \
 	echo "Operators compiled for the host"; TORCH_BACKEND_XCPU_MODULES=0 \
 	$(PYTEST) test/generated/test_compiled_opinfo.py || failed=1; \
-	echo "Generated kernels on a simulated GPU, late"; \
+	if [ -d backends/cuda ]; then echo "Generated kernels on a simulated GPU, late"; $(SIMULATION) backends/cuda && \
 	TORCH_BACKEND=xcuda TORCH_BACKEND_XCUDA_LIBRARY_PATH=$(CUDA_SIMULATION) CUDA_SIM_DELAY_US=0-100 \
-	$(PYTEST) $(CUDA_GENERATED_TESTS) || failed=1; \
+	$(PYTEST) $(CUDA_GENERATED_TESTS) || failed=1; fi; \
 	if TORCH_BACKEND=ocl $(PY) -m torch_backend info > /dev/null 2>&1; then \
 	echo "Generated kernels on ocl"; TORCH_BACKEND=ocl $(PYTEST) $(OCL_GENERATED_TESTS) || failed=1; \
+	$(PY) -W ignore test/chaos faults --device ocl --count 200 --threads 4 > $(STAMPS)/chaos.log 2>&1 || \
+	{ cat $(STAMPS)/chaos.log; failed=1; }; \
 	else echo "Generated kernels on ocl: not run, there is no OpenCL driver"; fi; \
 	exit $$failed
 
@@ -261,23 +298,31 @@ ecosystem: $(STAMPS)/built $(STAMPS)/for-ecosystem
 models: $(STAMPS)/built $(STAMPS)/for-ecosystem
 	@TORCH_BACKEND_XCPU_MODULES=1 $(PY) .ci/models.py --device $(DEVICE) --jobs $(JOBS) --json $(BUILD)/models.json $(ARGUMENTS)
 
-# The conformance kit on the smallest device, that in other processes, the complete one, and that with streams and all
-# else that it does not do by default. The reports are what .ci/compatibility.py writes into the documentation.
+# The conformance kit on the smallest device, the complete one, and that with streams and all else that it does not do by
+# default. The reports are what .ci/compatibility.py writes into the documentation.
 KIT = $(PY) -m torch_backend check --jobs $(JOBS)
 
 test-conformance: $(STAMPS)/built $(STAMPS)/for-test
 	@failed=0; \
 	echo "Conformance of fake"; $(KIT) --json $(BUILD)/conformance-fake.json fake --quick --option devices=2 || failed=1; \
-	echo "Conformance of openreg"; $(KIT) openreg --quick --level 2 || failed=1; \
-	echo "Conformance of openreg, with streams"; $(KIT) openreg --quick --level 1 --option streams=1 || failed=1; \
 	echo "Conformance of xcpu, asynchronous"; $(KIT) --json $(BUILD)/conformance-async.json xcpu --quick \
 	--option async=1 --option ccl=1 --option ipc=1 || failed=1; \
 	echo "Conformance of $(DEVICE)"; $(KIT) --json $(BUILD)/conformance-$(DEVICE).json $(DEVICE) || failed=1; \
-	if TORCH_BACKEND=ocl $(PY) -m torch_backend info > /dev/null 2>&1; then \
-	echo "Conformance of ocl"; $(KIT) ocl --quick --level 2 || failed=1; \
-	echo "Conformance of ocl, memory svm"; $(KIT) ocl --quick --level 1 --option memory=svm || failed=1; \
-	else echo "Conformance of ocl: not run, there is no OpenCL driver"; fi; \
 	exit $$failed
+
+# What the CI of each vendor would run: tests in C++, where there are some, and in Python.
+test-vendors: $(STAMPS)/built $(STAMPS)/for-test
+	@failed=0; for vendor in $(VENDORS); do $(MAKE) --no-print-directory test-vendor-$$vendor || failed=1; done; \
+	exit $$failed
+
+VENDOR_TESTS = $(BUILD)/vendors/$*-tests
+test-vendor-%: $(STAMPS)/built $(STAMPS)/for-test
+	@echo "Tests of backends/$*"
+	@test ! -d backends/$*/test/cpp || .ci/vendor cmake -S backends/$* -B $(VENDOR_TESTS) -DTB_BUILD_TESTS=ON \
+	-DPython_EXECUTABLE=$(abspath $(PY))
+	@test ! -f $(VENDOR_TESTS)/CTestTestfile.cmake || { .ci/vendor cmake --build $(VENDOR_TESTS) && \
+	ctest --test-dir $(VENDOR_TESTS) --output-on-failure --parallel $(JOBS); }
+	@$(PYTEST) backends/$*/test
 
 # It fails if something fails on the device alone that is not in the list kept for it, or a listed test passes. The list
 # belongs to one checkout, which it names, and to these files; FILES= is all of them, QUICK= all tests of each.
@@ -294,10 +339,9 @@ upstream: $(STAMPS)/built $(STAMPS)/for-test
 # Not part of "test", but for the first levels: it takes half an hour. In both memory modes; PoCL shows the processor
 # twice, so that there are two devices.
 test-opencl: export POCL_DEVICES ?= pthread pthread
-test-opencl: $(STAMPS)/built-tests $(STAMPS)/for-test
+test-opencl: $(STAMPS)/built $(STAMPS)/for-test
 	@TORCH_BACKEND=ocl $(PY) -m torch_backend info > /dev/null
-	@failed=0; \
-	ctest --test-dir $(BUILD) --output-on-failure --no-tests=error --tests-regex Ocl || failed=1; \
+	@failed=0; $(MAKE) --no-print-directory test-vendor-opencl || failed=1; \
 	for memory in buffer svm; do echo "Conformance of ocl, memory $$memory"; \
 	$(KIT) ocl --quick --option memory=$$memory || failed=1; done; \
 	echo "Python tests on ocl"; TORCH_BACKEND=ocl $(PYTEST) $(OCL_TESTS) || failed=1; \
@@ -316,25 +360,27 @@ $(INTEL)/vendors/intel.icd: $(TORCH)
 	@mkdir -p $(@D) && echo $(INTEL)/lib/libintelocl.so > $@
 endif
 
-# On the simulation of test/sim/ascendcl: no Ascend device and nothing of CANN takes part.
-test-npu: export TORCH_BACKEND_NPU_PATH := $(abspath build/simulations/npu)
-test-npu: $(STAMPS)/built-tests $(STAMPS)/for-test
-	@$(PY) test/sim/simulation.py npu
+# On the simulation of backends/npu: no Ascend device and nothing of CANN takes part.
+SIMULATION = $(PY) -m torch_conformance.simulation
+VARIANTS = $(PY) -m torch_conformance.variants
+test-npu: export TORCH_BACKEND_NPU_PATH := $(abspath backends/npu/build/simulation)
+test-npu: $(STAMPS)/built $(STAMPS)/for-test
+	@$(SIMULATION) backends/npu
 	@failed=0; echo "npu, on a simulated AscendCL: no Ascend device takes part"; \
-	$(PYTEST) test/python/test_npu.py || failed=1; \
+	$(MAKE) --no-print-directory test-vendor-npu || failed=1; \
 	echo "Models without a fallback"; TORCH_BACKEND=npu $(PYTEST) $(NPU_GENERATED_TESTS) || failed=1; \
 	echo "Conformance of npu"; ASCEND_SIM_DELAY_US=0-300 $(KIT) npu --quick || failed=1; \
-	echo "Faults of the plugin"; $(PY) test/sim/variants.py npu || failed=1; \
+	echo "Faults of the plugin"; $(VARIANTS) backends/npu || failed=1; \
 	exit $$failed
 
-# On the simulated driver of test/sim/cuda: no GPU and nothing of CUDA takes part.
+# On the simulated driver of backends/cuda: no GPU and nothing of CUDA takes part.
 test-cuda: export TORCH_BACKEND_XCUDA_LIBRARY_PATH := $(CUDA_SIMULATION)
-test-cuda: $(STAMPS)/built-tests $(STAMPS)/for-test
-	@$(PY) test/sim/simulation.py cuda
+test-cuda: $(STAMPS)/built $(STAMPS)/for-test
+	@$(SIMULATION) backends/cuda
 	@failed=0; echo "xcuda, on a simulated CUDA driver: no GPU takes part"; \
-	$(PYTEST) test/python/test_cuda.py || failed=1; \
+	$(MAKE) --no-print-directory test-vendor-cuda || failed=1; \
 	echo "Generated kernels"; TORCH_BACKEND=xcuda $(PYTEST) $(CUDA_GENERATED_TESTS) || failed=1; \
-	echo "Faults of the plugin"; $(PY) test/sim/variants.py cuda || failed=1; \
+	echo "Faults of the plugin"; $(VARIANTS) backends/cuda || failed=1; \
 	echo "Conformance of xcuda"; CUDA_SIM_DELAY_US=0-300 $(KIT) xcuda --quick || failed=1; \
 	exit $$failed
 

@@ -9,43 +9,28 @@ endif()
 install(TARGETS _C LIBRARY DESTINATION ${tb_package})
 install(TARGETS torch_backend_core torch_backend_host LIBRARY DESTINATION ${tb_package}/lib)
 if(TB_PLUGIN_DIR) # not stripped, as targets are: the files stay what they are
-  foreach(tb_device fake xcpu npu xcuda)
+  foreach(tb_device fake xcpu)
     install(PROGRAMS "${TB_PLUGIN_DIR}/libtorch_backend_${tb_device}.so" DESTINATION ${tb_package}/lib)
   endforeach()
 else()
-  install(TARGETS torch_backend_fake torch_backend_xcpu torch_backend_npu torch_backend_xcuda
-          LIBRARY DESTINATION ${tb_package}/lib)
-endif()
-if(TARGET torch_backend_ocl) # where there are OpenCL headers
-  install(TARGETS torch_backend_ocl LIBRARY DESTINATION ${tb_package}/lib)
-elseif(EXISTS "${TB_PLUGIN_DIR}/libtorch_backend_ocl.so")
-  install(PROGRAMS "${TB_PLUGIN_DIR}/libtorch_backend_ocl.so" DESTINATION ${tb_package}/lib)
+  install(TARGETS torch_backend_fake torch_backend_xcpu LIBRARY DESTINATION ${tb_package}/lib)
 endif()
 # The extension works with the minor version of torch it was built with and no other: the package checks that first.
 file(WRITE "${CMAKE_CURRENT_BINARY_DIR}/torch_version.txt" "${TORCH_VERSION}\n")
 install(FILES "${CMAKE_CURRENT_BINARY_DIR}/torch_version.txt" DESTINATION ${tb_package}/lib)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/" DESTINATION ${tb_package}/include)
-
-# What devices have in Python, or all of them. An editable install uses that of the checkout
-# (torch_backend/backends/__init__.py).
-if(NOT SKBUILD_STATE STREQUAL "editable")
-  install(
-    DIRECTORY "${PROJECT_SOURCE_DIR}/backends/cuda" "${PROJECT_SOURCE_DIR}/backends/openreg"
-    DESTINATION ${tb_package}/backends
-    FILES_MATCHING
-    PATTERN "*.py"
-    PATTERN "__pycache__" EXCLUDE)
-endif()
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/backends/common" DESTINATION ${tb_package}/sdk)
 
 # find_package(torch_backend) gives a plugin the target torch_backend::device, and a program that uses libtorch
 # torch_backend::torch_backend. It is found with -DCMAKE_PREFIX_PATH=$(python -m torch_backend --cmake-dir).
 set(TB_LIBRARY_DIR ${tb_package}/lib)
+set(TB_SDK_DIR ${tb_package}/sdk)
 install(TARGETS torch_backend_device EXPORT torch_backend_targets INCLUDES DESTINATION ${tb_package}/include)
 install(EXPORT torch_backend_targets NAMESPACE torch_backend:: DESTINATION ${tb_package}/share/cmake/torch_backend)
 set_target_properties(torch_backend_device PROPERTIES EXPORT_NAME device)
 configure_package_config_file(
   "${CMAKE_CURRENT_LIST_DIR}/torch_backendConfig.cmake.in" "${CMAKE_CURRENT_BINARY_DIR}/torch_backendConfig.cmake"
-  INSTALL_DESTINATION ${tb_package}/share/cmake/torch_backend PATH_VARS TB_LIBRARY_DIR)
+  INSTALL_DESTINATION ${tb_package}/share/cmake/torch_backend PATH_VARS TB_LIBRARY_DIR TB_SDK_DIR)
 write_basic_package_version_file("${CMAKE_CURRENT_BINARY_DIR}/torch_backendConfigVersion.cmake"
                                  COMPATIBILITY SameMajorVersion ARCH_INDEPENDENT)
 install(FILES "${CMAKE_CURRENT_BINARY_DIR}/torch_backendConfig.cmake"

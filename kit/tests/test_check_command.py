@@ -38,7 +38,6 @@ def check(*arguments: str | os.PathLike[str], code: int = 0, **environment: str)
         (["fake", "--level", "9"], "There is no level '9'. There are 1 (abi)"),
         (["fake", "--option", "devices"], "--option devices: expected KEY=VALUE"),
         (["xcpu", "--option", "asinc=1"], "'xcpu' has no option 'asinc'. Did you mean async? It has devices, memory,"),
-        (["openreg", "--option", "stream=1"], "'openreg' has no option 'stream'. Did you mean streams?"),
         (["fake", "--expectations", "nothing.toml"], "nothing.toml"),
         (["fake", "--upstream", "nowhere"], "has no folder 'test'"),
         (["fake", "--upstream", "nowhere", "--level", "2"], "--level cannot be given with --upstream"),
@@ -156,10 +155,11 @@ def test_files_in_the_working_folder_hide_no_package(tmp_path: Path) -> None:
 
 
 def test_a_device_in_the_working_folder_is_found(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text("from torch_backend.backends.openreg import OpenReg as Device\n")
+    example = Path(__file__).parents[2] / "examples" / "python_device" / "numpy_device.py"
+    (tmp_path / "mine.py").write_text(example.read_text())
     (tmp_path / "pytest.py").write_text("raise ImportError('not this one')\n")
     subprocess.run(
-        [sys.executable, "-m", "torch_backend", "check", "mine:Device", "--only", "abi/test_properties.py"],
+        [sys.executable, "-m", "torch_backend", "check", "mine:NumpyDevice", "--only", "abi/test_properties.py"],
         cwd=tmp_path,
         env=clean_environment(),
         check=True,

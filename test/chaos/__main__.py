@@ -18,7 +18,7 @@ def parse() -> argparse.Namespace:
     faults.add_argument("--count", type=int, default=2000, help="how many faults")
     faults.add_argument("--seed", type=int, default=0)
     faults.add_argument("--modules", action="store_true", help="of a device that compiles its kernels")
-    faults.add_argument("--device", default="xcpu", help="another reference device: ocl")
+    faults.add_argument("--device", default="xcpu", help="another device with a library")
     faults.add_argument("--lose", action="store_true", help="every fault is the loss of one of 64 devices")
     for command in (soak, faults):
         command.add_argument("--threads", type=int, default=8)

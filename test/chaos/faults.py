@@ -29,12 +29,19 @@ MAX_DEVICES = 64
 DOCUMENTED = (torch.AcceleratorError, torch.OutOfMemoryError, NotImplementedError)
 
 
+def _library(device: str) -> str:
+    """Where its library is: not opened here, which would read the options."""
+    find = "from torch_backend.devices import discovery, selection\n"
+    find += f"print(selection.find({device!r}, discovery.discover()).load().path)"
+    return subprocess.run([sys.executable, "-c", find], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
 class Device:
-    """A reference device behind test/plugins/chaos.c, active, and what tells it how to fail."""
+    """A device behind test/plugins/chaos.c, active, and what tells it how to fail."""
 
     def __init__(self, name: str, options: dict[str, str]) -> None:
         path = Path(tempfile.mkdtemp()) / f"libtorch_backend_{name}.so"
-        include, over = installed.include_dir(), installed.reference_library(name)
+        include, over = installed.include_dir(), _library(name)
         lists = [sys.executable, "-m", "codegen.slots", include / "torch_backend" / "device.h", path.parent / "slots.h"]
         subprocess.run(lists, cwd=PLUGIN.parents[2], check=True)
         includes = (f"-I{include}", f"-I{path.parent}")

@@ -212,23 +212,6 @@ def is_killed_as_a_parent() -> None:
     _is_killed(work)
 
 
-def is_killed_with_devices_in_processes() -> None:
-    """The executors of openreg end with the process that uses them."""
-
-    def work(begun: Begun) -> None:
-        import torch
-
-        import torch_backend
-
-        torch_backend.activate("openreg")
-        x = torch.ones(10, device="openreg:1") + 1
-        begun()
-        while True:
-            x = x + 1
-
-    _is_killed(work)
-
-
 # ---- ranks ----
 
 
@@ -289,12 +272,7 @@ CHEAP: tuple[Cycle, ...] = (
     ranks_end_with_collectives_pending,
     a_rank_is_killed,
 )
-OTHERS: tuple[Cycle, ...] = (
-    spawns_another,
-    is_killed_as_a_parent,
-    forks_another_by_a_server,
-    is_killed_with_devices_in_processes,
-)
+OTHERS: tuple[Cycle, ...] = (spawns_another, is_killed_as_a_parent, forks_another_by_a_server)
 """Those that start an interpreter, which takes seconds: one after every five of the others."""
 
 

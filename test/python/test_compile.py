@@ -246,22 +246,22 @@ def test_a_device_that_nothing_generates_code_for(run_python: RunPython) -> None
         """
         import copy, torch
         model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 2))
-        twin = copy.deepcopy(model).to("openreg")
+        twin = copy.deepcopy(model).to("fake")
         fast = torch.compile(twin, fullgraph=True, mode="max-autotune")
         for size in (3, 5):
             x = torch.linspace(-1, 1, 4 * size).view(size, 4)
             model(x).square().sum().backward()
-            fast(x.to("openreg")).square().sum().backward()
+            fast(x.to("fake")).square().sum().backward()
         for weight, other in zip(model.parameters(), twin.parameters(), strict=True):
             torch.testing.assert_close(other.grad.cpu(), weight.grad)
-        print(torch.compile(lambda x: x.sort().values)(torch.tensor([2, 1], device="openreg")).tolist())
+        print(torch.compile(lambda x: x.sort().values)(torch.tensor([2, 1], device="fake")).tolist())
         """,
-        env={"TORCH_BACKEND": "openreg"},
+        env={"TORCH_BACKEND": "fake"},
     )
     assert process.stdout == "[1, 2]\n"
     assert process.stderr.count("RuntimeWarning: torch.compile") == 1
-    why = "the host cannot access the memory of openreg, and it compiles no kernels."
-    assert f"graphs of openreg as captured, which is what backend='aot_eager' does: {why}" in process.stderr
+    why = "the host cannot access the memory of fake, and it compiles no kernels."
+    assert f"graphs of fake as captured, which is what backend='aot_eager' does: {why}" in process.stderr
 
 
 def test_a_vendors_own_code_generation_is_left_alone(run_python: RunPython) -> None:

@@ -13,7 +13,6 @@ import torch_backend
 from torch_backend.devices import loading, selection
 from torch_backend.devices.discovery import Origin, discover
 from torch_backend.devices.selection import choose, find
-from torch_backend.files import installed
 
 Isolate = Callable[..., dict[str, str]]
 
@@ -32,12 +31,10 @@ def only(monkeypatch: pytest.MonkeyPatch) -> Isolate:
         for package in packages:
             monkeypatch.syspath_prepend(package)
         ours = {path.name.removeprefix("site-") for path in packages}
-        every = metadata.entry_points
-
-        def entry_points(*, group: str) -> list[metadata.EntryPoint]:
-            return [point for point in every(group=group) if point.value.split(":")[0] in ours]
-
-        monkeypatch.setattr(metadata, "entry_points", entry_points)
+        every = metadata.entry_points()
+        points = (point for group in every.groups for point in every.select(group=group))
+        kept = metadata.EntryPoints(point for point in points if point.value.split(":")[0] in ours)
+        monkeypatch.setattr(metadata, "entry_points", lambda: kept)
         return {"TORCH_BACKEND_PATH": os.pathsep.join(map(str, places)), **variables}
 
     return isolate
@@ -45,12 +42,10 @@ def only(monkeypatch: pytest.MonkeyPatch) -> Isolate:
 
 def test_reference_devices_are_found_unloaded(only: Isolate) -> None:
     found = {candidate.name: candidate for candidate in discover(only()) if candidate.origin is Origin.REFERENCE}
-    optional = {name for name in installed.BUILT_IF_POSSIBLE if installed.reference_library(name).is_file()}
-    assert set(found) == {"fake", "xcpu", "npu", "xcuda", "openreg"} | optional
-    assert found["fake"].is_reference
+    assert set(found) == {"fake", "xcpu"}
+    assert found["fake"].is_on_request
     assert found["fake"].error is None
     assert found["fake"].load().name == "fake"
-    assert found["openreg"].load().name == "openreg"
 
 
 def test_path_lists_files_and_directories(only: Isolate, build_plugin: BuildPlugin) -> None:
@@ -160,6 +155,19 @@ def test_sole_vendor_is_chosen(only: Isolate, build_plugin: BuildPlugin) -> None
 def test_reference_device_is_not_chosen_wherever_it_lies(only: Isolate, build_plugin: BuildPlugin) -> None:
     assert choose(only(build_plugin(name="fake"))).candidate is None
     assert choose(only(build_plugin(name="fake", file="nameless.so"))).candidate is None
+
+
+def test_a_device_on_request_is_not_chosen_wherever_it_lies(
+    only: Isolate, vendor_package: VendorPackage, build_plugin: BuildPlugin
+) -> None:
+    library = build_plugin()
+    package = vendor_package("acme", f"library = {str(library)!r}", group="torch_backend.devices.on_request")
+    environment = only(packages=(package,))
+    assert choose(environment).candidate is None
+    assert choose({**environment, "TORCH_BACKEND_PATH": str(library)}).candidate is None
+    found = choose({**environment, "TORCH_BACKEND": "acme"}).candidate
+    assert found is not None
+    assert found.load().name == "acme"
 
 
 def test_two_vendors_want_the_slot(only: Isolate, build_plugin: BuildPlugin) -> None:

@@ -32,7 +32,7 @@ _results: dict[str, list[dict[str, str]]] = {}
 
 @pytest.mark.parametrize(("mode", "scenario"), [(mode, name) for mode, scenarios in PAIR.items() for name in scenarios])
 def test_two_ranks(tmp_path_factory: pytest.TempPathFactory, mode: str, scenario: str) -> None:
-    """What the scenario's docstring in distributed_scenarios.py says."""
+    """What the scenario's docstring in rank_scenarios.py says."""
     if mode not in _results:
         _results[mode] = run_ranks(PAIR[mode], tmp_path_factory.mktemp(mode), 2, MODES[mode])
     said = _results[mode]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 from fixtures import clean_environment
-from template_process import Template
+from torch_conformance.processes import Template
 
 from torch_backend.abi.header import read
 from torch_backend.files import installed

@@ -89,19 +89,18 @@ def test_all_that_can_be_found(doctor: Doctor, build_plugin: BuildPlugin) -> Non
     code, said = doctor(TORCH_BACKEND_PATH=build_plugin().parent)
     assert code == 0, said
     assert "ok       import torch: It activates 'acme'." in said
-    built = set(installed.REFERENCE_DEVICES) - {
-        name for name in installed.BUILT_IF_POSSIBLE if not installed.reference_library(name).is_file()
-    }
-    assert all(f"{name} (reference device of torch_backend)" in said for name in built)
+    assert all(f"{name} (reference device of torch_backend)" in said for name in installed.REFERENCE_DEVICES)
 
 
-def test_a_reference_device_without_a_driver(doctor: Doctor, tmp_path: Path) -> None:
-    if not installed.reference_library("ocl").is_file():
-        pytest.skip("ocl was not built: there are no OpenCL headers")
-    code, said = doctor(OCL_ICD_VENDORS=tmp_path)
+def test_a_device_on_request_without_a_driver(
+    doctor: Doctor, install: Callable[..., None], build_plugin: BuildPlugin
+) -> None:
+    library = build_plugin('ENTRY_FAILS="install the driver"')
+    install("acme", f"library = {str(library)!r}", group="torch_backend.devices.on_request")
+    code, said = doctor()
     assert code == 0, said
-    assert re.search(r"^note .*ocl \(reference device.*install", said, re.MULTILINE | re.IGNORECASE), said
-    code, said = doctor("ocl", OCL_ICD_VENDORS=tmp_path)
+    assert re.search(r"^note .*acme \(entry point.*install the driver", said, re.MULTILINE), said
+    code, said = doctor("acme")
     assert code == 1, said
     assert problems(said), said
 
@@ -320,9 +319,9 @@ def test_an_exception_leaves_the_library(doctor: Doctor, tmp_path: Path) -> None
 
 
 def test_a_class_with_a_misspelled_name(doctor: Doctor) -> None:
-    code, said = doctor("torch_backend.backends.openreg:OpenRge")
+    code, said = doctor("python_devices:Plian")
     assert code == 1
-    assert "Did you mean OpenReg" in said
+    assert "Did you mean Plain" in said
 
 
 # ---- places ----

@@ -1,18 +1,19 @@
 """Fixtures of the tests in Python, of the core and of the conformance kit: their conftest.py import them."""
 
-import os
 import shutil
 import signal
 import subprocess
 import sys
-import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
-from template_process import Template
+from torch_conformance.processes import RunPython as RunPython
+from torch_conformance.processes import clean_environment as clean_environment
+from torch_conformance.processes import run_python as run_python
+from torch_conformance.processes import template as template
 
 import torch_backend
 from torch_backend.files import installed
@@ -24,52 +25,8 @@ ROOT = Path(__file__).parents[2]
 PLUGIN_SOURCES = ROOT / "test" / "plugins"
 SUPPORT = Path(__file__).parent
 
-RunPython = Callable[..., subprocess.CompletedProcess[str]]
 BuildPlugin = Callable[..., Path]
 VendorPackage = Callable[..., Path]
-
-
-def clean_environment() -> dict[str, str]:
-    """This process's environment without anything that chooses or configures a device."""
-    return {
-        key: value
-        for key, value in os.environ.items()
-        if not key.startswith("TORCH_BACKEND") and key not in {"TORCH_DEVICE_BACKEND_AUTOLOAD", "PYTHONWARNINGS"}
-    }
-
-
-@pytest.fixture(scope="session")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Template]:
-    """A process that has imported torch."""
-    process = Template(tmp_path_factory.mktemp("processes"), clean_environment())
-    yield process
-    process.close()
-
-
-@pytest.fixture(scope="session")
-def run_python(template: Template) -> RunPython:
-    """Run code in a fresh interpreter: ``run_python(code, env={...}, packages=[directories], warnings=["error"])``.
-
-    The environment names no device unless ``env`` does. Fails the test if the exit code is not ``expect``.
-    """
-
-    def run(
-        code: str,
-        *,
-        env: Mapping[str, str | os.PathLike[str]] | None = None,
-        packages: Sequence[Path] = (),
-        warnings: Sequence[str] = (),
-        expect: int = 0,
-    ) -> subprocess.CompletedProcess[str]:
-        environment = clean_environment() | {key: os.fspath(value) for key, value in (env or {}).items()}
-        folders = [*map(str, packages), *filter(None, [environment.get("PYTHONPATH")])]
-        if folders:
-            environment["PYTHONPATH"] = os.pathsep.join(folders)
-        process = template.run(textwrap.dedent(code), environment, warnings=warnings)
-        assert process.returncode == expect, f"exit code {process.returncode}\n{process.stdout}\n{process.stderr}"
-        return process
-
-    return run
 
 
 @pytest.fixture(scope="session")
@@ -112,14 +69,21 @@ def vendor_package(tmp_path: Path) -> VendorPackage:
     ``body`` is the module's source; the entry point is ``<package>:<attribute>``.
     """
 
-    def install(device: str, body: str, *, package: str | None = None, attribute: str = "library") -> Path:
+    def install(
+        device: str,
+        body: str,
+        *,
+        package: str | None = None,
+        attribute: str = "library",
+        group: str = "torch_backend.devices",
+    ) -> Path:
         package = package or f"{device}_torch"
         directory = tmp_path / f"site-{package}"
         info = directory / f"{package}-1.2.dist-info"
         info.mkdir(parents=True)
         (directory / f"{package}.py").write_text(body)
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.2\n")
-        (info / "entry_points.txt").write_text(f"[torch_backend.devices]\n{device} = {package}:{attribute}\n")
+        (info / "entry_points.txt").write_text(f"[{group}]\n{device} = {package}:{attribute}\n")
         return directory
 
     return install

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from fixtures import clean_environment
-from template_process import Template
 from torch_conformance.levels import SUITE, level_of
+from torch_conformance.processes import Template
 
 Templates = Mapping[bool, Template]
 

@@ -1,13 +1,11 @@
 """What devices can be found, and where. Nothing is loaded or imported before somebody asks for it."""
 
 import glob
-import importlib
 import os
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from importlib import metadata
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from torch_backend.devices import loading
 from torch_backend.devices.loading import Options
@@ -20,8 +18,10 @@ if TYPE_CHECKING:
     from torch_backend.python_device.plugin import Source
 
 ENTRY_POINT_GROUP = "torch_backend.devices"
+ON_REQUEST_GROUP = "torch_backend.devices.on_request"
+"""For devices that `import torch` does not activate unasked, such as emulators, and those over a driver of others."""
 PATH_VARIABLE = "TORCH_BACKEND_PATH"
-_REFERENCE = "reference device of torch_backend"
+ENTRY_POINT_GROUPS = (ENTRY_POINT_GROUP, ON_REQUEST_GROUP)
 
 
 class Origin(Enum):
@@ -40,12 +40,16 @@ class Candidate:
     Attributes:
         origin: the kind of place.
         source: the place, for people: "entry point 'acme' of acme-torch 1.2".
+        is_on_request: whether `import torch` activates it only where it is asked for by name.
     """
 
-    def __init__(self, origin: Origin, source: str, *, name: str | None, path: str | None = None) -> None:
+    def __init__(
+        self, origin: Origin, source: str, *, name: str | None, path: str | None = None, is_on_request: bool = False
+    ) -> None:
         """For :func:`discover`."""
         self.origin = origin
         self.source = source
+        self.is_on_request = is_on_request
         self._name = name
         self._path = path
         self._plugin: Plugin | None = None
@@ -59,11 +63,6 @@ class Candidate:
     def path(self) -> str | None:
         """The library's path; None while it is not known, which needs :meth:`load`."""
         return self._plugin.path if self._plugin is not None else self._path
-
-    @property
-    def is_reference(self) -> bool:
-        """Whether this is one of the devices that ship with torch_backend, wherever it was found."""
-        return self.name in installed.REFERENCE_DEVICES
 
     @property
     def error(self) -> str | None:
@@ -103,19 +102,6 @@ class ReferenceCandidate(Candidate):
         super().__init__(Origin.NAMED, f"the Python device {reference}", name=None, path=reference)
 
 
-class _ReferenceLibrary(Candidate):
-    """A device that ships with torch_backend as a shared library."""
-
-    def __init__(self, name: str, path: Path) -> None:
-        super().__init__(Origin.REFERENCE, _REFERENCE, name=name, path=str(path))
-
-    def _open(self, options: Options | None) -> "Plugin":
-        plugin = super()._open(options)
-        if functions := installed.REFERENCE_FUNCTIONS.get(plugin.name):
-            importlib.import_module(functions)
-        return plugin
-
-
 class _LoadedCandidate(Candidate):
     """A plugin that was loaded by path."""
 
@@ -136,13 +122,23 @@ class _BrokenCandidate(Candidate):
 
 
 class _EntryPointCandidate(Candidate):
-    """A device that an installed package offers in the entry point group ``torch_backend.devices``."""
+    """A device that an installed package offers in one of the groups of entry points."""
+
+    _opened: ClassVar[dict[metadata.EntryPoint, "Plugin"]] = {}
+    """What an earlier candidate has given: a device is not found twice, as loaded and where it comes from."""
 
     def __init__(self, entry_point: metadata.EntryPoint) -> None:
         package = entry_point.dist
         owner = f" of {package.name} {package.version}" if package is not None else ""
-        super().__init__(Origin.ENTRY_POINT, f"entry point '{entry_point.name}'{owner}", name=entry_point.name)
+        super().__init__(
+            Origin.ENTRY_POINT,
+            f"entry point '{entry_point.name}'{owner}",
+            name=entry_point.name,
+            is_on_request=entry_point.group == ON_REQUEST_GROUP,
+        )
         self._entry_point = entry_point
+        opened = self._opened.get(entry_point)
+        self._plugin = opened if opened in loading.loaded_plugins() else None
 
     def _open(self, options: Options | None) -> "Plugin":
         value = self._entry_point.load()
@@ -154,6 +150,7 @@ class _EntryPointCandidate(Candidate):
                 f"The {self.source} gives the device '{plugin.name}' ({plugin.path}). The name of the entry point must "
                 "be the device's; the package has to correct one of them."
             )
+        self._opened[self._entry_point] = plugin
         return plugin
 
     def _plugin_of(self, value: object, options: Options | None) -> "Plugin":
@@ -206,25 +203,28 @@ def _on_path(environ: Mapping[str, str]) -> Iterator[Candidate]:
 
 
 def _in_packages() -> Iterator[Candidate]:
-    for entry_point in metadata.entry_points(group=ENTRY_POINT_GROUP):
-        yield _EntryPointCandidate(entry_point)
+    offered = metadata.entry_points()  # once: it reads a file of each package
+    for group in ENTRY_POINT_GROUPS:
+        for entry_point in offered.select(group=group):
+            yield _EntryPointCandidate(entry_point)
 
 
 def _reference_devices() -> Iterator[Candidate]:
-    for name in installed.REFERENCE_LIBRARIES:
-        path: Path = installed.reference_library(name)
+    for name in installed.REFERENCE_DEVICES:
+        path = installed.reference_library(name)
         if path.is_file():
-            yield _ReferenceLibrary(name, path)
-    for name, reference in installed.REFERENCE_MODULES.items():
-        yield Candidate(Origin.REFERENCE, _REFERENCE, name=name, path=reference)
+            yield Candidate(
+                Origin.REFERENCE, "reference device of torch_backend", name=name, path=str(path), is_on_request=True
+            )
 
 
 def discover(environ: Mapping[str, str] = os.environ) -> list[Candidate]:
     """Every device that can be found, the place that takes precedence first.
 
-    Places: libraries that were loaded by path, ``TORCH_BACKEND_PATH``, packages with an entry point in the group
-    ``torch_backend.devices``, and the reference devices. Nothing is loaded: a device's library is opened when its
-    :attr:`Candidate.error` or :meth:`Candidate.load` is asked for, so a broken one can be listed.
+    Places: libraries that were loaded by path, ``TORCH_BACKEND_PATH``, packages with an entry point in the groups
+    ``torch_backend.devices`` and ``torch_backend.devices.on_request``, and the reference devices. Nothing is loaded: a
+    device's library is opened when its :attr:`Candidate.error` or :meth:`Candidate.load` is asked for, so a broken one
+    can be listed.
     """
     found = [*_on_path(environ), *_in_packages(), *_reference_devices()]
     opened = {location.canonical(candidate.path) for candidate in found if candidate.path is not None}

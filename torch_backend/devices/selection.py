@@ -106,11 +106,10 @@ def _choose_vendor(candidates: Sequence[Candidate]) -> Choice:
     problems: list[str] = []
     notes: list[str] = []
     usable: dict[str, Candidate] = {}
+    on_request = {candidate.name for candidate in candidates if candidate.is_on_request}
     # A library that was loaded by path waits for activate(): only what is installed is activated unasked.
     for candidate in candidates:
-        if candidate.origin not in (Origin.PATH, Origin.ENTRY_POINT) or candidate.name in usable:
-            continue
-        if candidate.is_reference:
+        if candidate.origin not in (Origin.PATH, Origin.ENTRY_POINT) or candidate.name in {*usable, *on_request}:
             continue
         try:
             count = candidate.load().device_count()
@@ -122,7 +121,7 @@ def _choose_vendor(candidates: Sequence[Candidate]) -> Choice:
             )
             continue
         name = candidate.name
-        if name is None or candidate.is_reference:  # known only now that it is loaded
+        if name is None or name in on_request:  # known only now that it is loaded
             continue
         if count == 0:
             notes.append(f"'{name}' ({candidate.source}) finds no devices and is not activated")

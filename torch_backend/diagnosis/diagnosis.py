@@ -10,7 +10,7 @@ from torch_backend.devices.selection import SELECT_VARIABLE
 from torch_backend.diagnosis import child, devices, installation, places, settings
 from torch_backend.diagnosis.devices import Examined, Subject
 from torch_backend.diagnosis.finding import Finding, Severity, note, ok, problem
-from torch_backend.files import installed, location
+from torch_backend.files import location
 
 STEP_SECONDS = 20.0
 
@@ -56,7 +56,8 @@ def diagnose(
         yield _not_found(device, names)
     all_names = sorted({*names, *keys})
     if device is None or not _is_path(device):
-        yield from settings.examine_selection(device, all_names, environ)
+        is_on_request = any(c.is_on_request and c.name == device for c in candidates)
+        yield from settings.examine_selection(device, all_names, environ, is_on_request)
     yield from settings.examine_options(keys, all_names, environ)
     if device is None:
         yield from _autoload(environ, step_seconds, has_problems)
@@ -83,16 +84,13 @@ def _label(candidate: Candidate) -> str:
 
 
 def _is_vendors(subject: Subject) -> bool:
-    return subject.candidate is None or not subject.candidate.is_reference
+    return subject.candidate is None or not subject.candidate.is_on_request
 
 
 def _may_be_unusable(subject: Subject) -> bool:
-    """Whether it came with this package, and needs more than that to work."""
-    return (
-        subject.candidate is not None
-        and subject.candidate.origin is Origin.REFERENCE
-        and subject.candidate.name in installed.NEED_A_DRIVER
-    )
+    """Whether what it lacks, such as a driver, concerns only who asks for it."""
+    candidate = subject.candidate
+    return candidate is not None and candidate.is_on_request and candidate.origin is not Origin.REFERENCE
 
 
 def _note_keys(keys: dict[str, Sequence[str] | None], examined: Examined) -> None:

@@ -11,13 +11,9 @@ from torch_backend.version import __version__
 def examine() -> Iterator[Finding]:
     """What of the installation is missing or does not fit. Imports no torch, which may be what is broken."""
     yield _torch()
-    always = (name for name in installed.REFERENCE_LIBRARIES if name not in installed.BUILT_IF_POSSIBLE)
-    for path in (installed.host_library(), *map(installed.reference_library, always)):
+    for path in (installed.host_library(), *map(installed.reference_library, installed.REFERENCE_DEVICES)):
         if not path.is_file():
             yield problem("torch_backend", f"'{path}' is missing.", f"Rebuild it: {native.REBUILD_COMMAND}")
-    for name, needed in installed.BUILT_IF_POSSIBLE.items():
-        if not installed.reference_library(name).is_file():
-            yield note(name, f"This reference device was not built: that needs {needed}.")
     for extra in extras.EXTRAS:
         if missing := extras.missing(extra):
             yield note(

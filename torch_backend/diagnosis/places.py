@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 
-from torch_backend.devices.discovery import ENTRY_POINT_GROUP, PATH_VARIABLE, Candidate, Origin
+from torch_backend.devices.discovery import ENTRY_POINT_GROUP, ENTRY_POINT_GROUPS, PATH_VARIABLE, Candidate, Origin
 from torch_backend.diagnosis.finding import Finding, note, problem
 
 _TORCH_GROUP = "torch.backends"
@@ -84,7 +84,7 @@ def _groups_nobody_reads() -> Iterator[Finding]:
     for package in metadata.distributions():
         for entry_point in package.entry_points:
             group = entry_point.group
-            if group in (ENTRY_POINT_GROUP, _TORCH_GROUP):
+            if group in (*ENTRY_POINT_GROUPS, _TORCH_GROUP):
                 continue
             normal = group.lower().replace("-", "_").replace("torchbackend", "torch_backend")
             if (

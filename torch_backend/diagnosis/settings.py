@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from torch_backend.devices.discovery import PATH_VARIABLE
 from torch_backend.devices.selection import NO_DEVICE, SELECT_VARIABLE
 from torch_backend.diagnosis.finding import Finding, note, problem
-from torch_backend.files import installed
 
 AUTOLOAD_VARIABLE = "TORCH_DEVICE_BACKEND_AUTOLOAD"
 OWN_VARIABLES = (
@@ -16,7 +15,9 @@ OWN_VARIABLES = (
 )
 
 
-def examine_selection(device: str | None, names: Sequence[str], environ: Mapping[str, str]) -> Iterator[Finding]:
+def examine_selection(
+    device: str | None, names: Sequence[str], environ: Mapping[str, str], is_on_request: bool
+) -> Iterator[Finding]:
     """What decides whether `import torch` activates ``device``, or any device for None; ``names`` can be found."""
     severe = problem if device is not None else note
     autoload = environ.get(AUTOLOAD_VARIABLE, "1")
@@ -28,10 +29,10 @@ def examine_selection(device: str | None, names: Sequence[str], environ: Mapping
         )
     wanted = environ.get(SELECT_VARIABLE)
     if wanted is None:
-        if device in installed.REFERENCE_DEVICES:
+        if device is not None and is_on_request:
             yield note(
                 SELECT_VARIABLE,
-                "It is unset, and `import torch` activates no reference device unasked.",
+                f"It is unset, and `import torch` does not activate '{device}' unasked.",
                 f"Set {SELECT_VARIABLE}={device}, or call torch_backend.activate('{device}').",
             )
     elif wanted in ("", NO_DEVICE):

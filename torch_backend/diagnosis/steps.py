@@ -125,10 +125,12 @@ def _use_device(tell: Reporter, library: "DeviceLibrary", index: int) -> None:
 
 def find_entry_point(tell: Reporter, name: str) -> None:
     """Ask the package that offers the device ``name`` for the path of its library."""
-    from torch_backend.devices.discovery import ENTRY_POINT_GROUP
+    from torch_backend.devices.discovery import ENTRY_POINT_GROUPS
     from torch_backend.python_device import plugin
 
-    (entry_point, *_) = metadata.entry_points(group=ENTRY_POINT_GROUP, name=name)
+    (entry_point, *_) = (
+        point for group in ENTRY_POINT_GROUPS for point in metadata.entry_points(group=group, name=name)
+    )
     tell.step(f"importing {entry_point.value}")
     value = entry_point.load()
     if plugin.is_source(value):

@@ -5,23 +5,8 @@ from pathlib import Path
 
 import torch_backend
 
-REFERENCE_LIBRARIES = ("fake", "xcpu", "ocl", "npu", "xcuda")
-"""The devices that ship with us as shared libraries."""
-
-BUILT_IF_POSSIBLE = {"ocl": "OpenCL's headers (Debian and Ubuntu: apt-get install opencl-c-headers)"}
-"""Those of them that an installation may lack, and what they are built with."""
-
-NEED_A_DRIVER = ("ocl", "npu", "xcuda")
-"""Those that do nothing without a driver, which no package of ours brings."""
-
-REFERENCE_MODULES = {"openreg": "torch_backend.backends.openreg:OpenReg"}
-"""The devices that ship with us and are written in Python, and where."""
-
-REFERENCE_FUNCTIONS = {"xcuda": "torch_backend.backends.cuda.telemetry"}
-"""What those that are shared libraries have in Python as well: functions of their own in ``torch.<name>``."""
-
-REFERENCE_DEVICES = (*REFERENCE_LIBRARIES, *REFERENCE_MODULES)
-"""The devices that ship with us. They are never activated unless they are asked for by name."""
+REFERENCE_DEVICES = ("fake", "xcpu")
+"""The devices that ship with us, as shared libraries. They are never activated unless they are asked for by name."""
 
 
 def _roots() -> Iterator[Path]:

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "support/plugin_instance.h"
+#include "common/testing/plugin_instance.h"
 
 namespace torch_backend::testing {
 namespace {

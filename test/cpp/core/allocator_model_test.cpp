@@ -16,7 +16,7 @@
 #include <c10/util/Exception.h>
 
 #include "core/allocator_test_device.h"
-#include "support/plugin_instance.h"
+#include "common/testing/plugin_instance.h"
 
 namespace torch_backend::test {
 namespace {

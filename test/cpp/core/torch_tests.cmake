@@ -18,7 +18,7 @@ tb_add_torch_test(caching_allocator_test core/allocator_test_device.cpp core/cac
 
 # On a device with memory and threads of its own.
 tb_add_torch_test(allocator_model_test core/allocator_model_test.cpp core/allocator_test_device.cpp
-                  support/plugin_instance.cpp)
+                  ${TB_ROOT}/backends/common/testing/plugin_instance.cpp)
 tb_use_plugin(allocator_model_test TB_XCPU_PLUGIN torch_backend_xcpu)
 
 tb_add_torch_test(device_api_test core/device_api_test.cpp)

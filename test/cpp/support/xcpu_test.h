@@ -9,7 +9,7 @@
 #include <mutex>
 #include <vector>
 
-#include "support/plugin_instance.h"
+#include "common/testing/plugin_instance.h"
 
 namespace torch_backend::testing {
 

@@ -1,0 +1,199 @@
+"""Whether a simulation and the conformance kit notice faults of a device library.
+
+``python -m torch_conformance.variants PROJECT``: ``variants.toml`` of the project lists them, each an edit of the
+device's sources: a call that is missing, an order or a flag that is wrong. Each is applied to a copy, built, and tried
+on the tests of the kit that it names. It is caught if they fail, or if the simulation refuses a call that it does not
+refuse the unedited library, which has to pass all of these tests. Prints a table of what caught what.
+
+The copies are in ``build/variants`` of the project, one for each job, in which only what a variant edits is compiled
+again.
+"""
+
+import argparse
+import filecmp
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torch_conformance.levels import SUITE
+from torch_conformance.simulation import build, libraries
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+SECONDS = 300  # for the tests of one variant
+_FAILED = re.compile(r"^(?:FAILED|ERROR) \S*?([^/\s]+\.py::[^\s\[]+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One edit; the unedited library has none.
+
+    Attributes:
+        name: says what is wrong.
+        tests: paths in the kit's suite, with a test's name behind them if one is enough.
+        file: in the project's ``csrc``.
+        old: what is there once, and is replaced by ``new``.
+        environment: more of it, for what an option turns on.
+    """
+
+    name: str
+    tests: tuple[str, ...]
+    file: str = ""
+    old: str = ""
+    new: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def edited(self, folder: Path) -> str:
+        """The file with the edit. Raises ValueError if the text is not there, or more than once."""
+        text = (folder / self.file).read_text()
+        if (times := text.count(self.old)) != 1:
+            raise ValueError(f"'{self.name}': {self.file} has {self.old!r} {times} times; it has to be there once")
+        return text.replace(self.old, self.new)
+
+    def apply(self, folder: Path) -> None:
+        """Edit the copy in ``folder``."""
+        if self.file:
+            (folder / self.file).write_text(self.edited(folder))
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """A device whose driver is simulated, with the variants of its library."""
+
+    project: Path
+    environment: Mapping[str, str]
+    variants: tuple[Variant, ...]
+
+    def check(self) -> None:
+        """Raise ValueError if a variant cannot be made, has the name of another, or names tests that are not there."""
+        names = set()
+        for variant in self.variants:
+            variant.edited(self.project / "csrc")
+            missing = [test for test in variant.tests if not (SUITE / test.partition("::")[0]).is_file()]
+            if missing or variant.name in names:
+                raise ValueError(f"'{variant.name}' is there twice, or its tests are not: {missing}")
+            names.add(variant.name)
+
+
+def read(project: Path) -> Simulated:
+    """The device and its variants."""
+    content = tomllib.loads((project / "variants.toml").read_text())
+    variants = tuple(Variant(**{**entry, "tests": tuple(entry["tests"])}) for entry in content["variant"])
+    return Simulated(project, content["environment"], variants)
+
+
+def build_library(device: Simulated, variant: Variant, name: str) -> Path:
+    """The library of a variant, in the copy of the sources that is called ``name``. Other files keep their times."""
+    copy = device.project / "build" / "variants" / name
+    for source in (device.project / "CMakeLists.txt", *(device.project / "csrc").iterdir()):
+        target = copy / source.relative_to(device.project)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not (target.exists() and filecmp.cmp(source, target, shallow=False)):
+            shutil.copyfile(source, target)
+    variant.apply(copy / "csrc")
+    build(copy, copy / "build", copy)
+    return next((copy / "build").glob("libtorch_backend_*.so"))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a variant's tests have shown."""
+
+    failed: tuple[str, ...]
+    refused: tuple[str, ...]
+
+    @property
+    def caught_by(self) -> str:
+        """For the table; empty if nothing has caught it."""
+        parts = []
+        if self.refused:
+            parts.append(f"the simulation: {self.refused[0]}")
+        if self.failed:
+            more = f" and {len(self.failed) - 1} more" if len(self.failed) > 1 else ""
+            parts.append(f"the kit: {self.failed[0]}{more}")
+        return "; ".join(parts)
+
+
+def try_on(library: Path, variant: Variant, device: Simulated, simulation: Path) -> Outcome:
+    """Run a variant's tests on its library."""
+    with tempfile.TemporaryDirectory() as scratch:
+        log = Path(scratch) / "refusals"
+        values = {key: text.format(simulation=simulation, log=log) for key, text in device.environment.items()}
+        values |= variant.environment
+        inherited = {key: text for key, text in os.environ.items() if not key.startswith("TORCH_BACKEND")}
+        kit = ["-c", SUITE / "pytest.ini", "-p", "torch_conformance.pytest_plugin", "--run-dir", scratch]
+        command = [sys.executable, "-m", "pytest", "-q", "-rfE", "-p", "no:cacheprovider", *map(str, kit)]
+        command += ["--device", str(library)]
+        process = subprocess.Popen(
+            [*command, *(SUITE / test for test in variant.tests)],
+            env=inherited | values,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            said, _ = process.communicate(timeout=SECONDS)
+            code = process.returncode
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            said, code = f"{process.communicate()[0]}\nFAILED /does_not_end.py::after_{SECONDS}_s", 1
+        refused = log.read_text().splitlines() if log.exists() else []
+    failed = tuple(dict.fromkeys(_FAILED.findall(said)))
+    if code < 0 or (code != 0 and not failed):
+        last = (said.strip().splitlines() or [""])[-1]
+        failed = (f"the process ended with {code}: {last}",)
+    return Outcome(failed, tuple(dict.fromkeys(refused)))
+
+
+def main() -> int:
+    """Returns 0 if every variant was caught."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("project", type=Path, help="the project's folder")
+    parser.add_argument("--only", default="", help="variants whose name, or file, has this")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args()
+    device = read(options.project.resolve())
+    chosen = [variant for variant in device.variants if options.only in f"{variant.name}\n{variant.file}"]
+    simulation = libraries(device.project)
+
+    def outcome(variant: Variant) -> Outcome:
+        return try_on(build_library(device, variant, threading.current_thread().name), variant, device, simulation)
+
+    alive = 0
+    with ThreadPoolExecutor(options.jobs, thread_name_prefix="job") as pool:
+        library = build_library(device, Variant("unedited", ()), "unedited")
+        unedited: list[Variant] = []
+        for variant in chosen:
+            for test in variant.tests:
+                tried = Variant("unedited", (test,), environment=variant.environment)
+                unedited += [tried] if tried not in unedited else []
+        good = list(pool.map(lambda tried: try_on(library, tried, device, simulation), unedited))
+        for tried, found in zip(unedited, good, strict=True):
+            if found.failed:
+                print(f"The unedited library fails in {tried.tests[0]}: {found.caught_by}")
+                return 1
+        before = {line for found in good for line in found.refused}
+        print("| what is wrong | caught by |\n|---|---|", flush=True)
+        for variant, found in zip(chosen, pool.map(outcome, chosen), strict=True):
+            new = Outcome(found.failed, tuple(line for line in found.refused if line not in before))
+            alive += not new.caught_by
+            print(f"| {variant.name} | {new.caught_by or 'NOTHING'} |", flush=True)
+    print(f"\n{len(chosen) - alive} of {len(chosen)} were caught.")
+    return 1 if alive or not chosen else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
