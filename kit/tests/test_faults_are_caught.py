@@ -11,8 +11,7 @@ import pytest
 from broken_operators import BROKEN_OPERATORS
 from faults import CRASHED, Fault
 from faulty_devices import ASYNC, CCL, FAULTY_DEVICES, MODULES, PROTECT, SMALL
-from kit_runs import Templates, run_tests
-from torch_conformance.levels import SUITE
+from torch_conformance.trials import Trial, Trials
 
 from torch_backend.files import installed
 
@@ -37,7 +36,7 @@ UNUSUAL = (
 """No faults, though faulty.c has them among those: what few devices are like, and the contract allows."""
 
 Library = Callable[[str], Path]
-RunSuite = Callable[..., tuple[int, str]]
+RunSuite = Callable[..., Trial]
 
 
 @pytest.fixture(scope="session")
@@ -64,16 +63,14 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Library:
 
 
 @pytest.fixture
-def run_suite(templates: Templates, faulty: Path, good: Library, tmp_path: Path) -> RunSuite:
-    """Run the tests in a path on a device, which has a fault if it is named."""
+def run_suite(trials: Trials, faulty: Path, good: Library) -> RunSuite:
+    """Run tests on a device, which has a fault if it is named."""
 
-    def run(
-        over: str, name: str, options: Mapping[str, str], path: Path, *more: str, module: str = ""
-    ) -> tuple[int, str]:
+    def run(over: str, name: str, options: Mapping[str, str], tests: str, *more: str, module: str = "") -> Trial:
         device, imported = (good(over), ("--import", module)) if module else (faulty, ())
         environment = {"TORCH_BACKEND_FAULTY": name, "TORCH_BACKEND_FAULTY_OVER": str(good(over)), **options}
         environment["PYTHONPATH"] = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
-        return run_tests(templates, device, environment, [path], tmp_path, *imported, *more)
+        return trials.run(device, [tests], environment, *imported, *more)
 
     return run
 
@@ -86,11 +83,11 @@ def one_line(text: str) -> str:
 @pytest.mark.parametrize("fault", [*FAULTY_DEVICES, *BROKEN_OPERATORS], ids=str)
 def test_the_fault_is_found_and_named(fault: Fault, run_suite: RunSuite) -> None:
     file, _, test = fault.caught_by.partition("::")
-    code, said = run_suite(
+    trial = run_suite(
         fault.over,
         fault.name,
         fault.options,
-        SUITE / file,
+        file,
         "--only",
         f"*{test.replace('[', '[[]')}",
         "--test-timeout",
@@ -99,10 +96,9 @@ def test_the_fault_is_found_and_named(fault: Fault, run_suite: RunSuite) -> None
         *(IN_A_WORKER if fault.words == CRASHED else ()),
         module=fault.module,
     )
-    assert code == 1, f"exit code {code}\n{said}"
-    failed = re.findall(r"^FAILED .*?(\w+/test_\w+\.py::.+?)(?: - .*)?$", said, re.MULTILINE)
-    assert failed == [fault.caught_by], said
-    assert one_line(fault.words) in one_line(said), said
+    assert trial.code == 1, f"exit code {trial.code}\n{trial.said}"
+    assert trial.failed == [fault.caught_by], trial.said
+    assert one_line(fault.words) in one_line(trial.said), trial.said
 
 
 # What of device libraries takes minutes on them is tested in part.
@@ -146,8 +142,8 @@ def test_nothing_is_found_in_a_device_without_a_fault(
     over: str, fault: str, options: dict[str, str], only: tuple[str, ...], run_suite: RunSuite
 ) -> None:
     patterns = [f"--only=abi/test_{part}" for part in only]
-    code, said = run_suite(over, fault, options, SUITE / "abi", "--quick", *patterns)
-    assert code == 0, said
+    trial = run_suite(over, fault, options, "abi", "--quick", *patterns)
+    assert trial.code == 0, trial.said
 
 
 def test_every_fault_has_a_row(faulty: Path, good: Library) -> None:

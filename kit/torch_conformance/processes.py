@@ -112,10 +112,12 @@ class Template:
             stdout, stderr = (file.read_text(encoding="utf-8", errors="replace") for file in output)
         return subprocess.CompletedProcess([sys.executable, "-c", code], status, stdout, stderr)
 
-    def run_pytest(self, arguments: Sequence[str], settings: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
+    def run_pytest(
+        self, arguments: Sequence[str], settings: Mapping[str, str], seconds: int
+    ) -> "subprocess.CompletedProcess[str]":
         """Run pytest in the template's environment with ``settings``."""
         code = f"import sys, pytest\nsys.exit(pytest.main({list(arguments)!r}))"
-        return self.run(code, {**self._environment, **settings}, seconds=120)
+        return self.run(code, {**self._environment, **settings}, seconds=seconds)
 
     def _ask(self, request: str) -> int:
         if self._process is None:

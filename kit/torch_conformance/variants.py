@@ -10,12 +10,10 @@ again.
 """
 
 import argparse
+import contextlib
 import filecmp
 import os
-import re
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -26,6 +24,7 @@ from pathlib import Path
 
 from torch_conformance.levels import SUITE
 from torch_conformance.simulation import build, libraries
+from torch_conformance.trials import Trials
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -33,7 +32,6 @@ else:
     import tomli as tomllib
 
 SECONDS = 300  # for the tests of one variant
-_FAILED = re.compile(r"^(?:FAILED|ERROR) \S*?([^/\s]+\.py::[^\s\[]+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -126,35 +124,17 @@ class Outcome:
         return "; ".join(parts)
 
 
-def try_on(library: Path, variant: Variant, device: Simulated, simulation: Path) -> Outcome:
+def try_on(library: Path, variant: Variant, device: Simulated, simulation: Path, trials: Trials) -> Outcome:
     """Run a variant's tests on its library."""
     with tempfile.TemporaryDirectory() as scratch:
         log = Path(scratch) / "refusals"
         values = {key: text.format(simulation=simulation, log=log) for key, text in device.environment.items()}
-        values |= variant.environment
-        inherited = {key: text for key, text in os.environ.items() if not key.startswith("TORCH_BACKEND")}
-        kit = ["-c", SUITE / "pytest.ini", "-p", "torch_conformance.pytest_plugin", "--run-dir", scratch]
-        command = [sys.executable, "-m", "pytest", "-q", "-rfE", "-p", "no:cacheprovider", *map(str, kit)]
-        command += ["--device", str(library)]
-        process = subprocess.Popen(
-            [*command, *(SUITE / test for test in variant.tests)],
-            env=inherited | values,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        try:
-            said, _ = process.communicate(timeout=SECONDS)
-            code = process.returncode
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            said, code = f"{process.communicate()[0]}\nFAILED /does_not_end.py::after_{SECONDS}_s", 1
+        trial = trials.run(library, variant.tests, {**values, **variant.environment}, seconds=SECONDS)
         refused = log.read_text().splitlines() if log.exists() else []
-    failed = tuple(dict.fromkeys(_FAILED.findall(said)))
-    if code < 0 or (code != 0 and not failed):
-        last = (said.strip().splitlines() or [""])[-1]
-        failed = (f"the process ended with {code}: {last}",)
+    failed = tuple(dict.fromkeys(test.partition("[")[0] for test in trial.failed))
+    if trial.code < 0 or (trial.code != 0 and not failed):
+        last = (trial.said.strip().splitlines() or [""])[-1]
+        failed = (f"the process ended with {trial.code}: {last}",)
     return Outcome(failed, tuple(dict.fromkeys(refused)))
 
 
@@ -168,19 +148,26 @@ def main() -> int:
     device = read(options.project.resolve())
     chosen = [variant for variant in device.variants if options.only in f"{variant.name}\n{variant.file}"]
     simulation = libraries(device.project)
+    own = threading.local()  # of a job
 
-    def outcome(variant: Variant) -> Outcome:
-        return try_on(build_library(device, variant, threading.current_thread().name), variant, device, simulation)
+    def start() -> None:
+        own.trials = Trials(Path(scratch, threading.current_thread().name))
+        end.callback(own.trials.close)
+
+    def outcome(variant: Variant, library: Path | None = None) -> Outcome:
+        library = library or build_library(device, variant, threading.current_thread().name)
+        return try_on(library, variant, device, simulation, own.trials)
 
     alive = 0
-    with ThreadPoolExecutor(options.jobs, thread_name_prefix="job") as pool:
+    with contextlib.ExitStack() as end, ThreadPoolExecutor(options.jobs, "job", start) as pool:
+        scratch = end.enter_context(tempfile.TemporaryDirectory())
         library = build_library(device, Variant("unedited", ()), "unedited")
         unedited: list[Variant] = []
         for variant in chosen:
             for test in variant.tests:
                 tried = Variant("unedited", (test,), environment=variant.environment)
                 unedited += [tried] if tried not in unedited else []
-        good = list(pool.map(lambda tried: try_on(library, tried, device, simulation), unedited))
+        good = list(pool.map(lambda tried: outcome(tried, library), unedited))
         for tried, found in zip(unedited, good, strict=True):
             if found.failed:
                 print(f"The unedited library fails in {tried.tests[0]}: {found.caught_by}")

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 from fixtures import BuildPlugin, RunPython
-from kit_runs import Templates, run_tests
-from torch_conformance.levels import SUITE
+from torch_conformance.trials import Trials
 
 from torch_backend.files import installed
 
@@ -77,14 +76,11 @@ MODES = {
     ],
     ids=["bare", "tensors", "views"],
 )
-def test_a_device_that_has_to_be_bound(
-    build_plugin: BuildPlugin, templates: Templates, tmp_path: Path, mode: str, paths: list[str]
-) -> None:
+def test_a_device_that_has_to_be_bound(build_plugin: BuildPlugin, trials: Trials, mode: str, paths: list[str]) -> None:
     """Every slot fails there unless its device is the calling thread's, and where ranges overlap."""
     library = build_plugin(source="bound.c", over="xcpu")
-    tests = [SUITE / path for path in paths]
-    code, said = run_tests(templates, library, MODES[mode], tests, tmp_path, "--quick")
-    assert code == 0, said
+    trial = trials.run(library, paths, MODES[mode], "--quick")
+    assert trial.code == 0, trial.said
 
 
 def test_graphs_of_a_device_that_has_to_be_bound(run_python: RunPython, build_plugin: BuildPlugin) -> None:
