@@ -20,9 +20,8 @@ function(torch_backend_device_library target)
                PREFIX lib)
   # What an initializer leaves out is zero, and meant to be. A function of C that differs from its slot in device.h must
   # not compile: nothing notices it later.
-  target_compile_options(
-    ${target} PRIVATE -Wall -Wextra $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>
-                      $<$<COMPILE_LANGUAGE:C>:-Werror=incompatible-pointer-types>)
+  target_compile_options(${target} PRIVATE -Wall -Wextra $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>
+                                           $<$<COMPILE_LANGUAGE:C>:-Werror=incompatible-pointer-types>)
   find_package(Threads REQUIRED)
   target_link_libraries(${target} PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
   target_link_options(${target} PRIVATE LINKER:--version-script=${TB_COMMON_DIR}/exports.map)

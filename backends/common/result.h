@@ -30,5 +30,9 @@ const tb_host& host();
 
 // Passes the text on to the core and returns the status. Call it last, on the thread that returns to the core.
 tb_status report(const result& r);
+// One that was reported already.
+inline tb_status report(tb_status status) {
+  return status;
+}
 
 } // namespace plugin

@@ -319,7 +319,7 @@ def test_an_exception_leaves_the_library(doctor: Doctor, tmp_path: Path) -> None
 
 
 def test_a_class_with_a_misspelled_name(doctor: Doctor) -> None:
-    code, said = doctor("python_devices:Plian")
+    code, said = doctor("python_devices:Plai")
     assert code == 1
     assert "Did you mean Plain" in said
 

@@ -128,9 +128,8 @@ class Project:
         if self.kind is Kind.HANDLES:
             sources = ("plugin.cpp", "driver.h", "driver.cpp")
             templates |= {f"csrc/{source}": f"handles/{source}" for source in sources}
-            templates["csrc/boundary.h"] = "boundary.h"
         elif self.language is Language.CXX:
-            templates |= {f"csrc/{header}": header for header in ("boundary.h", "memory.h")}
+            templates["csrc/memory.h"] = "memory.h"
         if self.kernels:
             templates[f"csrc/kernels.{suffix}"] = f"kernels.{suffix}"
         return templates

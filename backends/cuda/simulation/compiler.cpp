@@ -11,8 +11,8 @@
 #include <set>
 #include <sstream>
 
-#include "common/simulation/rules.h"
 #include "../csrc/cu.h"
+#include "common/simulation/rules.h"
 
 namespace sim {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <cstring>
 
-#include "bfloat16.h"
 #include "../csrc/cudnn.h"
+#include "bfloat16.h"
 #include "driver.h"
 
 #define DNN_API extern "C" __attribute__((visibility("default"))) int

@@ -15,11 +15,11 @@
 #include <thread>
 #include <vector>
 
+#include "../csrc/cu.h"
 #include "common/simulation/arena.h"
 #include "common/simulation/completion.h"
 #include "common/simulation/rules.h"
 #include "common/worker.h"
-#include "../csrc/cu.h"
 
 #define CU_API extern "C" __attribute__((visibility("default"))) int
 #define SIM_SHARED __attribute__((visibility("default"))) // what the simulated NCCL uses

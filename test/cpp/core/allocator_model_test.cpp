@@ -15,8 +15,8 @@
 #include <c10/core/AllocatorConfig.h>
 #include <c10/util/Exception.h>
 
-#include "core/allocator_test_device.h"
 #include "common/testing/plugin_instance.h"
+#include "core/allocator_test_device.h"
 
 namespace torch_backend::test {
 namespace {
