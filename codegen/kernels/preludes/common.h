@@ -10,8 +10,10 @@
 #define TB_MOST(a, b) ((a) > (b) ? (a) : (b))
 
 // Of a type that is a macro.
-#define TB_LOAD_AS(type, p, i) TB_PASTE(TB_LOAD_, type)(p, i)
-#define TB_STORE_AS(type, p, i, x) TB_PASTE(TB_STORE_, type)(p, i, x)
+#define TB_LOAD_AS_(type, p, i) TB_LOAD_##type(p, i)
+#define TB_LOAD_AS(type, p, i) TB_LOAD_AS_(type, p, i)
+#define TB_STORE_AS_(type, p, i, x) TB_STORE_##type(p, i, x)
+#define TB_STORE_AS(type, p, i, x) TB_STORE_AS_(type, p, i, x)
 
 #define TB_LOAD_PLAIN(type, p, i) (((TB_GLOBAL const type*)(p))[i])
 #define TB_LOAD_b8(p, i) (TB_LOAD_PLAIN(u8, p, i) != 0)

@@ -3,7 +3,8 @@
 //
 // p0 the mask, p1 counts before each chunk and in all, p2 and p3 as the action needs them, p4 the error cell
 //
-// LOAD(p, i)     of the mask
+// MASK           how it is stored
+// BYTES          of an element, which is moved as it is
 // GROUP          most items of a block
 // ACTION_count, ACTION_scan, ACTION_places, ACTION_select, ACTION_scatter
 
@@ -15,6 +16,18 @@ typedef struct {
   i64 numbers[4];
   i64 sizes[RANK];
 } Args;
+
+#if BYTES == 16
+typedef struct { i64 halves[2]; } WORD;
+#elif BYTES == 8
+typedef i64 WORD;
+#elif BYTES == 4
+typedef i32 WORD;
+#elif BYTES == 2
+typedef i16 WORD;
+#else
+typedef i8 WORD;
+#endif
 
 // before, all: of what the items before this one have, and of all of them.
 #define ADD_UP_ITEMS(mine)                              \
@@ -77,14 +90,14 @@ TB_KERNEL(compaction) {
     const Index end = begin + TB_LEAST((Index)args.chunk, (Index)args.count - begin);
 #ifdef ACTION_count
     i64 mine = 0;
-    for (Index i = begin + item; i < end; i += items) mine += LOAD(p0, i) != 0;
+    for (Index i = begin + item; i < end; i += items) mine += TB_LOAD_AS(MASK, p0, i) != 0;
     ADD_UP_ITEMS(mine)
     (void)before;
     if (item == 0) TB_STORE_i64(p1, c, all);
 #elif defined(TB_CHUNKED)
     i64 at = TB_LOAD_i64(p1, c);
     for (Index i = begin; i < end; ++i) {
-      if (LOAD(p0, i) != 0) {
+      if (TB_LOAD_AS(MASK, p0, i) != 0) {
         ACT(i, at)
         ++at;
       }
@@ -98,7 +111,7 @@ TB_KERNEL(compaction) {
       i64 mine = 0;
       TB_UNROLL
       for (int j = 0; j < EACH; ++j) {
-        const u32 one = first + j < end && LOAD(p0, first + j) != 0;
+        const u32 one = first + j < end && TB_LOAD_AS(MASK, p0, first + j) != 0;
         chosen |= one << j;
         mine += one;
       }

@@ -6,11 +6,12 @@
 //
 // RANK, OPERANDS  of the loop's collapsed shape; p0, p1 and the indices
 // STEP_n          stride of operand n in the inner dimension, where it is known
-// FIND            TB_FIND(n, type) for each index
+// FIND            TB_FIND(n) for each index, which is stored as INDEX_n
 // HOISTED         no index changes along the inner dimension
 // WRAPS           negative indices count from the end
 // READS           here = there. Else there = here, or
-// COMBINE(a, b)   there = COMBINE(there, here), computed in T
+// COMBINE(a, b)   there = COMBINE(there, here), computed in T; THERE_TYPE, HERE_TYPE are how they are stored, and with
+//                 FACTOR what lies here is multiplied by a number first
 // ADD(p, x)       the same in one instruction, where the device has that
 // WORD            what is moved as it is, of as many bytes as the dtype
 // VALUE           a number in place of what lies here
@@ -27,6 +28,7 @@ typedef struct {
   tb_scalar scalars[1];
 } Args;
 
+#define STEP(n) args.strides[n][RANK - 1]
 #define PLACE(n) (base[n] + k * (Index)(STEP_##n))
 
 #ifdef WRAPS
@@ -34,9 +36,9 @@ typedef struct {
 #else
 #define TB_WRAP(index, n)
 #endif
-#define TB_FIND(n, type)                                                        \
+#define TB_FIND(n)                                                              \
   {                                                                             \
-    i64 index = (i64)TB_LOAD_##type(p##n, PLACE(n));                            \
+    i64 index = (i64)TB_LOAD_AS(INDEX_##n, p##n, PLACE(n));                     \
     const i64 wanted = index;                                                   \
     TB_WRAP(index, n)                                                           \
     if ((u64)index >= (u64)args.extents[n]) {                                   \
@@ -53,9 +55,11 @@ typedef struct {
 #ifdef VALUE
 #define HERE ((T)TB_SCALAR(0))
 #elif defined(SCALED)
-#define HERE ((T)LOAD_HERE(p0, PLACE(0)) / (T)TB_LOAD_i32(SCALED, row_there))
+#define HERE ((T)TB_LOAD_AS(HERE_TYPE, p0, PLACE(0)) / (T)TB_LOAD_i32(COUNTS, row_there))
+#elif defined(FACTOR)
+#define HERE ((T)TB_LOAD_AS(HERE_TYPE, p0, PLACE(0)) * (T)TB_SCALAR(0))
 #else
-#define HERE ((T)LOAD_HERE(p0, PLACE(0)) * FACTOR)
+#define HERE ((T)TB_LOAD_AS(HERE_TYPE, p0, PLACE(0)))
 #endif
 #if defined(ADD) && defined(TB_ADDS_OF_ALL_WORDS)
 #define ACT(place) ADD((TB_GLOBAL T*)p1 + (place), HERE);
@@ -94,9 +98,9 @@ TB_DEVICE void tb_update(TB_GLOBAL char* p, Index place, T x) {
 #else
 #define ACT(place)                                       \
   {                                                      \
-    const T value = (T)LOAD_THERE(p1, place);            \
-    const T x = HERE;                                    \
-    STORE_THERE(p1, place, COMBINE(value, x));           \
+    const T value = (T)TB_LOAD_AS(THERE_TYPE, p1, place); \
+    const T x = HERE;                                     \
+    TB_STORE_AS(THERE_TYPE, p1, place, COMBINE(value, x)); \
   }
 #endif
 #elif defined(READS)

@@ -2,7 +2,7 @@
 //
 // OUT, LEFT, RIGHT, SELF  how values are stored: f32 of TB_LOAD_f32; SELF only where it is added
 // ROWS_MOST, COLUMNS_MOST, DEPTH  of the tile that a block computes at once, and how much of k it takes at a time
-// FEW                     there are at most FEW rows: the right side is read once, where it lies
+// FEW                     not 0: there are at most FEW rows: the right side is read once, where it lies
 
 typedef struct {
   i64 batches, rows, columns, depth;
@@ -29,7 +29,7 @@ typedef struct {
   ((T)TB_LOAD_AS(RIGHT, p2, (batch) * (Index)args.right[0] + (k) * (Index)args.right[1] + (column) * (Index)args.right[2]))
 
 
-#if defined(FEW)
+#if FEW
 
 // A block takes tile_columns columns of all rows.
 #define LANES 64

@@ -32,7 +32,7 @@ TB_KERNEL(permutation) {
         const u64 other = key_of(seed, step, j);
         place += other < own || (other == own && j < i);
       }
-      STORE(place * args.stride, i);
+      TB_STORE_AS(OUT, p0, place * args.stride, i);
     }
   } else {
     const int left_bits = (int)args.bits / 2;
@@ -51,7 +51,7 @@ TB_KERNEL(permutation) {
         }
         x = left << right_bits | right;
       } while (x >= (u64)n);
-      STORE(i * args.stride, (i64)x);
+      TB_STORE_AS(OUT, p0, i * args.stride, (i64)x);
     }
   }
 } TB_END

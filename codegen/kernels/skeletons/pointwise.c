@@ -3,9 +3,9 @@
 // OPERANDS, RANK  of the collapsed shape; the last dimension is the inner one
 // SCALARS         numbers that came with the call
 // APPLY(K)        compute one element; K(n) is the place of operand n's
-// STEP_n          stride of operand n in the inner dimension: a number where it is known, else a name of LOCALS
+// STEP_n          stride of operand n in the inner dimension: a number where it is known, else one of LOCALS
 // LOCALS          declarations of what is the same for all elements
-// VECTOR          elements that an item reads before it writes any, where all operands are aligned and side by side or the
+// VECTOR          not 0: elements that an item reads before it writes any, as all operands are aligned and side by side or the
 //                 same: VECTORS declares what it has of them, here_<n>, and SHADOWS p<n> as where that is; KEEP writes it back
 
 typedef struct {
@@ -15,13 +15,14 @@ typedef struct {
   tb_scalar scalars[SCALARS];
 } Args;
 
+#define STEP(n) step##n
 #define PLACE(n) (base[n] + k * (Index)(STEP_##n))
 
 #if RANK == 1
 #define PLACE_1(n) (k * (Index)(STEP_##n))
 TB_KERNEL(pointwise) {
   LOCALS
-#if defined(VECTOR) && defined(TB_HAS_VECTORS)
+#if VECTOR && defined(TB_HAS_VECTORS)
 #define PLACE_HERE(n) (j * (STEP_##n))
   const Index vectors = (Index)args.count / VECTOR;
   TB_FOR(vector, vectors) {

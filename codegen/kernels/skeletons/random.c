@@ -9,9 +9,9 @@
 // PER             4; 2 where an element takes 64 bits; 1 where numbers may be rejected
 // DIGITS, UNIT_SCALE  bits of a number of [0, 1) of this dtype, and 2^-DIGITS
 // V               type of a drawn value
-// STORE_n(x), LOAD_n  of operand n; operand 0 is the output
+// TYPE_n          how operand n is stored; operand 0 is the output
 // NUMBERS         declares s0, s1, ...: what came with the call
-// CELL            the error cell, of what is refused where CHECK fails
+// CELL            the error cell, which follows the operands, of what is refused where CHECK fails
 
 typedef struct {
   i64 count;
@@ -32,6 +32,12 @@ typedef struct {
   Index at[OPERANDS]; \
   TB_LOCATE(at, 0, sizes, strides, RANK - 1, i, 0, OPERANDS)
 #endif
+
+#define STORE_0(x) TB_STORE_AS(TYPE_0, p0, AT(0), x)
+#define STORE_1(x) TB_STORE_AS(TYPE_1, p1, AT(1), x)
+#define LOAD_0 ((T)TB_LOAD_AS(TYPE_0, p0, AT(0)))
+#define LOAD_1 ((T)TB_LOAD_AS(TYPE_1, p1, AT(1)))
+#define LOAD_2 ((T)TB_LOAD_AS(TYPE_2, p2, AT(2)))
 
 // Of the element at first + j.
 #define CHECK(taken) if (!(taken)) tb_report(CELL, TB_INVALID_VALUE, args.op, (i64)(first + j), args.count);

@@ -1,4 +1,4 @@
-// start + i * step, or from both ends: then the last one is the end itself. STORE is that of the output's dtype.
+// start + i * step, or from both ends: then the last one is the end itself. OUT is how elements are stored.
 
 typedef struct {
   i64 count;
@@ -11,9 +11,9 @@ TB_KERNEL(range) {
   const Index count = (Index)args.count, stride = (Index)args.stride;
   TB_FOR(i, count) {
 #ifdef TWO_ENDED
-    STORE(p0, i * stride, i < count / 2 ? start + step * (T)i : end - step * (T)(count - 1 - i));
+    TB_STORE_AS(OUT, p0, i * stride, i < count / 2 ? start + step * (T)i : end - step * (T)(count - 1 - i));
 #else
-    STORE(p0, i * stride, start + step * (T)i);
+    TB_STORE_AS(OUT, p0, i * stride, start + step * (T)i);
 #endif
   }
 } TB_END

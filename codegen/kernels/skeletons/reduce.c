@@ -9,7 +9,7 @@
 // REDUCED_STEP_n, KEPT_STEP_n  stride of input n in the inner dimension
 // COLUMNS                    neighbours are kept: several columns at once; else neighbours are reduced
 // DENSE                      of COLUMNS, where a row's few elements are followed by the next row's: several rows at once
-// GROUP, WIDTH               items of a block, and how many of them reduce together. Else every item for itself
+// GROUP, WIDTH               items of a block, and how many of them reduce together; 0: every item for itself
 // PARTS                      what is reduced is divided, each part's state goes to PARTIAL; `reduce_parts` merges them
 
 #define OPERANDS (OUTPUTS + INPUTS)
@@ -45,12 +45,14 @@ typedef struct {
 #endif
 
 #define AT_BASE(n) (base[n])
+#define REDUCED_STEP(n) args.reduced_strides[n][REDUCED - 1]
+#define KEPT_STEP(n) args.kept_strides[n][KEPT - 1]
 #define AT_REDUCED(n) (place[n] + k * (Index)(REDUCED_STEP_##n))
 #define AT_KEPT(n) (place[n] + k * (Index)(KEPT_STEP_##n))
 #define AT_KEPT_BASE(n) (base[n] + k * (Index)args.kept_strides[n][KEPT - 1])
 #define PARTIAL(f) ((TB_GLOBAL F##f*)(WORKSPACE + args.fields[f]))
 
-#ifdef GROUP
+#if GROUP
 #define SHARED(f) TB_LOCAL_ARRAY(F##f, shared##f, GROUP);
 #define FROM_OTHER(f) F##f other##f; TB_FROM_OTHER(other##f, a##f[0], mask, shared##f)
 #define OTHER(f) other##f,
@@ -86,7 +88,7 @@ TB_KERNEL(reduce_parts) {
     STATE(a, 1)
     tb_init(REFS(a, 0));
 #define LOAD(f) PARTIAL(f)[p * (Index)args.outputs + o],
-#ifdef GROUP
+#if GROUP
     const Index parts = is_there ? (Index)args.parts : 0;
     for (Index p = lane; p < parts; p += WIDTH) tb_merge(EACH_FIELD(LOAD) REFS(a, 0));
     MERGE_ITEMS
@@ -200,7 +202,7 @@ TB_KERNEL(reduce) {
     TB_LOCATE(base, 0, kept_sizes, kept_strides, KEPT - 1, o, 0, OPERANDS)
     STATE(a, 1)
     tb_init(REFS(a, 0));
-#ifdef GROUP
+#if GROUP
     const Index stop = is_there ? end : begin;
 #if REDUCED == 1
 #define AHEAD 8 // elements that are read at once

@@ -9,11 +9,12 @@
 // B_SUMS, TERM_B    the same; 0: nothing to sum
 // DERIVE_A, DERIVE_B  declare what the next steps use of the sums a and b
 // MAP               sets out from x0, ...
-// STORE_OUT, STORE_ROW  the element `out`, and after all the values of the row
-// STASHES           STASH_OUT(e) keeps a value at the output's place, where it is read again sooner than computed
+// TYPE_n            how operand n is stored
+// STORE_ROW         after all elements the values of the row
+// STASHES           not 0: a value is kept at the output's place, where it is read again sooner than computed
 // GROUP             items of a block
 // WIDTH             of them do a row together
-// EACH              most elements of an item, where it keeps them: KEPT_ELEMENTS declares kept0, ..., KEEP_ELEMENT sets them
+// EACH              not 0: most elements of an item, which keeps them: KEPT_ELEMENTS declares kept0, ..., KEEP_ELEMENT sets them
 //                   from x0, ..., KEPT_ELEMENT the reverse
 
 #define OPERANDS (OUTPUTS + INPUTS)
@@ -75,7 +76,7 @@ typedef struct {
     }                                                             \
   }
 #define S(s) sums[s]
-#ifdef EACH
+#if EACH
 #define EACH_KEPT                       \
   TB_UNROLL                             \
   for (int j = 0; j < EACH; ++j) {      \
@@ -96,8 +97,8 @@ typedef struct {
 #endif
 
 #if STASHES && defined(TB_CHUNKED)
-#define STASH(e) STASH_OUT(e)
-#define STASHED(e) STASHED_OUT
+#define STASH(e) TB_STORE_AS(TYPE_0, p0, base[0] + k, (e));
+#define STASHED(e) TB_LOAD_AS(TYPE_0, p0, base[0] + k)
 #else
 #define STASH(e)
 #define STASHED(e) (e)
@@ -122,7 +123,7 @@ TB_KERNEL(rows) {
     Index base[OPERANDS];
     TB_LOCATE(base, 0, kept_sizes, kept_strides, KEPT - 1, row, 0, OPERANDS)
     CONSTANTS
-#if !defined(TB_CHUNKED) && defined(EACH)
+#if !defined(TB_CHUNKED) && EACH
     KEPT_ELEMENTS
     EACH_KEPT { LOADS KEEP_ELEMENT }
     END_EACH
@@ -168,7 +169,7 @@ TB_KERNEL(rows) {
       ELEMENT
       T out;
       MAP
-      STORE_OUT
+      TB_STORE_AS(TYPE_0, p0, base[0] + k, out);
     }
     END_EACH
 #ifndef TB_CHUNKED

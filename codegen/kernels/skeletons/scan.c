@@ -99,7 +99,7 @@ TB_KERNEL(scan) {
 #define FETCH(f) PARTIAL(f)[place],
 #define SAVE(f) PARTIAL(f)[place] = a##f[0];
 
-#ifdef GROUP
+#if GROUP
 // A block goes through a part of a line by tiles, whose elements it reads and writes side by side. In between each item has
 // EACH neighbours, whose places in local memory are shifted so that items use different banks.
 #define EACH 4

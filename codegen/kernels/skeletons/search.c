@@ -3,8 +3,8 @@
 //
 // p0 places, p1 values, p2 the rows, p3 the order of each with SORTER
 //
-// LOAD(p, i)   a value or an element, in T
-// STORE(i, x)  a place
+// VALUE   how values and elements are stored
+// PLACE   how places are
 
 typedef struct {
   i64 count;
@@ -16,14 +16,14 @@ typedef struct {
 TB_KERNEL(search) {
   TB_FOR(i, (Index)args.count) {
     const Index start = args.rows == 1 ? 0 : i / (Index)args.values * (Index)args.size;
-    const T value = (T)LOAD(p1, i);
+    const T value = (T)TB_LOAD_AS(VALUE, p1, i);
     Index low = 0, high = (Index)args.size;
     while (low < high) {
       const Index middle = low + (high - low) / 2;
 #ifdef SORTER
-      const T there = (T)LOAD(p2, start + (Index)TB_LOAD_i64(p3, start + middle));
+      const T there = (T)TB_LOAD_AS(VALUE, p2, start + (Index)TB_LOAD_i64(p3, start + middle));
 #else
-      const T there = (T)LOAD(p2, start + middle);
+      const T there = (T)TB_LOAD_AS(VALUE, p2, start + middle);
 #endif
 #ifdef RIGHT
       if (!(there > value)) low = middle + 1;
@@ -32,6 +32,6 @@ TB_KERNEL(search) {
 #endif
       else high = middle;
     }
-    STORE(i, low);
+    TB_STORE_AS(PLACE, p0, i, low);
   }
 } TB_END

@@ -10,7 +10,8 @@
 // STEP_unique  p0 the elements, p1 places, p2 values, p3 inverse, p4 counts, p5 where values begin
 //
 // KEY, WIDE    u32 or u64; whether it is that
-// LOAD(p, i)   an element in T
+// VALUE        how elements are stored
+// UNSIGNED     as u64, which are turned into i64 of the same order
 // DESCENDING   0 or 1
 
 typedef struct {
@@ -23,6 +24,11 @@ typedef struct {
 } Args;
 
 #define RUN 16
+#ifdef UNSIGNED
+#define LOAD(p, i) (((u64)1 << 63) ^ TB_LOAD_AS(VALUE, p, i))
+#else
+#define LOAD(p, i) TB_LOAD_AS(VALUE, p, i)
+#endif
 
 #ifdef WIDE
 typedef union {

@@ -43,24 +43,16 @@ void write_places(const at::Tensor& out, const at::Tensor& rows, const at::Tenso
                               " is not implemented for device ", device_api().name());
   const bool fits = std::max(values.numel(), rows.numel()) < Geometry::kLimit32;
   const bool wide = out.scalar_type() == at::kLong;
-  static const char kKind = 0;
-  KernelKey key{&kKind};
-  key.words[0] = static_cast<uint64_t>(type) << 4 | static_cast<uint64_t>(fits) << 3 |
-                 static_cast<uint64_t>(wide) << 2 | static_cast<uint64_t>(right) << 1 |
-                 static_cast<uint64_t>(sorter.defined());
-  const auto& function = find_function(device, key, "search", "search", [&](SourceText& text) {
-    text.compute_in(compute);
-    text.index_of(fits);
-    text.define("LOAD(p, i)", c10::str("TB_LOAD_", name_of(type), "(p, i)"));
-    text.define("STORE(i, x)", c10::str("TB_STORE_", wide ? "i64" : "i32", "(p0, i, x)"));
-    if (right) {
-      text.define("RIGHT", 1);
-    }
-    if (sorter.defined()) {
-      text.define("SORTER", 1);
-    }
-    text.parameters(4);
-  });
+  static constexpr Skeleton kSearch{"search", "search"};
+  Specialization wanted(kSearch);
+  wanted.compute_in(compute)
+      .index_of(fits)
+      .type("VALUE", type)
+      .type("PLACE", wide ? ValueType::i64 : ValueType::i32)
+      .flag("RIGHT", right)
+      .flag("SORTER", sorter.defined())
+      .parameters(4);
+  const auto& function = find_function(device, wanted);
   const int64_t size = rows.size(-1);
   const int64_t num_rows = rows.dim() == 1 ? 1 : rows.numel() / std::max<int64_t>(size, 1);
   const int64_t args[] = {values.numel(), values.dim() > 0 ? values.size(-1) : 1, size, num_rows};

@@ -78,17 +78,15 @@ class Ctc {
   void run(Step step, at::ArrayRef<at::Tensor> operands, bool zero_infinity = false) const {
     const auto type = value_type(tb_dtype_or_none(log_probs_.scalar_type()));
     const bool wide = targets_.scalar_type() == at::kLong;
-    static const char kKind = 0;
-    KernelKey key{&kKind};
-    key.words[0] = static_cast<uint64_t>(type) << 8 | static_cast<uint64_t>(wide) << 4 | static_cast<uint64_t>(step);
     const int device = log_probs_.device().index();
-    const auto& function = find_function(device, key, "ctc", "ctc", [&](SourceText& text) {
-      text.compute_in(type);
-      text.index_of(/*fits_32=*/false);
-      text.define("TARGET", wide ? "i64" : "i32");
-      text.define(kStepNames[static_cast<int>(step)], 1);
-      text.parameters(6);
-    });
+    static constexpr Skeleton kCtc{"ctc", "ctc"};
+    Specialization wanted(kCtc);
+    wanted.compute_in(type)
+        .index_of(/*fits_32=*/false)
+        .type("TARGET", wide ? ValueType::i64 : ValueType::i32)
+        .flag(kStepNames[static_cast<int>(step)], true)
+        .parameters(6);
+    const auto& function = find_function(device, wanted);
     const int64_t times = log_probs_.size(0), rows = log_probs_.size(1), labels = log_probs_.size(2);
     const bool is_finish = step == Step::kFinish;
     const int64_t args[] = {rows,

@@ -12,7 +12,6 @@
 #include <ATen/ops/eye_ops.h>
 #include <ATen/ops/linspace_ops.h>
 #include <c10/core/DeviceGuard.h>
-#include <c10/util/StringUtil.h>
 
 #include "csrc/core/DType.h"
 #include "csrc/core/Runtime.h"
@@ -53,18 +52,10 @@ void write_range(const at::Tensor& out, const Range& range, const char* name) {
   const auto wide = is_floating(type) || range.two_ended ? ValueType::f64 : ValueType::i64;
   const auto compute = computes(device, wide) ? wide : ValueType::f32;
   const bool fits = out.numel() * std::max<int64_t>(out.stride(0), 1) < (int64_t{1} << 30);
-  static const char kind = 0;
-  KernelKey key{&kind};
-  key.words = {static_cast<uint64_t>(type), static_cast<uint64_t>(compute), fits, range.two_ended};
-  const auto& function = find_function(device, key, "range", "range", [&](SourceText& text) {
-    text.compute_in(compute);
-    text.index_of(fits);
-    text.define("STORE", c10::str("TB_STORE_", name_of(type)));
-    if (range.two_ended) {
-      text.define("TWO_ENDED", 1);
-    }
-    text.parameters(1);
-  });
+  static constexpr Skeleton kRange{"range", "range"};
+  Specialization wanted(kRange);
+  wanted.compute_in(compute).index_of(fits).type("OUT", type).flag("TWO_ENDED", range.two_ended).parameters(1);
+  const auto& function = find_function(device, wanted);
   struct {
     int64_t count, stride;
     int64_t scalars[3];

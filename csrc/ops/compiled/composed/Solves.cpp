@@ -53,27 +53,17 @@ void solve_block(const at::Tensor& a, const at::Tensor& x, Triangle triangle) {
       std::max(columns.reach(0) + size * x.stride(-2), columns.reach(1) + size * (a.stride(-2) + a.stride(-1)));
   const bool fits_32 = reach < Geometry::kLimit32 && columns.geometry.count < Geometry::kLimit32;
   const auto type = value_type(tb_dtype_or_none(a.scalar_type()));
-  static const char kKind = 0;
-  KernelKey key{&kKind};
-  key.words[0] = static_cast<uint64_t>(columns.geometry.rank_class()) << 16 | static_cast<uint64_t>(type) << 8 |
-                 static_cast<uint64_t>(triangle.conjugate) << 3 | static_cast<uint64_t>(fits_32) << 2 |
-                 static_cast<uint64_t>(triangle.upper) << 1 | static_cast<uint64_t>(triangle.unit);
-  const auto& function = find_function(a.device().index(), key, "triangular", "triangular", [&](SourceText& text) {
-    text.compute_in(type);
-    text.index_of(fits_32);
-    text.define("VALUE", name_of(type));
-    text.define("KEPT", columns.geometry.rank_class());
-    if (triangle.upper) {
-      text.define("BACKWARD", 1);
-    }
-    if (triangle.unit) {
-      text.define("UNIT", 1);
-    }
-    if (triangle.conjugate) {
-      text.define("CONJUGATE", 1);
-    }
-    text.parameters(2);
-  });
+  static constexpr Skeleton kTriangular{"triangular", "triangular"};
+  Specialization wanted(kTriangular);
+  wanted.compute_in(type)
+      .index_of(fits_32)
+      .type("VALUE", type)
+      .number("KEPT", columns.geometry.rank_class())
+      .flag("BACKWARD", triangle.upper)
+      .flag("UNIT", triangle.unit)
+      .flag("CONJUGATE", triangle.conjugate)
+      .parameters(2);
+  const auto& function = find_function(a.device().index(), wanted);
   enqueue(a, "aten::linalg_solve_triangular", [&](Launch& launch) {
     launch.pointer(x.mutable_data_ptr());
     launch.pointer(a.const_data_ptr());
@@ -174,17 +164,15 @@ void factor_block(const at::Tensor& lower, const at::Tensor& info, int64_t minor
   }
   matrices.collapse(2, {});
   const auto type = value_type(tb_dtype_or_none(lower.scalar_type()));
-  static const char kKind = 0;
-  KernelKey key{&kKind};
-  key.words[0] = static_cast<uint64_t>(matrices.geometry.rank_class()) << 8 | static_cast<uint64_t>(type);
-  const auto& function = find_function(lower.device().index(), key, "cholesky", "cholesky", [&](SourceText& text) {
-    text.compute_in(type);
-    text.index_of(/*fits_32=*/false);
-    text.define("VALUE", name_of(type));
-    text.define("KEPT", matrices.geometry.rank_class());
-    text.define("SIZE", kFactor);
-    text.parameters(2);
-  });
+  static constexpr Skeleton kCholesky{"cholesky", "cholesky"};
+  Specialization wanted(kCholesky);
+  wanted.compute_in(type)
+      .index_of(/*fits_32=*/false)
+      .type("VALUE", type)
+      .number("KEPT", matrices.geometry.rank_class())
+      .number("SIZE", kFactor)
+      .parameters(2);
+  const auto& function = find_function(lower.device().index(), wanted);
   enqueue(lower, "aten::linalg_cholesky_ex", [&](Launch& launch) {
     launch.pointer(lower.mutable_data_ptr());
     launch.pointer(info.mutable_data_ptr());

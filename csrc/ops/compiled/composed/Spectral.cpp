@@ -226,25 +226,18 @@ class Fourier {
         std::max({rows.reach(0) + widest * std::abs(transform.in_stride),
                   rows.reach(1) + widest * std::abs(transform.out_stride), (4 * lanes + 2) * size, count});
     const bool fits_32 = reach < Geometry::kLimit32 / 4;
-    static const char kKind = 0;
-    KernelKey key{&kKind};
-    key.words[0] = static_cast<uint64_t>(transform.flags) << 32 |
-                   static_cast<uint64_t>(rows.geometry.rank_class()) << 16 | static_cast<uint64_t>(type_) << 8 |
-                   static_cast<uint64_t>(fits_32);
-    key.words[1] = static_cast<uint64_t>(in_stretches_ ? lanes : kMostLanes);
-    const auto& function = find_function(device_, key, "fft", "fft", [&](SourceText& text) {
-      text.compute_in(type_);
-      text.index_of(fits_32);
-      text.define("KEPT", rows.geometry.rank_class());
-      text.define("LANES", in_stretches_ ? lanes : kMostLanes);
-      text.define("CAPACITY", capacity_);
-      for (std::size_t bit = 0; bit < std::size(kFlagNames); ++bit) {
-        if ((transform.flags >> bit & 1) != 0) {
-          text.define(kFlagNames[bit], 1);
-        }
-      }
-      text.parameters(4);
-    });
+    static constexpr Skeleton kTransform{"fft", "fft"};
+    Specialization wanted(kTransform);
+    wanted.compute_in(type_)
+        .index_of(fits_32)
+        .number("KEPT", rows.geometry.rank_class())
+        .number("LANES", in_stretches_ ? lanes : kMostLanes)
+        .number("CAPACITY", capacity_)
+        .parameters(4);
+    for (std::size_t bit = 0; bit < std::size(kFlagNames); ++bit) {
+      wanted.flag(kFlagNames[bit], (transform.flags >> bit & 1) != 0);
+    }
+    const auto& function = find_function(device_, wanted);
     const int64_t groups = (count + lanes - 1) / lanes;
     const int64_t items =
         in_stretches_ ? std::min<int64_t>(groups, std::max(device_api().properties(device_).multiprocessor_count, 1))

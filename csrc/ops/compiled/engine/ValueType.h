@@ -9,7 +9,6 @@
 
 namespace torch_backend::compiled {
 
-/// Keys of kernels have four bits for each, and five where it may be none.
 enum class ValueType : uint8_t { b8, u8, i8, i16, i32, i64, u16, u32, u64, f16, bf16, f32, f64, c32, c64, c128, none };
 
 ValueType value_type(tb_dtype dtype);
@@ -48,6 +47,11 @@ inline bool is_floating(ValueType type) {
 
 inline bool is_complex(ValueType type) {
   return type >= ValueType::c32 && type <= ValueType::c128;
+}
+
+/// What elements of so many bytes are moved as, at most 8.
+inline ValueType word_type(int bytes) {
+  return bytes == 1 ? ValueType::i8 : bytes == 2 ? ValueType::i16 : bytes == 4 ? ValueType::i32 : ValueType::i64;
 }
 
 /// Of the parts of a complex number; of others itself.

@@ -40,24 +40,16 @@ void launch(const tb_kernel_context& context, ValueType type, const Args& args, 
                        args.batches * args.column_strides[0] + rows * args.column_strides[1] < kLimit32;
   const bool is_dense = args.image_strides[4] == 1;
   const bool is_unit = args.stride[2] == 1;
-  static const char kKind = 0;
-  KernelKey key{&kKind};
-  key.words[0] = static_cast<uint64_t>(type) << 4 | static_cast<uint64_t>(gather) << 3 |
-                 static_cast<uint64_t>(fits_32) << 2 | static_cast<uint64_t>(is_dense) << 1 |
-                 static_cast<uint64_t>(is_unit);
-  const auto& function = find_function(context.device, key, "columns", "columns", [&](SourceText& text) {
-    text.compute_in(compute_type(type));
-    text.index_of(fits_32);
-    text.define("IMAGE", name_of(type));
-    text.define("IMAGE_STEP", is_dense ? "1" : "args.image_strides[4]");
-    if (is_unit) {
-      text.define("STRIDE", 1);
-    }
-    if (gather) {
-      text.define("GATHER", 1);
-    }
-    text.parameters(2);
-  });
+  static constexpr Skeleton kColumns{"columns", "columns"};
+  Specialization wanted(kColumns);
+  wanted.compute_in(compute_type(type))
+      .index_of(fits_32)
+      .type("IMAGE", type)
+      .text("IMAGE_STEP", is_dense ? "1" : "args.image_strides[4]")
+      .flag("STRIDE", is_unit)
+      .flag("GATHER", gather)
+      .parameters(2);
+  const auto& function = find_function(context.device, wanted);
   Launch launch(context);
   launch.pointer(to);
   launch.pointer(from);
@@ -204,27 +196,19 @@ void convolve_channels(const at::Tensor& image, const at::Tensor& weight, const 
   const bool fits_32 = last < kLimit32;
   const bool is_dense = args.image_strides[4] == 1;
   const bool is_unit = args.stride[2] == 1;
-  static const char kKind = 0;
-  KernelKey key{&kKind};
-  key.words[0] = static_cast<uint64_t>(type) << 4 | static_cast<uint64_t>(bias.defined()) << 3 |
-                 static_cast<uint64_t>(fits_32) << 2 | static_cast<uint64_t>(is_dense) << 1 |
-                 static_cast<uint64_t>(is_unit);
   const auto context = context_of(image);
   CallSpan span("kernel_launch", context.device);
   span.kernel(context.stream, "aten::_conv_depthwise2d");
-  const auto& function = find_function(context.device, key, "depthwise", "depthwise", [&](SourceText& text) {
-    text.compute_in(compute_type(type));
-    text.index_of(fits_32);
-    text.define("VALUE", name_of(type));
-    text.define("IMAGE_STEP", is_dense ? "1" : "args.image_strides[4]");
-    if (is_unit) {
-      text.define("STRIDE", 1);
-    }
-    if (bias.defined()) {
-      text.define("BIAS", 1);
-    }
-    text.parameters(bias.defined() ? 4 : 3);
-  });
+  static constexpr Skeleton kDepthwise{"depthwise", "depthwise"};
+  Specialization wanted(kDepthwise);
+  wanted.compute_in(compute_type(type))
+      .index_of(fits_32)
+      .type("VALUE", type)
+      .text("IMAGE_STEP", is_dense ? "1" : "args.image_strides[4]")
+      .flag("STRIDE", is_unit)
+      .flag("BIAS", bias.defined())
+      .parameters(bias.defined() ? 4 : 3);
+  const auto& function = find_function(context.device, wanted);
   Launch launch(context);
   launch.pointer(address(output));
   launch.pointer(address(image));

@@ -4,8 +4,6 @@
 #include <array>
 #include <cstring>
 
-#include <c10/util/StringUtil.h>
-
 #include "csrc/core/ErrorCell.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/ops/compiled/engine/Geometry.h"
@@ -37,8 +35,8 @@ Compaction::Compaction(const tb_kernel_context& context, const char* op, const V
       chunks_(std::max<int64_t>((mask.numel() + chunk_ - 1) / chunk_, 1)),
       counts_(workspace(context, (chunks_ + 1) * 8)) {
   const int64_t none[4] = {};
-  run("count", nullptr, nullptr, 0, none);
-  run("scan", nullptr, nullptr, 0, none);
+  run("ACTION_count", nullptr, nullptr, 0, none);
+  run("ACTION_scan", nullptr, nullptr, 0, none);
 }
 
 int64_t Compaction::count() {
@@ -53,51 +51,44 @@ void Compaction::write_places(char* out, int64_t stride_row, int64_t stride_dim,
   std::array<int64_t, 5 + kMaxDims> all{};
   std::copy(std::begin(numbers), std::end(numbers), all.begin());
   std::copy(shape, shape + ndim, all.begin() + 4);
-  run("places", out, nullptr, 0, all.data());
+  run("ACTION_places", out, nullptr, 0, all.data());
 }
 
 void Compaction::select(char* out, const char* elements, int element_bytes) {
   const int64_t none[4] = {};
-  run("select", out, elements, element_bytes, none);
+  run("ACTION_select", out, elements, element_bytes, none);
 }
 
 void Compaction::scatter(char* elements, const char* source, int element_bytes, int64_t source_count) {
   const int64_t numbers[4] = {source_count};
   // No elements may be no memory, or the end of some.
-  run("scatter", elements, source_count > 0 ? source : nullptr, element_bytes, numbers);
+  run("ACTION_scatter", elements, source_count > 0 ? source : nullptr, element_bytes, numbers);
   fallible_launch(context_.device, context_.stream);
 }
 
 void Compaction::run(const char* action, const char* first, const char* second, int element_bytes,
                      const int64_t* numbers) {
-  static const char kKind = 0;
   const auto type = value_type(mask_.dtype);
-  const int rank = std::strcmp(action, "places") == 0 ? std::max<int>(static_cast<int>(numbers[3]), 1) : 1;
+  const int rank = std::strcmp(action, "ACTION_places") == 0 ? std::max<int>(static_cast<int>(numbers[3]), 1) : 1;
   const bool fits = mask_.numel() < Geometry::kLimit32;
-  KernelKey key{&kKind};
-  key.words = {static_cast<uint64_t>(type) | static_cast<uint64_t>(rank) << 8 |
-                   static_cast<uint64_t>(element_bytes) << 16 | static_cast<uint64_t>(fits) << 32,
-               static_cast<uint64_t>(action[0]) << 8 | std::strlen(action), 0, 0};
   const uint32_t items = block_items(context_.device);
-  const auto& function = find_function(context_.device, key, "compaction", "compaction", [&](SourceText& text) {
-    text.index_of(fits);
-    text.define("RANK", rank);
-    text.define("GROUP", items);
-    text.define(c10::str("ACTION_", action), "1");
-    text.define("LOAD(p, i)", c10::str("TB_LOAD_", name_of(type), "(p, i)"));
-    if (element_bytes > 8) {
-      text.line("typedef struct { i64 halves[2]; } i128;");
-    }
-    text.define("WORD", c10::str("i", 8 * element_bytes));
-    text.parameters(5);
-  });
+  static constexpr Skeleton kCompaction{"compaction", "compaction"};
+  Specialization wanted(kCompaction);
+  wanted.index_of(fits)
+      .flag(action, true)
+      .number("RANK", rank)
+      .number("GROUP", items)
+      .type("MASK", type)
+      .number("BYTES", element_bytes)
+      .parameters(5);
+  const auto& function = find_function(context_.device, wanted);
   std::array<int64_t, 8 + kMaxDims> args{};
   args[0] = mask_.numel();
   args[1] = chunks_;
   args[2] = chunk_;
   args[3] = fallible_operator(op_);
   std::copy(numbers, numbers + 4, args.begin() + 4);
-  if (std::strcmp(action, "places") == 0) {
+  if (std::strcmp(action, "ACTION_places") == 0) {
     std::copy(numbers + 4, numbers + 4 + rank, args.begin() + 8);
     args[7] = 0;
   }
@@ -108,7 +99,7 @@ void Compaction::run(const char* action, const char* first, const char* second, 
   launch.pointer(second ? second : counts_);
   launch.pointer(error_cell(context_.device));
   launch.value(args.data(), static_cast<std::size_t>(8 + rank) * sizeof(int64_t));
-  launch.run_blocks(function, std::strcmp(action, "scan") == 0 ? 1 : chunks_, items);
+  launch.run_blocks(function, std::strcmp(action, "ACTION_scan") == 0 ? 1 : chunks_, items);
 }
 
 } // namespace torch_backend::compiled

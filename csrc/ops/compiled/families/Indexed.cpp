@@ -80,9 +80,10 @@ const char* combine_text(Mode mode, bool floating) {
   }
 }
 
-void define_atomic(SourceText& text, ValueType type, int bytes) {
+void define_atomic(SourceText& text, ValueType type) {
+  const auto bytes = size_of(type);
   text.define("ATOMIC_UNION", "tb_atomic_union");
-  text.define("ATOMIC_BYTES", bytes);
+  text.define("ATOMIC_BYTES", static_cast<int64_t>(bytes));
   if (bytes == 8) {
     text.line("typedef union { u64 word; T value; } tb_atomic_union;");
     return;
@@ -109,6 +110,30 @@ void define_atomic(SourceText& text, ValueType type, int bytes) {
                   "(i32)(x)");
   }
 }
+
+void derive_indexed(const Specialization& facts, SourceText& text) {
+  const auto operands = facts.number_of("OPERANDS");
+  std::string find;
+  for (int64_t n = 2; n < operands; ++n) {
+    find += c10::str("TB_FIND(", n, ") ");
+  }
+  text.define("FIND", find);
+  text.define("COUNTS", c10::str("p", operands));
+  text.define("CELL", c10::str("p", operands + (facts.is("SCALED") ? 1 : 0)));
+  const auto type = facts.type_of("THERE_TYPE"), compute = facts.computes_in();
+  if (type == ValueType::none) {
+    return;
+  }
+  const auto mode = static_cast<Mode>(facts.number_of("MODE"));
+  text.define("COMBINE(a, b)", combine_text(mode, is_floating(compute)));
+  if (facts.is("SIDE_BY_SIDE")) {
+    if (mode == Mode::kAdd && compute == type) {
+      text.define("ADD", c10::str("TB_ATOMIC_ADD_", name_of(type)));
+    }
+    define_atomic(text, type);
+  }
+}
+constexpr Skeleton kIndexed{"indexed", "indexed", derive_indexed};
 
 bool run(const tb_kernel_context& context, const Access& access);
 
@@ -140,7 +165,6 @@ bool run_halves(const tb_kernel_context& context, const Access& access) {
 /// False, with nothing done: more dimensions or other dtypes than the kernel takes, or sums whose order is not known in
 /// PyTorch's deterministic mode.
 bool run(const tb_kernel_context& context, const Access& access) {
-  static const char kKind = 0;
   const auto type = access.there.type();
   const auto here_type = access.has_value ? type : access.here.type();
   const bool combines = access.mode >= Mode::kAdd;
@@ -183,74 +207,35 @@ bool run(const tb_kernel_context& context, const Access& access) {
     last += access.extents[at] * std::abs(access.steps[at]);
   }
   const bool fits = geometry.fits_32 && last < Geometry::kLimit32;
-  const int rank = geometry.rank_class();
-  KernelKey key{&kKind};
-  key.words[0] = combines ? static_cast<uint64_t>(type) << 4 | static_cast<uint64_t>(here_type) : 0;
+  Specialization wanted(kIndexed);
+  wanted.compute_in(compute)
+      .index_of(fits)
+      .number("RANK", geometry.rank_class())
+      .number("OPERANDS", operands)
+      .type("WORD", word_type(access.there.element_bytes()))
+      .type("THERE_TYPE", combines ? type : ValueType::none)
+      .type("HERE_TYPE", combines ? here_type : ValueType::none)
+      .number("MODE", static_cast<int64_t>(access.mode))
+      .flag("READS", access.mode == Mode::kRead)
+      .flag("WRAPS", access.wraps)
+      .flag("VALUE", access.has_value)
+      .flag("FACTOR", access.has_factor)
+      .flag("SCALED", access.counts != nullptr)
+      .flag("SIDE_BY_SIDE", !stretches);
   bool hoisted = true;
   for (int n = 0; n < operands; ++n) {
-    const int64_t stride = geometry.inner_stride(n);
-    key.words[1] = key.words[1] << 2 | (stride == 1 ? 1u : stride == 0 ? 2u : 3u);
+    wanted.step("STEP", n, geometry.inner_stride(n));
     if (n >= 2) {
       const auto index_type = access.indices[static_cast<std::size_t>(n - 2)].type();
       if (index_type != ValueType::i64 && index_type != ValueType::i32) {
         return false;
       }
-      key.words[0] = key.words[0] << 1 | (index_type == ValueType::i64 ? 1u : 0u);
-      hoisted = hoisted && stride == 0;
+      wanted.type("INDEX", n, index_type);
+      hoisted = hoisted && geometry.inner_stride(n) == 0;
     }
   }
-  key.words[2] = static_cast<uint64_t>(access.mode) | static_cast<uint64_t>(access.has_value) << 4 |
-                 static_cast<uint64_t>(access.wraps) << 5 | static_cast<uint64_t>(access.has_factor) << 6 |
-                 static_cast<uint64_t>(access.counts != nullptr) << 7 | static_cast<uint64_t>(fits) << 8;
-  key.words[3] = static_cast<uint64_t>(rank) | static_cast<uint64_t>(access.there.element_bytes()) << 8 |
-                 static_cast<uint64_t>(operands) << 16;
-  const auto& function = find_function(context.device, key, "indexed", "indexed", [&](SourceText& text) {
-    text.compute_in(compute);
-    text.index_of(fits);
-    text.define("RANK", rank);
-    text.define("OPERANDS", operands);
-    text.define("WORD", c10::str("i", 8 * access.there.element_bytes()));
-    std::string find;
-    for (int n = 0; n < operands; ++n) {
-      const int64_t stride = geometry.inner_stride(n);
-      text.define(c10::str("STEP_", n), stride == 1   ? std::string("1")
-                                        : stride == 0 ? std::string("0")
-                                                      : c10::str("args.strides[", n, "][RANK - 1]"));
-      if (n >= 2) {
-        find += c10::str("TB_FIND(", n, ", ", name_of(access.indices[static_cast<std::size_t>(n - 2)].type()), ") ");
-      }
-    }
-    text.define("FIND", find);
-    text.define("CELL", c10::str("p", operands + (access.counts ? 1 : 0)));
-    if (hoisted) {
-      text.define("HOISTED", "1");
-    }
-    if (access.wraps) {
-      text.define("WRAPS", "1");
-    }
-    if (access.has_value) {
-      text.define("VALUE", "1");
-    }
-    if (access.counts) {
-      text.define("SCALED", c10::str("p", operands));
-    }
-    if (combines) {
-      text.define("COMBINE(a, b)", combine_text(access.mode, is_floating(compute)));
-      text.define("FACTOR", access.has_factor ? "((T)TB_SCALAR(0))" : "((T)1)");
-      text.define("LOAD_HERE(p, i)", c10::str("TB_LOAD_", name_of(here_type), "(p, i)"));
-      text.define("LOAD_THERE(p, i)", c10::str("TB_LOAD_", name_of(type), "(p, i)"));
-      text.define("STORE_THERE(p, i, x)", c10::str("TB_STORE_", name_of(type), "(p, i, x)"));
-      if (access.mode == Mode::kAdd && compute == type && !stretches) {
-        text.define("ADD", c10::str("TB_ATOMIC_ADD_", name_of(type)));
-      }
-      if (!stretches) {
-        define_atomic(text, type, access.there.element_bytes());
-      }
-    } else if (access.mode == Mode::kRead) {
-      text.define("READS", "1");
-    }
-    text.parameters(operands + 1 + (access.counts ? 1 : 0));
-  });
+  wanted.flag("HOISTED", hoisted).parameters(operands + 1 + (access.counts ? 1 : 0));
+  const auto& function = find_function(context.device, wanted);
   ArgsStruct args;
   args.add(geometry.count);
   args.add_dims(geometry);

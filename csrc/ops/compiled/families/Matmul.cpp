@@ -4,7 +4,6 @@
 #include <array>
 #include <bit>
 #include <cstdint>
-#include <string>
 #include <utility>
 
 #include "csrc/core/Runtime.h"
@@ -206,36 +205,26 @@ tb_status run(Product product, const tb_kernel_context& context) {
   const bool fits_32 = std::max({out.last(), left.last(), right.last(), self.last()}) < Geometry::kLimit32 &&
                        std::max(out.sizes[0] * out.sizes[1] * out.sizes[2], left.sizes[2]) < Geometry::kLimit32;
 
-  static const char kKind = 0;
-  KernelKey key{&kKind};
-  key.words[0] = static_cast<uint64_t>(out.type) << 8 | static_cast<uint64_t>(self.is_there) << 7 |
-                 static_cast<uint64_t>(few) << 6 | static_cast<uint64_t>(left_along_k) << 5 |
-                 static_cast<uint64_t>(right_along_k) << 4 | static_cast<uint64_t>(unit[0]) << 3 |
-                 static_cast<uint64_t>(unit[1]) << 2 | static_cast<uint64_t>(unit[2]) << 1 |
-                 static_cast<uint64_t>(fits_32);
-  const auto& function = find_function(context.device, key, "matmul", "matmul", [&](SourceText& text) {
-    text.compute_in(compute);
-    text.index_of(fits_32);
-    for (const char* name : {"OUT", "LEFT", "RIGHT"}) {
-      text.define(name, name_of(out.type));
-    }
-    if (self.is_there) {
-      text.define("SELF", name_of(out.type));
-    }
-    if (few) {
-      text.define("FEW", kFewRows);
-    }
-    text.define("T_BYTES", size_bytes);
-    text.define("ROWS_MOST", tile.rows);
-    text.define("COLUMNS_MOST", tile.columns);
-    text.define("DEPTH", tile.depth);
-    text.define("LEFT_ALONG_K", left_along_k);
-    text.define("RIGHT_ALONG_K", right_along_k);
-    text.define("LEFT_STEP_K", unit[0] ? "1" : "args.left[2]");
-    text.define("RIGHT_STEP_K", unit[1] ? "1" : "args.right[1]");
-    text.define("RIGHT_STEP_COLUMN", unit[2] ? "1" : "args.right[2]");
-    text.parameters(self.is_there ? 4 : 3);
-  });
+  static constexpr Skeleton kMatmul{"matmul", "matmul"};
+  Specialization wanted(kMatmul);
+  wanted.compute_in(compute)
+      .index_of(fits_32)
+      .type("OUT", out.type)
+      .type("LEFT", out.type)
+      .type("RIGHT", out.type)
+      .type("SELF", self.is_there ? out.type : ValueType::none)
+      .number("FEW", few ? kFewRows : 0)
+      .number("T_BYTES", size_bytes)
+      .number("ROWS_MOST", tile.rows)
+      .number("COLUMNS_MOST", tile.columns)
+      .number("DEPTH", tile.depth)
+      .number("LEFT_ALONG_K", left_along_k)
+      .number("RIGHT_ALONG_K", right_along_k)
+      .text("LEFT_STEP_K", unit[0] ? "1" : "args.left[2]")
+      .text("RIGHT_STEP_K", unit[1] ? "1" : "args.right[1]")
+      .text("RIGHT_STEP_COLUMN", unit[2] ? "1" : "args.right[2]")
+      .parameters(self.is_there ? 4 : 3);
+  const auto& function = find_function(context.device, wanted);
   Args args{out.sizes[0],
             out.sizes[1],
             out.sizes[2],

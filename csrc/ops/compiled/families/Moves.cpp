@@ -3,7 +3,6 @@
 #include <array>
 
 #include <c10/util/Exception.h>
-#include <c10/util/StringUtil.h>
 
 #include "csrc/core/KernelHost.h"
 #include "csrc/ops/compiled/engine/Geometry.h"
@@ -117,15 +116,14 @@ bool by_coordinates(const tb_kernel_context& context, const char* element, View 
     last = std::max({last, to.size(d) * to.stride(d) * to.dim(), to.size(d) * from.stride(d) * to.dim()});
   }
   const bool fits = last < Geometry::kLimit32;
-  KernelKey key{element};
-  key.words = {static_cast<uint64_t>(to.element_bytes()), static_cast<uint64_t>(to.dim()), fits, 0};
-  const auto& function = find_function(context.device, key, "coordinates", "coordinates", [&](SourceText& text) {
-    text.index_of(fits);
-    text.define("RANK", to.dim());
-    text.define("WORD", c10::str("i", 8 * to.element_bytes()));
-    text.define("ELEMENT", element);
-    text.parameters(2);
-  });
+  static constexpr Skeleton kCoordinates{"coordinates", "coordinates"};
+  Specialization wanted(kCoordinates);
+  wanted.index_of(fits)
+      .number("RANK", to.dim())
+      .type("WORD", word_type(to.element_bytes()))
+      .text("ELEMENT", element)
+      .parameters(2);
+  const auto& function = find_function(context.device, wanted);
   std::array<int64_t, 2 + 3 * kMaxRank> args;
   std::size_t size = 0;
   args[size++] = to.numel();

@@ -30,9 +30,6 @@ namespace {
 constexpr int kMaxOperands = Geometry::kMaxOperands;
 constexpr int kMaxScalars = 8;
 
-/// How far apart neighbours of an operand are in the inner dimension, as far as the text depends on it.
-enum class Step : uint8_t { kOne, kZero, kOther };
-
 /// One call: operands (outputs first) and numbers.
 struct Call {
   std::array<const tb_tensor*, kMaxOperands> operands;
@@ -124,11 +121,6 @@ bool add_number(const PointwiseEntry& entry, Call& call, const tb_arg& argument,
   return true;
 }
 
-Step step_of(const Geometry& geometry, int operand) {
-  const int64_t stride = geometry.inner_stride(operand);
-  return stride == 1 ? Step::kOne : stride == 0 ? Step::kZero : Step::kOther;
-}
-
 /// Whether what calls these functions can be repeated for each element of a vector.
 bool is_short(std::string_view texts) {
   return texts.empty() || texts == "floating" || texts == "integral";
@@ -151,59 +143,44 @@ int vector_of(int device, const PointwiseEntry& entry, const Call& call, const G
   for (int n = 0; n < call.num_operands; ++n) {
     const auto& operand = *call.operands[static_cast<std::size_t>(n)];
     const auto address = reinterpret_cast<uintptr_t>(operand.data) + static_cast<uint64_t>(operand.byte_offset);
-    const auto step = step_of(geometry, n);
-    if (step == Step::kOther || (step == Step::kOne && address % kAccess != 0)) {
+    const auto step = kind_of(geometry.inner_stride(n));
+    if (step == StrideKind::kOther || (step == StrideKind::kOne && address % kAccess != 0)) {
       return 0;
     }
   }
   return vector;
 }
 
-KernelKey key_of(const PointwiseEntry& entry, const Call& call, const Geometry& geometry, int vector) {
-  KernelKey key{&entry};
-  for (int n = 0; n < call.num_operands; ++n) {
-    key.words[0] = key.words[0] << 4 | static_cast<uint64_t>(call.types[static_cast<std::size_t>(n)]);
-    key.words[1] = key.words[1] << 2 | static_cast<uint64_t>(step_of(geometry, n));
-  }
-  for (int i = 0; i < call.num_arguments; ++i) {
-    const char what = call.arguments[static_cast<std::size_t>(i)];
-    key.words[2] = key.words[2] << 2 | (what == 'o' ? 1u : what == '-' ? 2u : 3u);
-  }
-  key.words[3] = static_cast<uint64_t>(geometry.rank_class()) << 8 | static_cast<uint64_t>(call.value) << 4 |
-                 static_cast<uint64_t>(geometry.fits_32) << 3 | static_cast<uint64_t>(vector) << 16;
-  return key;
-}
-
 bool refuses_bools(const PointwiseEntry& entry) {
   return entry.boolean && !*entry.boolean;
 }
 
-const char* body_of(const PointwiseEntry& entry, const Call& call) {
-  if (is_floating(call.value)) {
+const char* body_of(const PointwiseEntry& entry, ValueType value) {
+  if (is_floating(value)) {
     return entry.floating;
   }
-  if (is_complex(call.value)) {
+  if (is_complex(value)) {
     return entry.complex;
   }
-  return call.value == ValueType::b8 && entry.boolean ? entry.boolean : entry.integral;
+  return value == ValueType::b8 && entry.boolean ? entry.boolean : entry.integral;
 }
 
 /// `const T s0 = ...; const Index step1 = ...;`: what is the same for all elements.
-std::string write_locals(const Call& call, const Geometry& geometry) {
+std::string write_locals(const Specialization& facts) {
   std::string locals;
+  const bool complex = is_complex(facts.type_of("VALUE_TYPE"));
   int scalar = 0;
-  for (int i = 0; i < call.num_arguments; ++i) {
-    const char what = call.arguments[static_cast<std::size_t>(i)];
+  for (int i = 0; i < facts.number_of("ARGUMENTS"); ++i) {
+    const auto what = facts.number_of("ARGUMENT", i);
     if (what == 'i') {
-      locals +=
-          c10::str("const i64 s", scalar, " = args.scalars[", scalar * (is_complex(call.value) ? 2 : 1), "].i64_; ");
+      locals += c10::str("const i64 s", scalar, " = args.scalars[", scalar * (complex ? 2 : 1), "].i64_; ");
     } else if (what == 's') {
-      locals += c10::str("const T s", scalar, " = ", is_complex(call.value) ? "" : "(T)", "TB_SCALAR(", scalar, "); ");
+      locals += c10::str("const T s", scalar, " = ", complex ? "" : "(T)", "TB_SCALAR(", scalar, "); ");
     }
     scalar += what == 'i' || what == 's';
   }
-  for (int n = 0; n < call.num_operands; ++n) {
-    if (step_of(geometry, n) == Step::kOther) {
+  for (int n = 0; n < facts.number_of("OPERANDS"); ++n) {
+    if (facts.step_of("STEP", n) == StrideKind::kOther) {
       locals += c10::str("const Index step", n, " = (Index)args.strides[", n, "][RANK - 1]; ");
     }
   }
@@ -219,27 +196,29 @@ bool holds(ValueType value, ValueType type) {
 }
 
 /// What apply() is called with.
-std::string write_inputs(const PointwiseEntry& entry, const Call& call) {
+std::string write_inputs(const Specialization& facts) {
+  const auto& entry = facts.entry<PointwiseEntry>();
+  const auto value = facts.type_of("VALUE_TYPE");
   std::string inputs;
   int operand = entry.num_outputs;
   int scalar = 0;
   const char* kinds = entry.kinds;
-  for (int i = 0; i < call.num_arguments; ++i, ++kinds) {
+  for (int i = 0; i < facts.number_of("ARGUMENTS"); ++i, ++kinds) {
     while (*kinds == 's' || *kinds == 'S') {
       ++kinds;
     }
-    const char what = call.arguments[static_cast<std::size_t>(i)];
+    const auto what = facts.number_of("ARGUMENT", i);
     if (*kinds >= 'A' && *kinds <= 'Z') {
       inputs += what == '-' ? "0, " : "1, ";
     }
     if (what == 'o') {
-      const auto type = call.types[static_cast<std::size_t>(operand)];
-      const bool rounds = *kinds != 'm' && !is_complex(call.value) && !holds(call.value, type) &&
-                          !(is_floating(call.value) && keeps_numbers(entry));
-      inputs += c10::str(rounds ? "TB_V_ROUND(" : "", load_text(type, call.value, operand), rounds ? "), " : ", ");
+      const auto type = facts.type_of("TYPE", operand);
+      const bool rounds =
+          *kinds != 'm' && !is_complex(value) && !holds(value, type) && !(is_floating(value) && keeps_numbers(entry));
+      inputs += c10::str(rounds ? "TB_V_ROUND(" : "", load_text(type, value, operand), rounds ? "), " : ", ");
       ++operand;
     } else if (what == '-') {
-      inputs += is_complex(call.value) ? "tb_real(0), " : "0, ";
+      inputs += is_complex(value) ? "tb_real(0), " : "0, ";
     } else {
       inputs += c10::str("s", scalar++, ", ");
     }
@@ -248,27 +227,27 @@ std::string write_inputs(const PointwiseEntry& entry, const Call& call) {
 }
 
 /// Of output `n`, computed as `r<n>`. PyTorch converts what it has computed in its dtype to that of an out= tensor.
-std::string write_store(const Call& call, int n) {
-  const auto type = call.types[static_cast<std::size_t>(n)];
-  const bool rounds = type != call.value && type != ValueType::b8 && compute_type(call.value) != call.value;
+std::string write_store(ValueType type, ValueType value, int n) {
+  const bool rounds = type != value && type != ValueType::b8 && compute_type(value) != value;
   std::string result = c10::str("r", n);
-  if (is_complex(call.value)) {
+  if (is_complex(value)) {
     result += is_complex(type) ? "" : type == ValueType::b8 ? ".re || r" + std::to_string(n) + ".im" : ".re";
   } else if (rounds) {
-    result = c10::str("TB_ROUND_", name_of(call.value), "(r", n, ")");
+    result = c10::str("TB_ROUND_", name_of(value), "(r", n, ")");
   }
   return c10::str("TB_STORE_", name_of(type), "(p", n, ", K(", n, "), ", result, "); ");
 }
 
 /// The operands' elements of one item, and the names of these in their place.
-void write_vectors(SourceText& text, const PointwiseEntry& entry, const Call& call, const Geometry& geometry,
-                   int vector) {
+void write_vectors(const Specialization& facts, SourceText& text) {
+  const auto& entry = facts.entry<PointwiseEntry>();
   std::string vectors, shadows, keep;
-  for (int n = 0; n < call.num_operands; ++n) {
-    if (step_of(geometry, n) != Step::kOne) {
+  for (int n = 0; n < facts.number_of("OPERANDS"); ++n) {
+    if (facts.step_of("STEP", n) != StrideKind::kOne) {
       continue;
     }
-    const auto type = c10::str("tb_bytes<", vector * call.operands[static_cast<std::size_t>(n)]->dtype.bits / 8, ">");
+    const auto bytes = facts.number_of("VECTOR") * static_cast<int64_t>(size_of(facts.type_of("TYPE", n)));
+    const auto type = c10::str("tb_bytes<", bytes, ">");
     const auto there = c10::str("((", type, "*)p", n, ")[vector]");
     const bool is_output = n < entry.num_outputs;
     const bool is_input = !is_output || entry.kinds[0] == 'w';
@@ -276,47 +255,57 @@ void write_vectors(SourceText& text, const PointwiseEntry& entry, const Call& ca
     shadows += c10::str("char* const p", n, " = (char*)&here_", n, "; ");
     keep += is_output ? c10::str(there, " = here_", n, "; ") : std::string();
   }
-  text.define("VECTOR", vector);
   text.define("VECTORS", vectors);
   text.define("SHADOWS", shadows);
   text.define("KEEP", keep);
 }
 
-void write(SourceText& text, const PointwiseEntry& entry, const Call& call, const Geometry& geometry, int vector) {
-  const auto compute = compute_type(call.value);
-  text.compute_in(compute);
-  text.index_of(geometry.fits_32);
+void derive_pointwise(const Specialization& facts, SourceText& text) {
+  const auto& entry = facts.entry<PointwiseEntry>();
+  const auto value = facts.type_of("VALUE_TYPE"), compute = facts.computes_in();
   if (!is_complex(compute)) {
-    text.define("TB_V", name_of(call.value));
-  }
-  text.define("OPERANDS", call.num_operands);
-  text.define("RANK", geometry.rank_class());
-  text.define("SCALARS", call.scalar_words());
-  for (int n = 0; n < call.num_operands; ++n) {
-    const Step step = step_of(geometry, n);
-    text.define(c10::str("STEP_", n), step == Step::kOne    ? std::string("1")
-                                      : step == Step::kZero ? std::string("0")
-                                                            : c10::str("step", n));
-  }
-  for (const auto& name : c10::split(is_floating(compute) ? entry.floating_texts : entry.integral_texts, ' ')) {
-    if (!name.empty() && !is_complex(compute)) {
-      text.line(kernel_text(std::string(name).c_str()));
+    text.define("TB_V", name_of(value));
+    for (const auto& name : c10::split(is_floating(compute) ? entry.floating_texts : entry.integral_texts, ' ')) {
+      if (!name.empty()) {
+        text.line(kernel_text(std::string(name).c_str()));
+      }
     }
   }
-  text.line(c10::str("TB_DEVICE void apply(", entry.parameters, ") {\n", body_of(entry, call), "\n}"));
+  text.line(c10::str("TB_DEVICE void apply(", entry.parameters, ") {\n", body_of(entry, value), "\n}"));
   std::string results, stores;
-  std::string inputs = write_inputs(entry, call);
+  std::string inputs = write_inputs(facts);
   for (int n = 0; n < entry.num_outputs; ++n) {
     results += c10::str("T r", n, "; ");
     inputs += c10::str("&r", n, n + 1 < entry.num_outputs ? ", " : "");
-    stores += write_store(call, n);
+    stores += write_store(facts.type_of("TYPE", n), value, n);
   }
-  if (vector) {
-    write_vectors(text, entry, call, geometry, vector);
+  if (facts.number_of("VECTOR") != 0) {
+    write_vectors(facts, text);
   }
-  text.define("LOCALS", write_locals(call, geometry));
+  text.define("LOCALS", write_locals(facts));
   text.define("APPLY(K)", c10::str("{ ", results, "apply(", inputs, "); ", stores, "}"));
-  text.parameters(call.num_operands);
+}
+constexpr Skeleton kPointwise{"pointwise", "pointwise", derive_pointwise};
+
+Specialization specialize(const PointwiseEntry& entry, const Call& call, const Geometry& geometry, int vector) {
+  Specialization wanted(kPointwise);
+  wanted.entry(&entry)
+      .compute_in(compute_type(call.value))
+      .type("VALUE_TYPE", call.value)
+      .index_of(geometry.fits_32)
+      .number("OPERANDS", call.num_operands)
+      .number("RANK", geometry.rank_class())
+      .number("SCALARS", call.scalar_words())
+      .number("VECTOR", vector)
+      .number("ARGUMENTS", call.num_arguments)
+      .parameters(call.num_operands);
+  for (int n = 0; n < call.num_operands; ++n) {
+    wanted.type("TYPE", n, call.types[static_cast<std::size_t>(n)]).step("STEP", n, geometry.inner_stride(n));
+  }
+  for (int i = 0; i < call.num_arguments; ++i) {
+    wanted.number("ARGUMENT", i, call.arguments[static_cast<std::size_t>(i)]);
+  }
+  return wanted;
 }
 
 bool launch(const PointwiseEntry& entry, const Call& call, const tb_kernel_context& context) {
@@ -326,13 +315,12 @@ bool launch(const PointwiseEntry& entry, const Call& call, const tb_kernel_conte
     return true; // no elements
   }
   const bool has_complex = std::any_of(call.types.begin(), call.types.begin() + call.num_operands, is_complex);
-  if (call.value == ValueType::none || (has_complex && !is_complex(call.value)) || !body_of(entry, call) ||
+  if (call.value == ValueType::none || (has_complex && !is_complex(call.value)) || !body_of(entry, call.value) ||
       !computes(context.device, call.value) || !geometry.of(call.operands.data(), call.num_operands)) {
     return false;
   }
   const int vector = vector_of(context.device, entry, call, geometry);
-  const auto& function = find_function(context.device, key_of(entry, call, geometry, vector), "pointwise", "pointwise",
-                                       [&](SourceText& text) { write(text, entry, call, geometry, vector); });
+  const auto& function = find_function(context.device, specialize(entry, call, geometry, vector));
   ArgsStruct args;
   args.add(geometry.count);
   args.add_dims(geometry);

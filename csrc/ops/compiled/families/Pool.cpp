@@ -47,32 +47,20 @@ tb_status run(const Pool& pool, const tb_kernel_context& context, const tb_tenso
   const auto is_dense = [&](std::size_t d, int64_t stride) { return in.sizes[d] == 1 || in.strides[d] == stride; };
   const bool scatters = by_rows && pool.is_maximum && pool.is_backward && type == compute && is_dense(4, 1) &&
                         is_dense(3, in.sizes[4]) && is_dense(2, in.sizes[4] * in.sizes[3]);
-  static const char kKind = 0;
-  KernelKey key{&kKind};
-  key.words[0] = static_cast<uint64_t>(type) << 5 | static_cast<uint64_t>(scatters) << 4 |
-                 static_cast<uint64_t>(pool.is_maximum) << 3 | static_cast<uint64_t>(pool.is_adaptive) << 2 |
-                 static_cast<uint64_t>(pool.is_backward) << 1 | static_cast<uint64_t>(fits_32);
-  const auto& function = find_function(context.device, key, "pool", "pool", [&](SourceText& text) {
-    text.compute_in(compute);
-    text.index_of(fits_32);
-    text.define("VALUE", name_of(type));
-    text.define("SMALLEST", is_floating(type)           ? "-INFINITY"
-                            : compute == ValueType::i32 ? "-2147483647 - 1"
-                                                        : "(i64)((u64)1 << 63)");
-    if (pool.is_maximum) {
-      text.define("MAXIMUM", 1);
-    }
-    if (pool.is_adaptive) {
-      text.define("ADAPTIVE", 1);
-    }
-    if (pool.is_backward) {
-      text.define("BACKWARD", 1);
-    }
-    if (scatters) {
-      text.define("SCATTER", 1);
-    }
-    text.parameters(pool.is_maximum ? 3 : 2);
-  });
+  static constexpr Skeleton kPool{"pool", "pool"};
+  Specialization wanted(kPool);
+  wanted.compute_in(compute)
+      .index_of(fits_32)
+      .type("VALUE", type)
+      .text("SMALLEST", is_floating(type)           ? "-INFINITY"
+                        : compute == ValueType::i32 ? "-2147483647 - 1"
+                                                    : "(i64)((u64)1 << 63)")
+      .flag("MAXIMUM", pool.is_maximum)
+      .flag("ADAPTIVE", pool.is_adaptive)
+      .flag("BACKWARD", pool.is_backward)
+      .flag("SCATTER", scatters)
+      .parameters(pool.is_maximum ? 3 : 2);
+  const auto& function = find_function(context.device, wanted);
   Launch launch(context);
   launch.pointer(pool.is_backward ? image : windows);
   launch.pointer(pool.is_backward ? windows : image);

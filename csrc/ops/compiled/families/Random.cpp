@@ -6,7 +6,6 @@
 #include <cfloat>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <limits>
 #include <mutex>
 #include <string_view>
@@ -106,7 +105,7 @@ class Draw {
     return geometry_.rank == 1 && std::all_of(geometry_.strides.begin(), geometry_.strides.begin() + num_operands_,
                                               [](const auto& strides) { return strides[0] == 1; });
   }
-  void write(SourceText& text) const;
+  Specialization specialize() const;
   int per_step() const {
     return distribution_.per_step == 4 && compute_ == ValueType::f64 && distribution_.numbers == Numbers::kComputed &&
                    &distribution_ != &kDropout && &distribution_ != &kBernoulliTensor
@@ -142,43 +141,46 @@ bool Draw::lay_out() {
   return geometry_.of(pointers.data(), num_operands_, /*reorder=*/false);
 }
 
-void Draw::write(SourceText& text) const {
-  const ValueType stored = type_of(0);
-  const int per = per_step();
-  text.compute_in(compute_);
-  text.index_of(geometry_.fits_32);
-  text.define("OPERANDS", num_operands_);
-  text.define("RANK", geometry_.rank_class());
-  text.define("SCALARS", num_scalars_ > 0 ? num_scalars_ : 1);
-  text.define("DRAW", distribution_.name);
-  text.define("PER", per);
-  const int digits = stored == ValueType::f16 ? 11 : stored == ValueType::bf16 ? 8 : per == 2 ? 53 : 24;
-  text.define("DIGITS", digits);
-  text.define("UNIT_SCALE", digits == 11   ? "TC(4.8828125e-04)"
-                            : digits == 8  ? "TC(0.00390625)"
-                            : digits == 24 ? "TC(5.9604644775390625e-08)"
-                                           : "TC(1.1102230246251565e-16)");
-  text.define("V", distribution_.numbers == Numbers::kWhole ? "i64" : "T");
-  if (stored == ValueType::f16 || stored == ValueType::bf16) {
-    text.define("STORED_AS_HALF", 1);
-  }
-  if (is_contiguous()) {
-    text.define("CONTIGUOUS", 1);
-  }
-  for (int n = 0; n < num_operands_; ++n) {
-    text.define(c10::str("STORE_", n, "(x)"), c10::str("TB_STORE_", name_of(type_of(n)), "(p", n, ", AT(", n, "), x)"));
-    text.define(c10::str("LOAD_", n), c10::str("((T)TB_LOAD_", name_of(type_of(n)), "(p", n, ", AT(", n, ")))"));
-  }
+void derive_random(const Specialization& facts, SourceText& text) {
   std::string numbers;
-  for (int i = 0; i < num_scalars_; ++i) {
-    numbers += whole_[static_cast<std::size_t>(i)] ? c10::str("const i64 s", i, " = args.scalars[", i, "].i64_; ")
-                                                   : c10::str("const T s", i, " = TB_SCALAR(", i, "); ");
+  for (int i = 0; i < facts.number_of("NUMBERS_GIVEN"); ++i) {
+    numbers += facts.number_of("WHOLE", i) != 0 ? c10::str("const i64 s", i, " = args.scalars[", i, "].i64_; ")
+                                                : c10::str("const T s", i, " = TB_SCALAR(", i, "); ");
   }
   text.define("NUMBERS", numbers);
-  if (distribution_.refusal) {
-    text.define("CELL", c10::str("p", num_operands_));
+  text.define("CELL", c10::str("p", facts.number_of("OPERANDS")));
+}
+constexpr Skeleton kRandom{"philox random", "random", derive_random};
+
+Specialization Draw::specialize() const {
+  const ValueType stored = type_of(0);
+  const int per = per_step();
+  const int digits = stored == ValueType::f16 ? 11 : stored == ValueType::bf16 ? 8 : per == 2 ? 53 : 24;
+  Specialization wanted(kRandom);
+  wanted.compute_in(compute_)
+      .index_of(geometry_.fits_32)
+      .number("OPERANDS", num_operands_)
+      .number("RANK", geometry_.rank_class())
+      .number("SCALARS", std::max(num_scalars_, 1))
+      .text("DRAW", distribution_.name)
+      .number("PER", per)
+      .number("DIGITS", digits)
+      .text("UNIT_SCALE", digits == 11   ? "TC(4.8828125e-04)"
+                          : digits == 8  ? "TC(0.00390625)"
+                          : digits == 24 ? "TC(5.9604644775390625e-08)"
+                                         : "TC(1.1102230246251565e-16)")
+      .text("V", distribution_.numbers == Numbers::kWhole ? "i64" : "T")
+      .flag("STORED_AS_HALF", stored == ValueType::f16 || stored == ValueType::bf16)
+      .flag("CONTIGUOUS", is_contiguous())
+      .number("NUMBERS_GIVEN", num_scalars_)
+      .parameters(num_operands_ + (distribution_.refusal ? 1 : 0));
+  for (int n = 0; n < num_operands_; ++n) {
+    wanted.type("TYPE", n, type_of(n));
   }
-  text.parameters(num_operands_ + (distribution_.refusal ? 1 : 0));
+  for (int i = 0; i < num_scalars_; ++i) {
+    wanted.number("WHOLE", i, whole_[static_cast<std::size_t>(i)]);
+  }
+  return wanted;
 }
 
 tb_status Draw::run() {
@@ -198,14 +200,7 @@ tb_status Draw::run() {
   if (geometry_.count == 0) {
     return TB_STATUS_OK;
   }
-  KernelKey key{&distribution_};
-  for (int n = 0; n < num_operands_; ++n) {
-    key.words[0] = key.words[0] << 4 | static_cast<uint64_t>(type_of(n));
-  }
-  key.words[1] = static_cast<uint64_t>(geometry_.rank_class()) << 8 | static_cast<uint64_t>(compute_) << 4 |
-                 static_cast<uint64_t>(is_contiguous()) << 1 | static_cast<uint64_t>(geometry_.fits_32);
-  const auto& function =
-      find_function(context_.device, key, "philox random", "random", [&](SourceText& text) { write(text); });
+  const auto& function = find_function(context_.device, specialize());
   ArgsStruct args;
   args.add({geometry_.count, static_cast<int64_t>(numbers_.seed), static_cast<int64_t>(numbers_.offset / 4),
             distribution_.refusal ? fallible_operator(distribution_.refusal) : 0});
@@ -583,8 +578,6 @@ tb_status fused_dropout(const void*, const tb_kernel_context& context, const tb_
 
 // ---- permutations ----
 
-const char kPermutation = 0;
-
 /// Round keys are as many numbers of the generator, of counters {offset / 4 + k, 0}.
 constexpr int kRounds = 24;
 
@@ -609,15 +602,10 @@ tb_status randperm(const void*, const tb_kernel_context& context, const tb_arg* 
   if (n == 0) {
     return TB_STATUS_OK;
   }
-  KernelKey key{&kPermutation};
-  key.words[0] = static_cast<uint64_t>(type);
-  const auto& function = find_function(context.device, key, "philox permutation", "permutation", [&](SourceText& text) {
-    text.compute_in(ValueType::i64);
-    text.index_of(false);
-    text.define("STORE(i, x)", c10::str("TB_STORE_", name_of(type), "(p0, i, x)"));
-    text.define("ROUNDS", kRounds);
-    text.parameters(1);
-  });
+  static constexpr Skeleton kPermutation{"philox permutation", "permutation"};
+  Specialization wanted(kPermutation);
+  wanted.compute_in(ValueType::i64).index_of(false).type("OUT", type).number("ROUNDS", kRounds).parameters(1);
+  const auto& function = find_function(context.device, wanted);
   const auto& numbers = philox_of(args[1]);
   int bits = 2; // of the numbers that are permuted, those of n and more left out
   while (int64_t{1} << bits < n) {

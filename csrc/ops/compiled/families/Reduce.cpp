@@ -29,12 +29,6 @@ constexpr int64_t kWorthTogether = 8; // elements of a row
 constexpr int64_t kMaxParts = 4096;
 constexpr int64_t kColumnsAtOnce = 8;
 
-enum class Step : uint8_t { kOne, kZero, kOther };
-
-Step step_of(int64_t stride) {
-  return stride == 1 ? Step::kOne : stride == 0 ? Step::kZero : Step::kOther;
-}
-
 struct Plan {
   const ReductionEntry* entry;
   ValueType compute;
@@ -131,91 +125,78 @@ struct Plan {
     return second_stage ? width_of_parts : width;
   }
 
-  KernelKey key(bool second_stage) const {
-    KernelKey key{entry};
-    for (int n = 0; n < num_operands; ++n) {
-      key.words[0] = key.words[0] << 4 | static_cast<uint64_t>(operands[static_cast<std::size_t>(n)].type());
-      key.words[1] = key.words[1] << 4 | static_cast<uint64_t>(step_of(kept.inner_stride(n))) << 2 |
-                     static_cast<uint64_t>(step_of(reduced.inner_stride(n)));
-    }
-    key.words[2] = static_cast<uint64_t>(dense) << 20 | static_cast<uint64_t>(compute) << 16 |
-                   static_cast<uint64_t>(kept.geometry.rank_class()) << 12 |
-                   static_cast<uint64_t>(reduced.geometry.rank_class()) << 8 | static_cast<uint64_t>(num_outputs) << 5 |
-                   static_cast<uint64_t>(fits_32) << 4 | static_cast<uint64_t>(columns) << 3 |
-                   static_cast<uint64_t>(width_in(second_stage)) << 32 | static_cast<uint64_t>(parts > 1) << 1 |
-                   static_cast<uint64_t>(second_stage);
-    return key;
-  }
-
-  void write(SourceText& text, bool second_stage) const {
-    text.compute_in(compute);
-    text.index_of(fits_32);
-    define_limits(text, compute, fits_32);
-    text.define("OUTPUTS", num_outputs);
-    text.define("INPUTS", num_operands - num_outputs);
-    text.define("KEPT", kept.geometry.rank_class());
-    text.define("REDUCED", reduced.geometry.rank_class());
-    const auto step = [&](int64_t stride, std::string_view otherwise) {
-      const auto kind = step_of(stride);
-      return kind == Step::kOne ? std::string("1") : kind == Step::kZero ? std::string("0") : std::string(otherwise);
-    };
-    std::string values, finish, stores, numbers;
-    for (int n = num_outputs; n < num_operands; ++n) {
-      text.define(c10::str("REDUCED_STEP_", n),
-                  step(reduced.inner_stride(n), c10::str("args.reduced_strides[", n, "][REDUCED - 1]")));
-      text.define(c10::str("KEPT_STEP_", n),
-                  step(kept.inner_stride(n), c10::str("args.kept_strides[", n, "][KEPT - 1]")));
-      // Numbers are bools before they are added as such.
-      const bool as_bool = entry->of_output && operands[0].type() == ValueType::b8;
-      const auto type = operands[static_cast<std::size_t>(n)].type();
-      const auto load = c10::str("TB_LOAD_", name_of(type), "(p", n, ", K(", n, "))");
-      values += c10::str(values.empty() ? "" : ", ", is_complex(type) || is_complex(compute)
-                                                         ? load_text(type, compute, n)
-                                                         : c10::str("(T)(", load, as_bool ? " != 0)" : ")"));
-    }
-    for (int n = 0; n < num_outputs; ++n) {
-      finish += c10::str(", &r", n);
-      stores += c10::str(" TB_STORE_", name_of(operands[static_cast<std::size_t>(n)].type()), "(p", n, ", K(", n,
-                         "), r", n, ");");
-    }
-    for (int n = 0; n < entry->num_numbers; ++n) {
-      numbers += c10::str(", TB_SCALAR(", n, ")");
-    }
-    text.define("VALUES(K)", values);
-    text.define("NUMBERS", numbers);
-    text.define("STORE(V, K)", c10::str("{ FINISHED tb_finish(V, n NUMBERS", finish, ");", stores, " }"));
-    if (columns) {
-      text.define("COLUMNS", 1);
-    }
-    if (dense) {
-      text.define("DENSE", 1);
-    }
-    if (const auto together = width_in(second_stage)) {
-      text.define("GROUP", items);
-      text.define("WIDTH", together);
-    }
-    if (parts > 1) {
-      text.define("PARTS", 1);
-      text.define("WORKSPACE", c10::str("p", num_operands));
-    }
-    if (second_stage) {
-      text.define("STAGE_2", 1);
-    }
-    text.line(entry->text);
-    text.parameters(num_operands + (parts > 1 ? 1 : 0));
-  }
+  Specialization specialize(bool second_stage) const;
 };
+
+void derive_reduction(const Specialization& facts, SourceText& text) {
+  const auto& entry = facts.entry<ReductionEntry>();
+  const auto num_outputs = static_cast<int>(facts.number_of("OUTPUTS"));
+  const auto num_operands = num_outputs + static_cast<int>(facts.number_of("INPUTS"));
+  const auto compute = facts.computes_in();
+  define_limits(facts, text);
+  std::string values, finish, stores, numbers;
+  for (int n = num_outputs; n < num_operands; ++n) {
+    // Numbers are bools before they are added as such.
+    const bool as_bool = entry.of_output && facts.type_of("TYPE", 0) == ValueType::b8;
+    const auto type = facts.type_of("TYPE", n);
+    const auto load = c10::str("TB_LOAD_", name_of(type), "(p", n, ", K(", n, "))");
+    values += c10::str(values.empty() ? "" : ", ", is_complex(type) || is_complex(compute)
+                                                       ? load_text(type, compute, n)
+                                                       : c10::str("(T)(", load, as_bool ? " != 0)" : ")"));
+  }
+  for (int n = 0; n < num_outputs; ++n) {
+    finish += c10::str(", &r", n);
+    stores += c10::str(" TB_STORE_", name_of(facts.type_of("TYPE", n)), "(p", n, ", K(", n, "), r", n, ");");
+  }
+  for (int n = 0; n < entry.num_numbers; ++n) {
+    numbers += c10::str(", TB_SCALAR(", n, ")");
+  }
+  text.define("VALUES(K)", values);
+  text.define("NUMBERS", numbers);
+  text.define("STORE(V, K)", c10::str("{ FINISHED tb_finish(V, n NUMBERS", finish, ");", stores, " }"));
+  text.define("WORKSPACE", c10::str("p", num_operands));
+  text.line(entry.text);
+}
+constexpr Skeleton kReduce{"reduce", "reduce", derive_reduction};
+constexpr Skeleton kReduceParts{"reduce", "reduce_parts", derive_reduction};
+
+Specialization Plan::specialize(bool second_stage) const {
+  const auto together = width_in(second_stage);
+  Specialization wanted(second_stage ? kReduceParts : kReduce);
+  wanted.entry(entry)
+      .compute_in(compute)
+      .index_of(fits_32)
+      .number("OUTPUTS", num_outputs)
+      .number("INPUTS", num_operands - num_outputs)
+      .number("KEPT", kept.geometry.rank_class())
+      .number("REDUCED", reduced.geometry.rank_class())
+      .flag("COLUMNS", columns)
+      .flag("DENSE", dense)
+      .number("GROUP", together ? items : 0)
+      .number("WIDTH", together)
+      .flag("PARTS", parts > 1)
+      .flag("STAGE_2", second_stage)
+      .parameters(num_operands + (parts > 1 ? 1 : 0));
+  for (int n = 0; n < num_operands; ++n) {
+    wanted.type("TYPE", n, operands[static_cast<std::size_t>(n)].type());
+    if (n >= num_outputs) {
+      wanted.step("REDUCED_STEP", n, reduced.inner_stride(n)).step("KEPT_STEP", n, kept.inner_stride(n));
+    }
+  }
+  return wanted;
+}
 
 } // namespace
 
-void define_limits(SourceText& text, ValueType compute, bool fits_32) {
+void define_limits(const Specialization& facts, SourceText& text) {
+  const auto compute = facts.computes_in();
   const bool floating = is_floating(compute);
   const char* most = compute == ValueType::i64   ? "0x7fffffffffffffff"
                      : compute == ValueType::u64 ? "0xffffffffffffffff"
                                                  : "0x7fffffff";
   text.define("HIGHEST", floating ? "INFINITY" : most);
   text.define("LOWEST", floating ? std::string("-INFINITY") : c10::str("(-(T)", most, " - 1)"));
-  text.define("LAST_INDEX", fits_32 ? "0x7fffffff" : "0x7fffffffffffffff");
+  text.define("LAST_INDEX", facts.fits_32() ? "0x7fffffff" : "0x7fffffffffffffff");
 }
 
 const ReductionEntry& reduction(std::string_view name) {
@@ -298,9 +279,7 @@ tb_status reduce(const tb_kernel_context& context, const ReductionEntry& entry, 
     if (second_stage && plan.parts == 1) {
       break;
     }
-    const auto& function =
-        find_function(context.device, plan.key(second_stage), "reduce", second_stage ? "reduce_parts" : "reduce",
-                      [&](SourceText& text) { plan.write(text, second_stage); });
+    const auto& function = find_function(context.device, plan.specialize(second_stage));
     Launch launch(context);
     for (int n = 0; n < plan.num_operands; ++n) {
       const void* address = plan.operands[static_cast<std::size_t>(n)].data;

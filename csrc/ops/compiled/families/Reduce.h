@@ -23,7 +23,7 @@ tb_status reduce(const tb_kernel_context& context, const ReductionEntry& entry, 
                  c10::ArrayRef<View> inputs, uint64_t dims, ValueType compute, c10::ArrayRef<double> numbers = {});
 
 /// HIGHEST, LOWEST and LAST_INDEX, which the entries' texts use.
-void define_limits(SourceText& text, ValueType compute, bool fits_32);
+void define_limits(const Specialization& facts, SourceText& text);
 
 /// `view`, in which the reduced dimensions are left out, with them: of size 1.
 View with_reduced(const View& view, int64_t num_dims, uint64_t dims);

@@ -69,20 +69,15 @@ tb_status run(const Resample& resample, const tb_kernel_context& context, const 
     args.scales[d] = is_floating(compute) ? scalar_of(scale_of(resample, args, d, scales), compute) : 0;
   }
   const bool fits_32 = in.fits_32() && out.fits_32();
-  static const char kKind = 0;
-  KernelKey key{&kKind};
-  key.words[0] = static_cast<uint64_t>(type) << 8 | static_cast<uint64_t>(resample.mode) << 4 |
-                 static_cast<uint64_t>(resample.is_backward) << 1 | static_cast<uint64_t>(fits_32);
-  const auto& function = find_function(context.device, key, "resample", "resample", [&](SourceText& text) {
-    text.compute_in(compute);
-    text.index_of(fits_32);
-    text.define("VALUE", name_of(type));
-    text.define("MODE", static_cast<int64_t>(resample.mode));
-    if (resample.is_backward) {
-      text.define("BACKWARD", 1);
-    }
-    text.parameters(2);
-  });
+  static constexpr Skeleton kResample{"resample", "resample"};
+  Specialization wanted(kResample);
+  wanted.compute_in(compute)
+      .index_of(fits_32)
+      .type("VALUE", type)
+      .number("MODE", resample.mode)
+      .flag("BACKWARD", resample.is_backward)
+      .parameters(2);
+  const auto& function = find_function(context.device, wanted);
   Launch launch(context);
   launch.pointer(resample.is_backward ? image : result);
   launch.pointer(resample.is_backward ? result : image);
@@ -124,23 +119,17 @@ void antialias(const Resample& resample, const tb_kernel_context& context, const
   const bool fits_32 = in.fits_32() && out.fits_32();
   const View& stored = resample.is_backward ? image : result;
   const View& loaded = resample.is_backward ? result : image;
-  static const char kKind = 0;
-  KernelKey key{&kKind};
-  key.words[0] = static_cast<uint64_t>(stored.type()) << 16 | static_cast<uint64_t>(loaded.type()) << 12 |
-                 static_cast<uint64_t>(axis) << 8 | static_cast<uint64_t>(resample.mode) << 4 |
-                 static_cast<uint64_t>(resample.is_backward) << 1 | static_cast<uint64_t>(fits_32);
-  const auto& function = find_function(context.device, key, "antialias", "antialias", [&](SourceText& text) {
-    text.compute_in(compute);
-    text.index_of(fits_32);
-    text.define("LOADED", name_of(loaded.type()));
-    text.define("STORED", name_of(stored.type()));
-    text.define("MODE", static_cast<int64_t>(resample.mode));
-    text.define("AXIS", static_cast<int64_t>(axis));
-    if (resample.is_backward) {
-      text.define("BACKWARD", 1);
-    }
-    text.parameters(2);
-  });
+  static constexpr Skeleton kAntialias{"antialias", "antialias"};
+  Specialization wanted(kAntialias);
+  wanted.compute_in(compute)
+      .index_of(fits_32)
+      .type("LOADED", loaded.type())
+      .type("STORED", stored.type())
+      .number("MODE", resample.mode)
+      .number("AXIS", static_cast<int64_t>(axis))
+      .flag("BACKWARD", resample.is_backward)
+      .parameters(2);
+  const auto& function = find_function(context.device, wanted);
   Args args{in.sizes[0], in.sizes[1], in.image(), out.image(), {}, aligns_corners, in.strides, out.strides, {}};
   args.scales[axis] = scalar_of(scale, compute);
   Launch launch(context);

@@ -63,19 +63,6 @@ struct RowPlan {
     return row.inner_stride(0) == 1;
   }
 
-  KernelKey key() const {
-    KernelKey key{entry};
-    for (int n = 0; n < num_operands; ++n) {
-      const auto type = is_there(n) ? operand(n).type() : ValueType::none;
-      key.words[0] = key.words[0] << 5 | static_cast<uint64_t>(type);
-      key.words[1] = key.words[1] << 1 | static_cast<uint64_t>(repeats(n));
-    }
-    key.words[2] = static_cast<uint64_t>(compute) << 8 | static_cast<uint64_t>(kept.geometry.rank_class()) << 4 |
-                   static_cast<uint64_t>(fits_32);
-    key.words[3] = static_cast<uint64_t>(width) << 8 | each;
-    return key;
-  }
-
   void divide(int device) {
     items = block_items(device);
     const int64_t count = row.geometry.count;
@@ -88,60 +75,73 @@ struct RowPlan {
     each = static_cast<int64_t>(width) * each < count ? 0 : each;
   }
 
-  void write(SourceText& text, c10::ArrayRef<const char*> absent) const {
-    text.compute_in(compute);
-    text.index_of(fits_32);
-    text.define("OUTPUTS", num_outputs);
-    text.define("INPUTS", num_operands - num_outputs);
-    text.define("KEPT", kept.geometry.rank_class());
-    text.define("GROUP", items);
-    text.define("WIDTH", width);
-    if (each) {
-      text.define("EACH", each);
-    }
-    std::string constants, loads, row_stores, kept_elements, keep, kept_element;
-    for (int n = num_outputs; n < num_operands; ++n) {
-      const int input = n - num_outputs;
-      const char* type = name_of(operand(n).type());
-      if (!is_there(n)) {
-        constants += c10::str("const T x", input, " = (T)(", absent[static_cast<std::size_t>(input)], "); ");
-      } else if (repeats(n)) {
-        constants += c10::str("const T x", input, " = (T)TB_LOAD_", type, "(p", n, ", base[", n, "]); ");
-      } else {
-        loads += c10::str("const T x", input, " = (T)TB_LOAD_", type, "(p", n, ", base[", n, "] + k); ");
-        kept_elements += c10::str("T kept", input, "[EACH]; ");
-        keep += c10::str("kept", input, "[j] = x", input, "; ");
-        kept_element += c10::str("const T x", input, " = kept", input, "[j]; ");
-      }
-    }
-    const char* out_type = name_of(operand(0).type());
-    for (int n = 1; n < num_outputs; ++n) {
-      row_stores += is_there(n) ? c10::str("TB_STORE_", name_of(operand(n).type()), "(p", n, ", base[", n, "], ",
-                                           entry->row_results[n - 1], "); ")
-                                : std::string();
-    }
-    const bool stashed = entry->stashes && operand(0).type() == compute;
-    text.define("STASHES", stashed);
-    text.define("STASH_OUT(e)", c10::str("TB_STORE_", out_type, "(p0, base[0] + k, (e));"));
-    text.define("STASHED_OUT", c10::str("TB_LOAD_", out_type, "(p0, base[0] + k)"));
-    text.define("CONSTANTS", constants);
-    text.define("LOADS", loads);
-    text.define("KEPT_ELEMENTS", kept_elements);
-    text.define("KEEP_ELEMENT", keep);
-    text.define("KEPT_ELEMENT", kept_element);
-    text.define("A_SUMS", entry->sums_a);
-    text.define("A_VALUE", "x0");
-    text.define("TERM_A", entry->term_a);
-    text.define("DERIVE_A", entry->derive_a);
-    text.define("B_SUMS", entry->sums_b);
-    text.define("TERM_B", entry->term_b);
-    text.define("DERIVE_B", entry->derive_b);
-    text.define("MAP", entry->map);
-    text.define("STORE_OUT", c10::str("TB_STORE_", out_type, "(p0, base[0] + k, out);"));
-    text.define("STORE_ROW", row_stores);
-    text.parameters(num_operands);
-  }
+  Specialization specialize(c10::ArrayRef<const char*> absent) const;
 };
+
+void derive_rows(const Specialization& facts, SourceText& text) {
+  const auto& entry = facts.entry<RowEntry>();
+  const auto num_outputs = static_cast<int>(facts.number_of("OUTPUTS"));
+  const auto num_inputs = static_cast<int>(facts.number_of("INPUTS"));
+  std::string constants, loads, row_stores, kept_elements, keep, kept_element;
+  for (int input = 0; input < num_inputs; ++input) {
+    const int n = num_outputs + input;
+    const auto type = facts.type_of("TYPE", n);
+    if (type == ValueType::none) {
+      constants += c10::str("const T x", input, " = (T)(", facts.text_of("ABSENT", input), "); ");
+    } else if (facts.step_of("STEP", n) == StrideKind::kZero) {
+      constants += c10::str("const T x", input, " = (T)TB_LOAD_", name_of(type), "(p", n, ", base[", n, "]); ");
+    } else {
+      loads += c10::str("const T x", input, " = (T)TB_LOAD_", name_of(type), "(p", n, ", base[", n, "] + k); ");
+      kept_elements += c10::str("T kept", input, "[EACH]; ");
+      keep += c10::str("kept", input, "[j] = x", input, "; ");
+      kept_element += c10::str("const T x", input, " = kept", input, "[j]; ");
+    }
+  }
+  for (int n = 1; n < num_outputs; ++n) {
+    const auto type = facts.type_of("TYPE", n);
+    row_stores += type == ValueType::none ? std::string()
+                                          : c10::str("TB_STORE_", name_of(type), "(p", n, ", base[", n, "], ",
+                                                     entry.row_results[n - 1], "); ");
+  }
+  text.define("STASHES", entry.stashes && facts.type_of("TYPE", 0) == facts.computes_in());
+  text.define("CONSTANTS", constants);
+  text.define("LOADS", loads);
+  text.define("KEPT_ELEMENTS", kept_elements);
+  text.define("KEEP_ELEMENT", keep);
+  text.define("KEPT_ELEMENT", kept_element);
+  text.define("A_SUMS", entry.sums_a);
+  text.define("A_VALUE", "x0");
+  text.define("TERM_A", entry.term_a);
+  text.define("DERIVE_A", entry.derive_a);
+  text.define("B_SUMS", entry.sums_b);
+  text.define("TERM_B", entry.term_b);
+  text.define("DERIVE_B", entry.derive_b);
+  text.define("MAP", entry.map);
+  text.define("STORE_ROW", row_stores);
+}
+constexpr Skeleton kRows{"rows", "rows", derive_rows};
+
+Specialization RowPlan::specialize(c10::ArrayRef<const char*> absent) const {
+  Specialization wanted(kRows);
+  wanted.entry(entry)
+      .compute_in(compute)
+      .index_of(fits_32)
+      .number("OUTPUTS", num_outputs)
+      .number("INPUTS", num_operands - num_outputs)
+      .number("KEPT", kept.geometry.rank_class())
+      .number("GROUP", items)
+      .number("WIDTH", width)
+      .number("EACH", each)
+      .parameters(num_operands);
+  for (int n = 0; n < num_operands; ++n) {
+    wanted.type("TYPE", n, is_there(n) ? operand(n).type() : ValueType::none).step("STEP", n, row.inner_stride(n));
+    if (n >= num_outputs && !is_there(n)) {
+      const int input = n - num_outputs;
+      wanted.text("ABSENT", input, absent[static_cast<std::size_t>(input)]);
+    }
+  }
+  return wanted;
+}
 
 } // namespace
 
@@ -161,8 +161,7 @@ tb_status run_rows(const tb_kernel_context& context, const RowEntry& entry, c10:
     return TB_STATUS_UNSUPPORTED;
   }
   plan.divide(context.device);
-  const auto& function =
-      find_function(context.device, plan.key(), "rows", "rows", [&](SourceText& text) { plan.write(text, absent); });
+  const auto& function = find_function(context.device, plan.specialize(absent));
   const int64_t rows = plan.kept.geometry.count;
   const int64_t count = plan.row.geometry.count;
   ArgsStruct args;

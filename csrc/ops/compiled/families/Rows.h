@@ -26,7 +26,8 @@ struct RowEntry {
   bool stashes;
 };
 
-/// outputs[0] gets every element, the others one for each row; inputs without an address are `absent` everywhere. As
+/// outputs[0] gets every element, the others one for each row; inputs without an address are `absent`, of static
+/// storage, everywhere. As
 /// reduce(), but that rows must be such that their elements are side by side, and not too long: else
 /// TB_STATUS_UNSUPPORTED.
 tb_status run_rows(const tb_kernel_context& context, const RowEntry& entry, c10::ArrayRef<View> outputs,

@@ -57,6 +57,27 @@ Division divide(int device, int64_t lines, int64_t count, int64_t side_by_side) 
   return division;
 }
 
+void derive_scan(const Specialization& facts, SourceText& text) {
+  const auto num_outputs = static_cast<int>(facts.number_of("OUTPUTS"));
+  define_limits(facts, text);
+  std::string finish, stores, takes;
+  for (int n = 0; n < num_outputs; ++n) {
+    const char* type = name_of(facts.type_of("TYPE", n));
+    finish += c10::str(", &r", n);
+    stores += c10::str(" TB_STORE_", type, "(p", n, ", K(", n, "), r", n, ");");
+    takes += c10::str(" TB_STORE_", type, "(p", n, ", K(", n, "), ", n == 0 ? "tile" : "(i64)tile_places", "[at]);");
+  }
+  text.define("VALUES(K)", load_text(facts.type_of("TYPE", num_outputs), facts.computes_in(), num_outputs));
+  text.define("NUMBERS", "");
+  text.define("STORE(V, K)", c10::str("{ FINISHED tb_finish(V, n", finish, ");", stores, " }"));
+  text.define("PUT(V, at)", c10::str("{ FINISHED tb_finish(V, n", finish, "); tile[at] = r0;",
+                                     num_outputs == 2 ? " tile_places[at] = (Index)r1;" : "", " }"));
+  text.define("TAKE(at, K)", c10::str("{", takes, " }"));
+  text.define("WORKSPACE", c10::str("p", num_outputs + 1));
+  text.line(facts.entry<ReductionEntry>().text);
+}
+constexpr Skeleton kScan{"scan", "scan", derive_scan};
+
 tb_status scan(const tb_kernel_context& context, const ReductionEntry& entry, c10::ArrayRef<View> outputs,
                const View& input, int64_t dim, ValueType compute) {
   const std::string_view how = is_complex(input.type()) && entry.complex ? entry.complex : "";
@@ -111,11 +132,9 @@ tb_status scan(const tb_kernel_context& context, const ReductionEntry& entry, c1
     return TB_STATUS_UNSUPPORTED;
   }
   bool fits_32 = true;
-  KernelKey key{&entry};
   for (int n = 0; n < num_operands; ++n) {
     const auto operand = static_cast<std::size_t>(n);
     fits_32 = fits_32 && kept.reach(n) + (count - 1) * std::llabs(strides[operand]) < Geometry::kLimit32;
-    key.words[0] = key.words[0] << 4 | static_cast<uint64_t>(operands[operand].type());
   }
   const int64_t lines = kept.geometry.count;
   if (lines == 0 || count == 0) {
@@ -124,44 +143,23 @@ tb_status scan(const tb_kernel_context& context, const ReductionEntry& entry, c1
   const bool neighbours_are_kept =
       std::llabs(kept.inner_stride(num_outputs)) < std::llabs(strides[static_cast<std::size_t>(num_outputs)]);
   const auto division = divide(context.device, lines, count, neighbours_are_kept ? kept.inner_size() : 1);
-  key.words[1] = static_cast<uint64_t>(compute) << 8 | static_cast<uint64_t>(kept.geometry.rank_class()) << 4 |
-                 static_cast<uint64_t>(fits_32) << 1 | static_cast<uint64_t>(division.columns);
-  key.words[2] = static_cast<uint64_t>(division.group) << 2 | static_cast<uint64_t>(division.parts > 1) << 1;
-  const auto write = [&](SourceText& text, bool totals) {
-    text.compute_in(compute);
-    text.index_of(fits_32);
-    define_limits(text, compute, fits_32);
-    text.define("OUTPUTS", num_outputs);
-    text.define("INPUTS", 1);
-    text.define("KEPT", kept.geometry.rank_class());
-    if (division.columns) {
-      text.define("COLUMNS", 1);
+  const auto specialize = [&](bool totals) {
+    Specialization wanted(kScan);
+    wanted.entry(&entry)
+        .compute_in(compute)
+        .index_of(fits_32)
+        .number("OUTPUTS", num_outputs)
+        .number("INPUTS", 1)
+        .number("KEPT", kept.geometry.rank_class())
+        .flag("COLUMNS", division.columns)
+        .number("GROUP", division.group)
+        .flag("PARTS", division.parts > 1)
+        .flag("TOTALS", totals)
+        .parameters(num_operands + (division.parts > 1 ? 1 : 0));
+    for (int n = 0; n < num_operands; ++n) {
+      wanted.type("TYPE", n, operands[static_cast<std::size_t>(n)].type());
     }
-    if (division.group) {
-      text.define("GROUP", division.group);
-    }
-    if (division.parts > 1) {
-      text.define("PARTS", 1);
-      text.define("WORKSPACE", c10::str("p", num_operands));
-    }
-    if (totals) {
-      text.define("TOTALS", 1);
-    }
-    std::string finish, stores, takes;
-    for (int n = 0; n < num_outputs; ++n) {
-      const char* type = name_of(operands[static_cast<std::size_t>(n)].type());
-      finish += c10::str(", &r", n);
-      stores += c10::str(" TB_STORE_", type, "(p", n, ", K(", n, "), r", n, ");");
-      takes += c10::str(" TB_STORE_", type, "(p", n, ", K(", n, "), ", n == 0 ? "tile" : "(i64)tile_places", "[at]);");
-    }
-    text.define("VALUES(K)", load_text(input.type(), compute, num_outputs));
-    text.define("NUMBERS", "");
-    text.define("STORE(V, K)", c10::str("{ FINISHED tb_finish(V, n", finish, ");", stores, " }"));
-    text.define("PUT(V, at)", c10::str("{ FINISHED tb_finish(V, n", finish, "); tile[at] = r0;",
-                                       num_outputs == 2 ? " tile_places[at] = (Index)r1;" : "", " }"));
-    text.define("TAKE(at, K)", c10::str("{", takes, " }"));
-    text.line(entry.text);
-    text.parameters(num_operands + (division.parts > 1 ? 1 : 0));
+    return wanted;
   };
   const int64_t states = lines * division.parts;
   ArgsStruct args;
@@ -184,9 +182,7 @@ tb_status scan(const tb_kernel_context& context, const ReductionEntry& entry, c1
     if (totals && division.parts == 1) {
       continue;
     }
-    key.words[2] = (key.words[2] & ~uint64_t{1}) | static_cast<uint64_t>(totals);
-    const auto& function =
-        find_function(context.device, key, "scan", "scan", [&](SourceText& text) { write(text, totals); });
+    const auto& function = find_function(context.device, specialize(totals));
     Launch launch(context);
     for (int n = 0; n < num_operands; ++n) {
       launch.pointer(operands[static_cast<std::size_t>(n)].data);

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include <c10/util/Exception.h>
-#include <c10/util/StringUtil.h>
 
 #include "csrc/core/KernelHost.h"
 #include "csrc/ops/compiled/engine/Geometry.h"
@@ -24,7 +23,9 @@ constexpr int64_t kMaxTop = 64;
 constexpr int64_t kMaxSize = Geometry::kLimit32;
 
 enum class Step : uint8_t { kRuns, kMerge, kTop, kFinish, kMedian, kNanMedian, kStarts, kKeys, kUnique };
-constexpr const char* kStepNames[] = {"runs", "merge", "top", "finish", "finish", "finish", "starts", "keys", "unique"};
+constexpr const char* kStepNames[] = {"STEP_runs",   "STEP_merge",  "STEP_top",  "STEP_finish", "STEP_finish",
+                                      "STEP_finish", "STEP_starts", "STEP_keys", "STEP_unique"};
+constexpr Skeleton kSort{"sort", "sort"};
 
 ValueType sorted_in(ValueType type) {
   return type == ValueType::u64 ? ValueType::i64 : compute_type(type);
@@ -112,37 +113,26 @@ class Sorter {
   }
 
   void run(Step step, int64_t count, int64_t cost, std::initializer_list<const void*> pointers) {
-    static const char kKind = 0;
     const bool fits = total_ < Geometry::kLimit32 / 2; // twice the width of a run, which is less than all
-    KernelKey key{&kKind};
-    key.words = {static_cast<uint64_t>(type_) << 8 | static_cast<uint64_t>(step),
-                 static_cast<uint64_t>(descending_) << 1 | static_cast<uint64_t>(fits),
-                 step == Step::kTop ? static_cast<uint64_t>(top_) : 0, 0};
-    const auto& function = find_function(context_.device, key, "sort", "sort", [&](SourceText& text) {
-      const auto compute = sorted_in(type_);
-      text.compute_in(compute);
-      text.index_of(fits);
-      text.define(c10::str("STEP_", kStepNames[static_cast<int>(step)]), "1");
-      text.define("KEY", wide_ ? "u64" : "u32");
-      if (wide_) {
-        text.define("WIDE", "1");
-      }
-      if (is_floating(compute)) {
-        text.define("FLOATING", "1");
-      }
-      text.define("DESCENDING", descending_ ? 1 : 0);
-      const bool flips = type_ == ValueType::u64; // so that their order is that of i64
-      text.define("LOAD(p, i)", c10::str(flips ? "(((u64)1 << 63) ^ TB_LOAD_" : "TB_LOAD_", name_of(type_),
-                                         flips ? "(p, i))" : "(p, i)"));
-      text.define("WORD", c10::str("i", 8 * elements_.element_bytes()));
-      text.define("K", top_);
-      if (step == Step::kMedian) {
-        text.define("MEDIAN", "numbers");
-      } else if (step == Step::kNanMedian) {
-        text.define("MEDIAN", "(numbers > 0 ? (numbers - 1) / 2 : 0)");
-      }
-      text.parameters(static_cast<int>(pointers.size()));
-    });
+    const auto compute = sorted_in(type_);
+    const char* median = step == Step::kMedian      ? "numbers"
+                         : step == Step::kNanMedian ? "(numbers > 0 ? (numbers - 1) / 2 : 0)"
+                                                    : nullptr;
+    Specialization wanted(kSort);
+    wanted.compute_in(compute)
+        .index_of(fits)
+        .flag(kStepNames[static_cast<int>(step)], true)
+        .type("KEY", wide_ ? ValueType::u64 : ValueType::u32)
+        .flag("WIDE", wide_)
+        .flag("FLOATING", is_floating(compute))
+        .number("DESCENDING", descending_)
+        .type("VALUE", type_)
+        .flag("UNSIGNED", type_ == ValueType::u64)
+        .type("WORD", word_type(elements_.element_bytes()))
+        .number("K", step == Step::kTop ? top_ : 1)
+        .text("MEDIAN", median)
+        .parameters(static_cast<int>(pointers.size()));
+    const auto& function = find_function(context_.device, wanted);
     const int64_t args[] = {rows_, size_, width_, kept_, first_, total_};
     Launch launch(context_);
     for (const auto* pointer : pointers) {
