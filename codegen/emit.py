@@ -12,6 +12,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from .arguments import Overload
 from .kernel_texts import PointwiseEntry, ReductionEntry
 from .structured import StructuredKernel
 from .typed import TypedKernel
@@ -55,6 +56,13 @@ def emit_facts(facts: Mapping[str, Sequence[str]], out_dir: Path) -> Path:
     """``OperatorFacts.cpp``; the names of each fact are sorted. Returns its path."""
     path = out_dir / "OperatorFacts.cpp"
     write_if_changed(path, _TEMPLATES.get_template("OperatorFacts.cpp.jinja").render(facts=facts))
+    return path
+
+
+def emit_arguments(overloads: Sequence[Overload], out_dir: Path) -> Path:
+    """``OperatorArguments.h``. Returns its path."""
+    path = out_dir / "OperatorArguments.h"
+    write_if_changed(path, _TEMPLATES.get_template("OperatorArguments.h.jinja").render(overloads=overloads))
     return path
 
 

@@ -1,4 +1,5 @@
 #include "csrc/ops/compiled/families/Columns.h"
+#include "csrc/ops/compiled/engine/Overloads.h"
 
 #include <algorithm>
 
@@ -122,6 +123,7 @@ struct Image {
   int64_t batches;
 };
 
+template <class Op>
 tb_status launch_contiguous(const tb_kernel_context& context, const tb_tensor& image_tensor, const tb_tensor& columns,
                             const tb_arg* args, bool gather) {
   const auto type = value_type(image_tensor.dtype);
@@ -134,10 +136,10 @@ tb_status launch_contiguous(const tb_kernel_context& context, const tb_tensor& i
            image.sizes[0],
            {1, image.sizes[1], image.sizes[2]},
            {},
-           pair(args[0], 1),
-           pair(args[3], 1),
-           pair(args[2], 0),
-           pair(args[1], 1),
+           pair(args[Op::kernel_size], 1),
+           pair(args[Op::stride], 1),
+           pair(args[Op::padding], 0),
+           pair(args[Op::dilation], 1),
            {image.sizes[0] * area, area, area, image.sizes[2], 1},
            {}};
   if (all.padding[1] < 0 || all.padding[2] < 0) {
@@ -154,14 +156,14 @@ tb_status launch_contiguous(const tb_kernel_context& context, const tb_tensor& i
   return TB_STATUS_OK;
 }
 
-/// (self, kernel_size, dilation, padding, stride, out)
 tb_status im2col(const void* /*entry*/, const tb_kernel_context& context, const tb_arg* args, int32_t /*num_args*/) {
-  return launch_contiguous(context, tensor_in(args[0]), tensor_in(args[5]), args + 1, /*gather=*/false);
+  using Op = op::im2col_out;
+  return launch_contiguous<Op>(context, tensor_in(args[Op::self]), tensor_in(args[Op::out]), args, /*gather=*/false);
 }
 
-/// (self, output_size, kernel_size, dilation, padding, stride, out)
 tb_status col2im(const void* /*entry*/, const tb_kernel_context& context, const tb_arg* args, int32_t /*num_args*/) {
-  return launch_contiguous(context, tensor_in(args[6]), tensor_in(args[0]), args + 2, /*gather=*/true);
+  using Op = op::col2im_out;
+  return launch_contiguous<Op>(context, tensor_in(args[Op::out]), tensor_in(args[Op::self]), args, /*gather=*/true);
 }
 
 } // namespace
@@ -231,8 +233,8 @@ void columns_to_image(const at::Tensor& columns, const at::Tensor& image, const 
 }
 
 void add_columns(Kernels& kernels) {
-  kernels.add("aten::im2col.out", im2col, TB_KERNEL_NEEDS_CONTIGUOUS);
-  kernels.add("aten::col2im.out", col2im, TB_KERNEL_NEEDS_CONTIGUOUS);
+  kernels.add(op::im2col_out::kName, im2col, TB_KERNEL_NEEDS_CONTIGUOUS);
+  kernels.add(op::col2im_out::kName, col2im, TB_KERNEL_NEEDS_CONTIGUOUS);
 }
 
 } // namespace torch_backend::compiled

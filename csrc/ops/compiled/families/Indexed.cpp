@@ -14,6 +14,7 @@
 #include "csrc/ops/compiled/engine/Geometry.h"
 #include "csrc/ops/compiled/engine/Launch.h"
 #include "csrc/ops/compiled/engine/Modules.h"
+#include "csrc/ops/compiled/engine/Overloads.h"
 #include "csrc/ops/compiled/engine/Part.h"
 #include "csrc/ops/compiled/engine/Support.h"
 #include "csrc/ops/compiled/families/Compaction.h"
@@ -322,10 +323,11 @@ bool is_index(const tb_tensor& tensor, bool may_be_int32) {
 }
 
 tb_status index_select(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  const auto* self = tensor_of(args[0]);
-  const auto* index = tensor_of(args[2]);
-  const auto* out = tensor_of(args[3]);
-  const int d = wrap_dim(args[1].v.i, self->ndim);
+  using Op = op::index_select_out;
+  const auto* self = tensor_of(args[Op::self]);
+  const auto* index = tensor_of(args[Op::index]);
+  const auto* out = tensor_of(args[Op::out]);
+  const int d = wrap_dim(args[Op::dim].v.i, self->ndim);
   if (index->ndim > 1 || (self->ndim == 0 && elements_of(*index) != 1)) {
     return TB_STATUS_UNSUPPORTED;
   }
@@ -337,10 +339,11 @@ tb_status index_select(const void* entry, const tb_kernel_context& context, cons
 }
 
 tb_status gather(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  const auto* self = tensor_of(args[0]);
-  const auto* index = tensor_of(args[2]);
-  const auto* out = tensor_of(args[4]);
-  const int d = wrap_dim(args[1].v.i, self->ndim);
+  using Op = op::gather_out;
+  const auto* self = tensor_of(args[Op::self]);
+  const auto* index = tensor_of(args[Op::index]);
+  const auto* out = tensor_of(args[Op::out]);
+  const int d = wrap_dim(args[Op::dim].v.i, self->ndim);
   Access access(static_cast<const char*>(entry), Mode::kRead);
   access.here = at_least_1d(*out);
   access.there = without_dim(*self, d, access.here);
@@ -395,14 +398,19 @@ bool mode_of(const tb_arg& reduce, Mode* mode) {
 
 /// scatter.src_out, scatter.value_out, scatter_add.out, and with `reduce` scatter.reduce_out and scatter.value_reduce_out.
 tb_status scatter(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t num_args) {
+  using Op = op::scatter_reduce_out;
+  static_assert(agree<Op, op::scatter_src_out, op::scatter_add_out>("self dim index src"));
+  static_assert(agree<Op, op::scatter_value_out, op::scatter_value_reduce_out>("self dim index"));
+  static_assert(agree<Op, op::scatter_value_reduce_out>("reduce out"));
+  static_assert(+Op::src == +op::scatter_value_out::value && +Op::src == +op::scatter_value_reduce_out::value);
   const auto* op = static_cast<const char*>(entry);
   const auto* out = tensor_of(args[num_args - 1]);
-  Mode mode = std::strcmp(op, "aten::scatter_add.out") == 0 ? Mode::kAdd : Mode::kSet;
-  if (!takes(*out, args[3]) || (num_args == 6 && !mode_of(args[4], &mode)) ||
-      !begin_as(context, *out, *tensor_of(args[0]))) {
+  Mode mode = std::strcmp(op, op::scatter_add_out::kName) == 0 ? Mode::kAdd : Mode::kSet;
+  if (!takes(*out, args[Op::src]) || (num_args > Op::out && !mode_of(args[Op::reduce], &mode)) ||
+      !begin_as(context, *out, *tensor_of(args[Op::self]))) {
     return TB_STATUS_UNSUPPORTED;
   }
-  return write_along(context, op, mode, *out, args[1].v.i, *tensor_of(args[2]), args[3]);
+  return write_along(context, op, mode, *out, args[Op::dim].v.i, *tensor_of(args[Op::index]), args[Op::src]);
 }
 
 /// What changes nothing that it is combined with.
@@ -472,23 +480,26 @@ tb_status divide_by_counts(const tb_kernel_context& context, const tb_tensor& ou
 }
 
 tb_status scatter_reduce(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  using Op = op::scatter_reduce_two_out;
   const auto* op = static_cast<const char*>(entry);
-  const auto* index = tensor_of(args[2]);
-  const auto* out = tensor_of(args[6]);
+  const auto* index = tensor_of(args[Op::index]);
+  const auto* out = tensor_of(args[Op::out]);
   Mode mode;
-  if (!mode_of(args[4], &mode) || !takes(*out, args[3]) || !begin_as(context, *out, *tensor_of(args[0]))) {
+  if (!mode_of(args[Op::reduce], &mode) || !takes(*out, args[Op::src]) ||
+      !begin_as(context, *out, *tensor_of(args[Op::self]))) {
     return TB_STATUS_UNSUPPORTED;
   }
-  if (!args[5].v.i) {
+  if (!args[Op::include_self].v.i) {
     const auto identity = identity_of(mode, value_type(out->dtype));
-    write_along(context, op, Mode::kSet, *out, args[1].v.i, *index, identity);
+    write_along(context, op, Mode::kSet, *out, args[Op::dim].v.i, *index, identity);
   }
-  const auto status = write_along(context, op, mode, *out, args[1].v.i, *index, args[3]);
-  return status != TB_STATUS_OK || !is_mean(args[4])
+  const auto status = write_along(context, op, mode, *out, args[Op::dim].v.i, *index, args[Op::src]);
+  return status != TB_STATUS_OK || !is_mean(args[Op::reduce])
              ? status
-             : divide_by_counts(context, *out, args[5].v.i != 0, [&](const tb_tensor& counts, const tb_arg& one) {
-                 return write_along(context, op, Mode::kAdd, counts, args[1].v.i, *index, one);
-               });
+             : divide_by_counts(context, *out, args[Op::include_self].v.i != 0,
+                                [&](const tb_tensor& counts, const tb_arg& one) {
+                                  return write_along(context, op, Mode::kAdd, counts, args[Op::dim].v.i, *index, one);
+                                });
 }
 
 /// Writes along `dim` where a one-dimensional index says; `source` a tensor or a number, times `factor`.
@@ -523,63 +534,74 @@ tb_status write_slices(const tb_kernel_context& context, const char* op, Mode mo
 }
 
 tb_status index_add(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  const auto* out = tensor_of(args[5]);
-  if (!takes(*out, args[3]) || !is_real(args[4]) || !begin_as(context, *out, *tensor_of(args[0]))) {
+  using Op = op::index_add_out;
+  const auto* out = tensor_of(args[Op::out]);
+  if (!takes(*out, args[Op::source]) || !is_real(args[Op::alpha]) ||
+      !begin_as(context, *out, *tensor_of(args[Op::self]))) {
     return TB_STATUS_UNSUPPORTED;
   }
-  return write_slices(context, static_cast<const char*>(entry), Mode::kAdd, *out, args[1].v.i, *tensor_of(args[2]),
-                      args[3], &args[4], false);
+  return write_slices(context, static_cast<const char*>(entry), Mode::kAdd, *out, args[Op::dim].v.i,
+                      *tensor_of(args[Op::index]), args[Op::source], &args[Op::alpha], false);
 }
 
 tb_status index_copy(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  const auto* out = tensor_of(args[4]);
-  if (!takes(*out, args[3]) || !begin_as(context, *out, *tensor_of(args[0]))) {
+  using Op = op::index_copy_out;
+  const auto* out = tensor_of(args[Op::out]);
+  if (!takes(*out, args[Op::source]) || !begin_as(context, *out, *tensor_of(args[Op::self]))) {
     return TB_STATUS_UNSUPPORTED;
   }
-  return write_slices(context, static_cast<const char*>(entry), Mode::kSet, *out, args[1].v.i, *tensor_of(args[2]),
-                      args[3], nullptr, false);
+  return write_slices(context, static_cast<const char*>(entry), Mode::kSet, *out, args[Op::dim].v.i,
+                      *tensor_of(args[Op::index]), args[Op::source], nullptr, false);
 }
 
 tb_status index_reduce(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  using Op = op::index_reduce_out;
   const auto* op = static_cast<const char*>(entry);
-  const auto* index = tensor_of(args[2]);
-  const auto* out = tensor_of(args[6]);
+  const auto* index = tensor_of(args[Op::index]);
+  const auto* out = tensor_of(args[Op::out]);
   Mode mode;
-  if (!mode_of(args[4], &mode) || !takes(*out, args[3]) || !begin_as(context, *out, *tensor_of(args[0]))) {
+  if (!mode_of(args[Op::reduce], &mode) || !takes(*out, args[Op::source]) ||
+      !begin_as(context, *out, *tensor_of(args[Op::self]))) {
     return TB_STATUS_UNSUPPORTED;
   }
-  if (!args[5].v.i) {
+  if (!args[Op::include_self].v.i) {
     const auto identity = identity_of(mode, value_type(out->dtype));
-    write_slices(context, op, Mode::kSet, *out, args[1].v.i, *index, identity, nullptr, false);
+    write_slices(context, op, Mode::kSet, *out, args[Op::dim].v.i, *index, identity, nullptr, false);
   }
-  const auto status = write_slices(context, op, mode, *out, args[1].v.i, *index, args[3], nullptr, false);
-  return status != TB_STATUS_OK || !is_mean(args[4])
+  const auto status =
+      write_slices(context, op, mode, *out, args[Op::dim].v.i, *index, args[Op::source], nullptr, false);
+  return status != TB_STATUS_OK || !is_mean(args[Op::reduce])
              ? status
-             : divide_by_counts(context, *out, args[5].v.i != 0, [&](const tb_tensor& counts, const tb_arg& one) {
-                 return write_slices(context, op, Mode::kAdd, counts, args[1].v.i, *index, one, nullptr, false);
-               });
+             : divide_by_counts(context, *out, args[Op::include_self].v.i != 0,
+                                [&](const tb_tensor& counts, const tb_arg& one) {
+                                  return write_slices(context, op, Mode::kAdd, counts, args[Op::dim].v.i, *index, one,
+                                                      nullptr, false);
+                                });
 }
 
 tb_status index_fill(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  const auto* self = tensor_of(args[0]);
-  const auto* index = tensor_of(args[2]);
-  const auto* value = tensor_of(args[3]);
+  using Op = op::index_fill__int_Scalar;
+  static_assert(agree<Op, op::index_fill__int_Tensor>());
+  const auto* self = tensor_of(args[Op::self]);
+  const auto* index = tensor_of(args[Op::index]);
+  const auto* value = tensor_of(args[Op::value]);
   if (!self->data) {
     return TB_STATUS_OK;
   }
-  if ((value && value->ndim != 0) || index->ndim > 1 || !takes(*self, args[3]) ||
+  if ((value && value->ndim != 0) || index->ndim > 1 || !takes(*self, args[Op::value]) ||
       !is_index(*index, /*may_be_int32=*/false)) {
     return TB_STATUS_UNSUPPORTED;
   }
-  return write_slices(context, static_cast<const char*>(entry), Mode::kSet, *self, args[1].v.i, *index, args[3],
-                      nullptr, true);
+  return write_slices(context, static_cast<const char*>(entry), Mode::kSet, *self, args[Op::dim].v.i, *index,
+                      args[Op::value], nullptr, true);
 }
 
 tb_status embedding_backward(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  using Op = op::embedding_dense_backward;
   const auto* op = static_cast<const char*>(entry);
-  const auto* grad = tensor_of(args[0]);
-  const auto* indices = tensor_of(args[1]);
-  const auto* out = tensor_of(args[5]);
+  const auto* grad = tensor_of(args[Op::grad_output]);
+  const auto* indices = tensor_of(args[Op::indices]);
+  const auto* out = tensor_of(args[Op::result]);
   const auto type = value_type(out->dtype);
   if (!grad || type == ValueType::none || value_type(grad->dtype) != type || !is_index(*indices, true)) {
     return TB_STATUS_UNSUPPORTED;
@@ -601,8 +623,8 @@ tb_status embedding_backward(const void* entry, const tb_kernel_context& context
   std::fill_n(access.there.strides.begin(), last, 0);
   access.there.stride(last) = out->strides[1];
   access.add_index(index, rows, out->strides[0]);
-  access.skipped = args[3].v.i >= 0 ? args[3].v.i : INT64_MIN;
-  if (args[4].v.i) {
+  access.skipped = args[Op::padding_idx].v.i >= 0 ? args[Op::padding_idx].v.i : INT64_MIN;
+  if (args[Op::scale_grad_by_freq].v.i) {
     char* counts = workspace(context, rows * 4);
     fill_bytes(context, counts, 0, rows * 4);
     Access count(op, Mode::kAdd);
@@ -629,29 +651,32 @@ View flat(const tb_tensor& contiguous) {
 }
 
 tb_status take(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  using Op = op::take_out;
   Access access(static_cast<const char*>(entry), Mode::kRead);
-  access.here = flat(*tensor_of(args[2]));
+  access.here = flat(*tensor_of(args[Op::out]));
   access.wraps = true;
-  const View self = flat(*tensor_of(args[0]));
+  const View self = flat(*tensor_of(args[Op::self]));
   access.there = access.here;
   access.there.data = self.data;
   access.there.stride(0) = 0;
-  access.add_index(flat(*tensor_of(args[1])), self.size(0), 1);
+  access.add_index(flat(*tensor_of(args[Op::index])), self.size(0), 1);
   return run(context, access) ? TB_STATUS_OK : TB_STATUS_UNSUPPORTED;
 }
 
 tb_status put(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  const View self = flat(*tensor_of(args[0]));
-  const View index = flat(*tensor_of(args[1]));
-  if (!takes(*tensor_of(args[0]), args[2]) || elements_of(*tensor_of(args[2])) != index.size(0) ||
-      !is_index(*tensor_of(args[1]), /*may_be_int32=*/false)) {
+  using Op = op::put_;
+  const View self = flat(*tensor_of(args[Op::self]));
+  const View index = flat(*tensor_of(args[Op::index]));
+  if (!takes(*tensor_of(args[Op::self]), args[Op::source]) ||
+      elements_of(*tensor_of(args[Op::source])) != index.size(0) ||
+      !is_index(*tensor_of(args[Op::index]), /*may_be_int32=*/false)) {
     return TB_STATUS_UNSUPPORTED;
   }
   if (index.size(0) == 0) {
     return TB_STATUS_OK;
   }
-  Access access(static_cast<const char*>(entry), args[3].v.i ? Mode::kAdd : Mode::kSet);
-  access.here = flat(*tensor_of(args[2]));
+  Access access(static_cast<const char*>(entry), args[Op::accumulate].v.i ? Mode::kAdd : Mode::kSet);
+  access.here = flat(*tensor_of(args[Op::source]));
   access.wraps = true;
   access.there = access.here;
   access.there.data = self.data;
@@ -802,11 +827,13 @@ View spread(const tb_tensor& self, const IndexList& list, Access* access) {
 }
 
 tb_status index(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  const auto* self = tensor_of(args[0]);
-  const auto* out = tensor_of(args[2]);
+  using Op = op::index_Tensor_out;
+  const auto* self = tensor_of(args[Op::self]);
+  const auto* out = tensor_of(args[Op::out]);
   Access access(static_cast<const char*>(entry), Mode::kRead);
   IndexList list;
-  if (value_type(self->dtype) == ValueType::none || !read_indices(context, access.op, *self, args[1], &list)) {
+  if (value_type(self->dtype) == ValueType::none ||
+      !read_indices(context, access.op, *self, args[Op::indices], &list)) {
     return TB_STATUS_UNSUPPORTED;
   }
   const View shape = spread(*self, list, &access);
@@ -818,11 +845,13 @@ tb_status index(const void* entry, const tb_kernel_context& context, const tb_ar
 }
 
 tb_status index_put(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  const auto* self = tensor_of(args[0]);
-  const auto* values = tensor_of(args[2]);
-  Access access(static_cast<const char*>(entry), args[3].v.i ? Mode::kAdd : Mode::kSet);
+  using Op = op::_index_put_impl_;
+  const auto* self = tensor_of(args[Op::self]);
+  const auto* values = tensor_of(args[Op::values]);
+  Access access(static_cast<const char*>(entry), args[Op::accumulate].v.i ? Mode::kAdd : Mode::kSet);
   IndexList list;
-  if (!values || !takes(*self, args[2]) || !read_indices(context, access.op, *self, args[1], &list)) {
+  if (!values || !takes(*self, args[Op::values]) ||
+      !read_indices(context, access.op, *self, args[Op::indices], &list)) {
     return TB_STATUS_UNSUPPORTED;
   }
   const View shape = spread(*self, list, &access);
@@ -842,7 +871,8 @@ tb_status index_put(const void* entry, const tb_kernel_context& context, const t
 // ---- masks ----
 
 tb_status nonzero(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  const auto* self = tensor_of(args[0]);
+  using Op = op::nonzero_out;
+  const auto* self = tensor_of(args[Op::self]);
   const View mask(*self);
   int64_t count = 0;
   tb_tensor out{};
@@ -866,39 +896,39 @@ tb_status nonzero(const void* entry, const tb_kernel_context& context, const tb_
   return status;
 }
 
-struct Op {
+struct Operator {
   const char* overload;
   GeneratedFunction function;
   uint32_t flags;
   bool takes_complex = true;
 };
 
-constexpr Op kOps[] = {
-    {"aten::index_select.out", guarded<index_select>, kTakesEmpty},
-    {"aten::gather.out", guarded<gather>, kTakesEmpty},
-    {"aten::scatter.src_out", guarded<scatter>, kTakesEmpty | kUpdatesFirst},
-    {"aten::scatter.value_out", guarded<scatter>, kTakesEmpty | kUpdatesFirst},
-    {"aten::scatter.reduce_out", guarded<scatter>, kTakesEmpty | kUpdatesFirst},
-    {"aten::scatter.value_reduce_out", guarded<scatter>, kTakesEmpty | kUpdatesFirst},
-    {"aten::scatter_add.out", guarded<scatter>, kTakesEmpty | kUpdatesFirst},
-    {"aten::scatter_reduce.two_out", guarded<scatter_reduce>, kTakesEmpty | kUpdatesFirst, false},
-    {"aten::index_add.out", guarded<index_add>, kTakesEmpty | kUpdatesFirst},
-    {"aten::index_copy.out", guarded<index_copy>, kTakesEmpty | kUpdatesFirst},
-    {"aten::index_reduce.out", guarded<index_reduce>, kTakesEmpty | kUpdatesFirst, false},
-    {"aten::index_fill_.int_Scalar", guarded<index_fill>, kTakesEmpty},
-    {"aten::index_fill_.int_Tensor", guarded<index_fill>, kTakesEmpty},
-    {"aten::embedding_dense_backward", guarded<embedding_backward>, kTakesEmpty | TB_KERNEL_NEEDS_CONTIGUOUS, false},
-    {"aten::take.out", guarded<take>, kTakesEmpty | TB_KERNEL_NEEDS_CONTIGUOUS},
-    {"aten::put_", guarded<put>, kTakesEmpty | TB_KERNEL_NEEDS_CONTIGUOUS},
-    {"aten::index.Tensor_out", guarded<index>, kTakesEmpty},
-    {"aten::_index_put_impl_", guarded<index_put>, kTakesEmpty},
-    {"aten::nonzero.out", guarded<nonzero>, kTakesEmpty | TB_KERNEL_ALLOCATES_OUTPUT},
+constexpr Operator kOperators[] = {
+    {op::index_select_out::kName, guarded<index_select>, kTakesEmpty},
+    {op::gather_out::kName, guarded<gather>, kTakesEmpty},
+    {op::scatter_src_out::kName, guarded<scatter>, kTakesEmpty | kUpdatesFirst},
+    {op::scatter_value_out::kName, guarded<scatter>, kTakesEmpty | kUpdatesFirst},
+    {op::scatter_reduce_out::kName, guarded<scatter>, kTakesEmpty | kUpdatesFirst},
+    {op::scatter_value_reduce_out::kName, guarded<scatter>, kTakesEmpty | kUpdatesFirst},
+    {op::scatter_add_out::kName, guarded<scatter>, kTakesEmpty | kUpdatesFirst},
+    {op::scatter_reduce_two_out::kName, guarded<scatter_reduce>, kTakesEmpty | kUpdatesFirst, false},
+    {op::index_add_out::kName, guarded<index_add>, kTakesEmpty | kUpdatesFirst},
+    {op::index_copy_out::kName, guarded<index_copy>, kTakesEmpty | kUpdatesFirst},
+    {op::index_reduce_out::kName, guarded<index_reduce>, kTakesEmpty | kUpdatesFirst, false},
+    {op::index_fill__int_Scalar::kName, guarded<index_fill>, kTakesEmpty},
+    {op::index_fill__int_Tensor::kName, guarded<index_fill>, kTakesEmpty},
+    {op::embedding_dense_backward::kName, guarded<embedding_backward>, kTakesEmpty | TB_KERNEL_NEEDS_CONTIGUOUS, false},
+    {op::take_out::kName, guarded<take>, kTakesEmpty | TB_KERNEL_NEEDS_CONTIGUOUS},
+    {op::put_::kName, guarded<put>, kTakesEmpty | TB_KERNEL_NEEDS_CONTIGUOUS},
+    {op::index_Tensor_out::kName, guarded<index>, kTakesEmpty},
+    {op::_index_put_impl_::kName, guarded<index_put>, kTakesEmpty},
+    {op::nonzero_out::kName, guarded<nonzero>, kTakesEmpty | TB_KERNEL_ALLOCATES_OUTPUT},
 };
 
 } // namespace
 
 void add_indexed(Kernels& kernels) {
-  for (const auto& op : kOps) {
+  for (const auto& op : kOperators) {
     kernels.add(op.overload, op.function, op.flags, op.overload, op.takes_complex ? kAllTypes : kCommonTypes);
   }
 }

@@ -10,6 +10,7 @@
 #include "csrc/ops/compiled/engine/Geometry.h"
 #include "csrc/ops/compiled/engine/Launch.h"
 #include "csrc/ops/compiled/engine/Modules.h"
+#include "csrc/ops/compiled/engine/Overloads.h"
 #include "csrc/ops/compiled/engine/Support.h"
 #include "csrc/ops/compiled/engine/ValueType.h"
 #include "csrc/ops/compiled/families/Families.h"
@@ -269,56 +270,63 @@ tb_status run(Product product, const tb_kernel_context& context) {
   return TB_STATUS_OK;
 }
 
-/// (self, mat2, out) of mm and bmm.
 tb_status product(const void* /*entry*/, const tb_kernel_context& context, const tb_arg* args, int32_t /*num_args*/) {
+  using Op = op::mm_out;
+  static_assert(agree<Op, op::bmm_out>());
   Product all;
-  all.left = Matrix(args[0]);
-  all.right = Matrix(args[1]);
-  all.out = Matrix(args[2]);
+  all.left = Matrix(args[Op::self]);
+  all.right = Matrix(args[Op::mat2]);
+  all.out = Matrix(args[Op::out]);
   return run(all, context);
 }
 
-/// (self, matrix, matrix, beta, alpha, out).
 tb_status sum_with_product(const void* /*entry*/, const tb_kernel_context& context, const tb_arg* args,
                            int32_t /*num_args*/) {
+  using Op = op::addmm_out;
+  static_assert(agree<Op, op::baddbmm_out>("self beta alpha out"));
+  static_assert(+Op::mat1 == +op::baddbmm_out::batch1 && +Op::mat2 == +op::baddbmm_out::batch2);
   Product all;
-  all.self = Matrix(args[0]);
-  all.left = Matrix(args[1]);
-  all.right = Matrix(args[2]);
-  all.beta = &args[3];
-  all.alpha = &args[4];
-  all.out = Matrix(args[5]);
+  all.self = Matrix(args[Op::self]);
+  all.left = Matrix(args[Op::mat1]);
+  all.right = Matrix(args[Op::mat2]);
+  all.beta = &args[Op::beta];
+  all.alpha = &args[Op::alpha];
+  all.out = Matrix(args[Op::out]);
   return run(all, context);
 }
 
-/// (self, matrix, vector, beta, alpha, out): vectors are columns.
+/// Vectors are columns.
 tb_status sum_with_vector(const void* /*entry*/, const tb_kernel_context& context, const tb_arg* args,
                           int32_t /*num_args*/) {
+  using Op = op::addmv_out;
   Product all;
-  all.self = Matrix(args[0], 1);
-  all.left = Matrix(args[1]);
-  all.right = Matrix(args[2], 1);
-  all.beta = &args[3];
-  all.alpha = &args[4];
-  all.out = Matrix(args[5], 1);
+  all.self = Matrix(args[Op::self], 1);
+  all.left = Matrix(args[Op::mat]);
+  all.right = Matrix(args[Op::vec], 1);
+  all.beta = &args[Op::beta];
+  all.alpha = &args[Op::alpha];
+  all.out = Matrix(args[Op::out], 1);
   return run(all, context);
 }
 
-/// (vector, vector, out); with an entry the first is conjugated. Where items run side by side, all of them add.
+/// With an entry the first vector is conjugated. Where items run side by side, all of them add.
 tb_status dot(const void* conjugates, const tb_kernel_context& context, const tb_arg* args, int32_t /*num_args*/) {
+  using Op = op::dot;
+  static_assert(agree<Op, op::vdot>("self result") && +Op::tensor == +op::vdot::other);
   if (!runs_in_stretches(context.device)) {
     std::array<View, 2> vectors;
     View out;
-    if (!view_of(args[0], vectors.data()) || !view_of(args[1], &vectors[1]) || !view_of(args[2], &out)) {
+    if (!view_of(args[Op::self], vectors.data()) || !view_of(args[Op::tensor], &vectors[1]) ||
+        !view_of(args[Op::result], &out)) {
       return TB_STATUS_UNSUPPORTED;
     }
     const char* entry = !is_complex(out.type()) ? "dot" : conjugates ? "complex_vdot" : "complex_dot";
     return reduce(context, reduction(entry), out, vectors, all_dims(1), compute_type(out.type()));
   }
   Product all;
-  all.left = Matrix(args[0]);
-  all.right = Matrix(args[1], 1);
-  all.out = Matrix(args[2]);
+  all.left = Matrix(args[Op::self]);
+  all.right = Matrix(args[Op::tensor], 1);
+  all.out = Matrix(args[Op::result]);
   all.conjugates_left = conjugates != nullptr;
   return run(all, context);
 }
@@ -330,13 +338,13 @@ void add_matmul(Kernels& kernels) {
   const auto add = [&](const char* overload, GeneratedFunction function, const char* entry = nullptr) {
     kernels.add(overload, function, kTakesEmpty, entry, kAllTypes);
   };
-  add("aten::mm.out", guarded<product>);
-  add("aten::bmm.out", guarded<product>);
-  add("aten::addmm.out", guarded<sum_with_product>);
-  add("aten::baddbmm.out", guarded<sum_with_product>);
-  add("aten::addmv.out", guarded<sum_with_vector>);
-  add("aten::dot", guarded<dot>);
-  add("aten::vdot", guarded<dot>, &kConjugates);
+  add(op::mm_out::kName, guarded<product>);
+  add(op::bmm_out::kName, guarded<product>);
+  add(op::addmm_out::kName, guarded<sum_with_product>);
+  add(op::baddbmm_out::kName, guarded<sum_with_product>);
+  add(op::addmv_out::kName, guarded<sum_with_vector>);
+  add(op::dot::kName, guarded<dot>);
+  add(op::vdot::kName, guarded<dot>, &kConjugates);
 }
 
 } // namespace torch_backend::compiled

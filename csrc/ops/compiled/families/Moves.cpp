@@ -8,6 +8,7 @@
 #include "csrc/ops/compiled/engine/Geometry.h"
 #include "csrc/ops/compiled/engine/Launch.h"
 #include "csrc/ops/compiled/engine/Modules.h"
+#include "csrc/ops/compiled/engine/Overloads.h"
 #include "csrc/ops/compiled/engine/Support.h"
 #include "csrc/ops/compiled/families/Compaction.h"
 #include "csrc/ops/compiled/families/Families.h"
@@ -22,11 +23,12 @@ tb_status result(bool taken) {
 // ---- copies ----
 
 tb_status cat(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  const View out(*tensor_of(args[2]));
-  auto* const* tensors = static_cast<tb_tensor* const*>(args[0].v.p);
-  const int d = wrap_dim(args[1].v.i, out.dim());
+  using Op = op::cat_out;
+  const View out(*tensor_of(args[Op::out]));
+  auto* const* tensors = static_cast<tb_tensor* const*>(args[Op::tensors].v.p);
+  const int d = wrap_dim(args[Op::dim].v.i, out.dim());
   int64_t start = 0;
-  for (uint32_t i = 0; i < args[0].length; ++i) {
+  for (uint32_t i = 0; i < args[Op::tensors].length; ++i) {
     const View part(*tensors[i]);
     if (part.numel() == 0) {
       continue;
@@ -42,14 +44,15 @@ tb_status cat(const void*, const tb_kernel_context& context, const tb_arg* args,
 }
 
 tb_status flip(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  View self(*tensor_of(args[0]));
-  const auto* dims = static_cast<const int64_t*>(args[1].v.p);
-  for (uint32_t i = 0; i < args[1].length && self.dim() > 0; ++i) {
+  using Op = op::flip;
+  View self(*tensor_of(args[Op::self]));
+  const auto* dims = static_cast<const int64_t*>(args[Op::dims].v.p);
+  for (uint32_t i = 0; i < args[Op::dims].length && self.dim() > 0; ++i) {
     const int d = wrap_dim(dims[i], self.dim());
     self.data += (self.size(d) - 1) * self.stride(d) * self.element_bytes();
     self.stride(d) = -self.stride(d);
   }
-  return result(copy_views(context, View(*tensor_of(args[2])), self));
+  return result(copy_views(context, View(*tensor_of(args[Op::result])), self));
 }
 
 /// Copies parts of `src` to where dimensions from d on are rotated by `shifts`.
@@ -76,18 +79,19 @@ bool roll_from(const tb_kernel_context& context, const View& dst, const View& sr
 }
 
 tb_status roll(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  View self(*tensor_of(args[0]));
-  View out(*tensor_of(args[3]));
-  const auto* given = static_cast<const int64_t*>(args[1].v.p);
-  const auto* dims = static_cast<const int64_t*>(args[2].v.p);
-  if (args[2].length == 0) {
+  using Op = op::roll;
+  View self(*tensor_of(args[Op::self]));
+  View out(*tensor_of(args[Op::result]));
+  const auto* given = static_cast<const int64_t*>(args[Op::shifts].v.p);
+  const auto* dims = static_cast<const int64_t*>(args[Op::dims].v.p);
+  if (args[Op::dims].length == 0) {
     const int64_t count = self.numel();
     self = View(self.data, self.dtype, count);
     out = View(out.data, out.dtype, count);
   }
   Dims shifts(self.sizes.size(), 0);
-  for (uint32_t i = 0; i < args[1].length && self.dim() > 0; ++i) {
-    const int d = args[2].length == 0 ? 0 : wrap_dim(dims[i], self.dim());
+  for (uint32_t i = 0; i < args[Op::shifts].length && self.dim() > 0; ++i) {
+    const int d = args[Op::dims].length == 0 ? 0 : wrap_dim(dims[i], self.dim());
     auto& shift = shifts[static_cast<std::size_t>(d)];
     shift = (shift + given[i] % self.size(d) + self.size(d)) % self.size(d);
   }
@@ -148,11 +152,14 @@ constexpr char kUpper[] = "(col - row >= (Index)args.number ? TB_LOAD_PLAIN(WORD
 
 /// tril.out and triu.out; `entry` is the expression.
 tb_status triangle(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  const auto* self = tensor_of(args[0]);
+  using Op = op::tril_out;
+  static_assert(agree<Op, op::triu_out>());
+  const auto* self = tensor_of(args[Op::self]);
   // A diagonal further out leaves the same elements.
-  const int64_t diagonal = std::clamp(args[1].v.i, -self->shape[self->ndim - 2] - 1, self->shape[self->ndim - 1] + 1);
+  const int64_t diagonal =
+      std::clamp(args[Op::diagonal].v.i, -self->shape[self->ndim - 2] - 1, self->shape[self->ndim - 1] + 1);
   return result(
-      by_coordinates(context, static_cast<const char*>(entry), View(*tensor_of(args[2])), View(*self), diagonal));
+      by_coordinates(context, static_cast<const char*>(entry), View(*tensor_of(args[Op::out])), View(*self), diagonal));
 }
 
 // ---- masks ----
@@ -165,8 +172,9 @@ bool packed(const tb_kernel_context& context, const tb_tensor& tensor, const Vie
 }
 
 tb_status masked_select(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  const auto* self = tensor_of(args[0]);
-  const auto* mask = tensor_of(args[1]);
+  using Op = op::masked_select_out;
+  const auto* self = tensor_of(args[Op::self]);
+  const auto* mask = tensor_of(args[Op::mask]);
   View shape;
   const int num_dims = std::max(self->ndim, mask->ndim);
   for (int d = 0; d < num_dims; ++d) {
@@ -200,9 +208,10 @@ tb_status masked_select(const void* entry, const tb_kernel_context& context, con
 }
 
 tb_status masked_scatter(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  const auto* self = tensor_of(args[0]);
-  const auto* mask = tensor_of(args[1]);
-  const auto* source = tensor_of(args[2]);
+  using Op = op::masked_scatter_;
+  const auto* self = tensor_of(args[Op::self]);
+  const auto* mask = tensor_of(args[Op::mask]);
+  const auto* source = tensor_of(args[Op::source]);
   if (value_type(mask->dtype) != ValueType::b8 || self->dtype.code != source->dtype.code ||
       self->dtype.bits != source->dtype.bits) {
     return TB_STATUS_UNSUPPORTED; // PyTorch says what is wrong
@@ -220,27 +229,27 @@ tb_status masked_scatter(const void* entry, const tb_kernel_context& context, co
   return TB_STATUS_OK;
 }
 
-struct Op {
+struct Operator {
   const char* overload;
   GeneratedFunction function;
   uint32_t flags;
   const char* entry;
 };
 
-constexpr Op kOps[] = {
-    {"aten::cat.out", guarded<cat>, kTakesEmpty, nullptr},
-    {"aten::flip", guarded<flip>, 0, nullptr},
-    {"aten::masked_scatter_", guarded<masked_scatter>, kTakesEmpty | TB_KERNEL_NEEDS_CONTIGUOUS, nullptr},
-    {"aten::masked_select.out", guarded<masked_select>, kTakesEmpty | TB_KERNEL_ALLOCATES_OUTPUT, nullptr},
-    {"aten::roll", guarded<roll>, TB_KERNEL_NEEDS_CONTIGUOUS, nullptr},
-    {"aten::tril.out", guarded<triangle>, kUpdatesFirst, kLower},
-    {"aten::triu.out", guarded<triangle>, kUpdatesFirst, kUpper},
+constexpr Operator kOperators[] = {
+    {op::cat_out::kName, guarded<cat>, kTakesEmpty, nullptr},
+    {op::flip::kName, guarded<flip>, 0, nullptr},
+    {op::masked_scatter_::kName, guarded<masked_scatter>, kTakesEmpty | TB_KERNEL_NEEDS_CONTIGUOUS, nullptr},
+    {op::masked_select_out::kName, guarded<masked_select>, kTakesEmpty | TB_KERNEL_ALLOCATES_OUTPUT, nullptr},
+    {op::roll::kName, guarded<roll>, TB_KERNEL_NEEDS_CONTIGUOUS, nullptr},
+    {op::tril_out::kName, guarded<triangle>, kUpdatesFirst, kLower},
+    {op::triu_out::kName, guarded<triangle>, kUpdatesFirst, kUpper},
 };
 
 } // namespace
 
 void add_moves(Kernels& kernels) {
-  for (const auto& op : kOps) {
+  for (const auto& op : kOperators) {
     kernels.add(op.overload, op.function, op.flags, op.entry ? op.entry : op.overload, kAllTypes);
   }
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "csrc/ops/compiled/engine/Overloads.h"
 #include "csrc/ops/compiled/families/Families.h"
 #include "csrc/ops/compiled/families/Pointwise.h"
 #include "csrc/ops/compiled/families/Reduce.h"
@@ -238,34 +239,36 @@ bool go_with(const View& x, std::initializer_list<View> parameters) {
   return true;
 }
 
-/// (input, normalized_shape, weight, bias, eps, out, mean, rstd)
 tb_status layer_norm(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  using Op = op::native_layer_norm;
   Normalized of{};
   View out, mean, rstd;
-  if (!view_of(args[0], &of.x) || !is_floating(of.x.type()) || !optional_view(args[2], &of.weight) ||
-      !optional_view(args[3], &of.bias) || !view_of(args[5], &out) || !view_of(args[6], &mean) ||
-      !view_of(args[7], &rstd) || !go_with(of.x, {of.weight, of.bias})) {
+  if (!view_of(args[Op::input], &of.x) || !is_floating(of.x.type()) || !optional_view(args[Op::weight], &of.weight) ||
+      !optional_view(args[Op::bias], &of.bias) || !view_of(args[Op::result0], &out) ||
+      !view_of(args[Op::result1], &mean) || !view_of(args[Op::result2], &rstd) ||
+      !go_with(of.x, {of.weight, of.bias})) {
     return TB_STATUS_UNSUPPORTED;
   }
   of.weight = repeated_before(of.weight, of.x);
   of.bias = repeated_before(of.bias, of.x);
-  of.dims = last_dims(of.x.dim(), args[1].length);
-  of.eps = args[4].v.f;
+  of.dims = last_dims(of.x.dim(), args[Op::normalized_shape].length);
+  of.eps = args[Op::eps].v.f;
   of.compute = compute_type(of.x.type());
   return normalize(context, of, out, mean, rstd);
 }
 
-/// (grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask, grad_input, grad_weight, grad_bias)
 tb_status layer_norm_backward(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  using Op = op::native_layer_norm_backward;
   Normalized of{};
   View grad, mean, rstd, grad_input, grad_weight, grad_bias;
-  if (!view_of(args[0], &grad) || !view_of(args[1], &of.x) || !is_floating(of.x.type()) || !view_of(args[3], &mean) ||
-      !view_of(args[4], &rstd) || !optional_view(args[5], &of.weight) || !optional_view(args[8], &grad_input) ||
-      !optional_view(args[9], &grad_weight) || !optional_view(args[10], &grad_bias)) {
+  if (!view_of(args[Op::grad_out], &grad) || !view_of(args[Op::input], &of.x) || !is_floating(of.x.type()) ||
+      !view_of(args[Op::mean], &mean) || !view_of(args[Op::rstd], &rstd) ||
+      !optional_view(args[Op::weight], &of.weight) || !optional_view(args[Op::result0], &grad_input) ||
+      !optional_view(args[Op::result1], &grad_weight) || !optional_view(args[Op::result2], &grad_bias)) {
     return TB_STATUS_UNSUPPORTED;
   }
   of.weight = repeated_before(of.weight, of.x);
-  of.dims = last_dims(of.x.dim(), args[2].length);
+  of.dims = last_dims(of.x.dim(), args[Op::normalized_shape].length);
   of.compute = compute_type(of.x.type());
   const uint64_t others = all_dims(of.x.dim()) & ~of.dims;
   mean = repeated_over(mean, of.x, of.dims);
@@ -316,37 +319,37 @@ bool are_of_channels(const View& x, std::initializer_list<View> parameters) {
                      [&](const View& each) { return !each.data || (each.dim() == 1 && each.size(0) == x.size(1)); });
 }
 
-/// (input, weight, bias, N, C, HxW, group, eps, out, mean, rstd)
 tb_status group_norm(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  using Op = op::native_group_norm;
   Normalized of{};
   View out, mean, rstd;
-  if (!view_of(args[0], &of.x) || !is_floating(of.x.type()) || of.x.dim() < 2 || !optional_view(args[1], &of.weight) ||
-      !optional_view(args[2], &of.bias) || !view_of(args[8], &out) || !view_of(args[9], &mean) ||
-      !view_of(args[10], &rstd) || !go_with(of.x, {of.weight, of.bias}) ||
-      !are_of_channels(of.x, {of.weight, of.bias})) {
+  if (!view_of(args[Op::input], &of.x) || !is_floating(of.x.type()) || of.x.dim() < 2 ||
+      !optional_view(args[Op::weight], &of.weight) || !optional_view(args[Op::bias], &of.bias) ||
+      !view_of(args[Op::result0], &out) || !view_of(args[Op::result1], &mean) || !view_of(args[Op::result2], &rstd) ||
+      !go_with(of.x, {of.weight, of.bias}) || !are_of_channels(of.x, {of.weight, of.bias})) {
     return TB_STATUS_UNSUPPORTED;
   }
-  const int64_t groups = args[6].v.i;
+  const int64_t groups = args[Op::group].v.i;
   of.x = by_group(of.x, groups);
   of.weight = channels_by_group(of.weight, of.x);
   of.bias = channels_by_group(of.bias, of.x);
   of.dims = all_dims(of.x.dim()) & ~uint64_t{3};
-  of.eps = args[7].v.f;
+  of.eps = args[Op::eps].v.f;
   of.compute = compute_type(of.x.type());
   return normalize(context, of, by_group(out, groups), groups_of(mean, of.x.dim()), groups_of(rstd, of.x.dim()));
 }
 
-/// (grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask, grad_input, grad_weight, grad_bias)
 tb_status group_norm_backward(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  using Op = op::native_group_norm_backward;
   Normalized of{};
   View grad, mean, rstd, grad_input, grad_weight, grad_bias;
-  if (!view_of(args[0], &grad) || !view_of(args[1], &of.x) || !is_floating(of.x.type()) || of.x.dim() < 2 ||
-      !view_of(args[2], &mean) || !view_of(args[3], &rstd) || !optional_view(args[4], &of.weight) ||
-      !optional_view(args[10], &grad_input) || !optional_view(args[11], &grad_weight) ||
-      !optional_view(args[12], &grad_bias)) {
+  if (!view_of(args[Op::grad_out], &grad) || !view_of(args[Op::input], &of.x) || !is_floating(of.x.type()) ||
+      of.x.dim() < 2 || !view_of(args[Op::mean], &mean) || !view_of(args[Op::rstd], &rstd) ||
+      !optional_view(args[Op::weight], &of.weight) || !optional_view(args[Op::result0], &grad_input) ||
+      !optional_view(args[Op::result1], &grad_weight) || !optional_view(args[Op::result2], &grad_bias)) {
     return TB_STATUS_UNSUPPORTED;
   }
-  const int64_t groups = args[8].v.i;
+  const int64_t groups = args[Op::group].v.i;
   of.x = by_group(of.x, groups);
   grad = by_group(grad, groups);
   of.weight = channels_by_group(of.weight, of.x);
@@ -380,15 +383,6 @@ View of_channels(const View& view, const View& input) {
   return result;
 }
 
-struct BatchNorm {
-  bool has_running; // arguments that tell training apart, and what it is if there is none
-  bool has_training;
-  bool training;
-};
-constexpr BatchNorm kBatchNorm{true, true, true};
-constexpr BatchNorm kWithoutRunning{false, true, true};
-constexpr BatchNorm kWithUpdate{true, false, true};
-
 tb_status update_running(const tb_kernel_context& context, const View& running, const View& value, double momentum,
                          ValueType compute) {
   if (!running.data) {
@@ -398,29 +392,11 @@ tb_status update_running(const tb_kernel_context& context, const View& running, 
   return map(context, kAverage, running, inputs, momentum, compute);
 }
 
-/// (input, weight, bias, running_mean, running_var, training, momentum, eps, out, save_mean, save_invstd, ...), as far as
-/// the operator has them.
-tb_status batch_norm(const void* data, const tb_kernel_context& context, const tb_arg* args, int32_t num_args) {
-  const auto& form = *static_cast<const BatchNorm*>(data);
-  Normalized of{};
-  View running_mean, running_var, out, save_mean, save_invstd;
-  int32_t next = 3;
-  if (!view_of(args[0], &of.x) || !is_floating(of.x.type()) || of.x.dim() < 2 || !optional_view(args[1], &of.weight) ||
-      !optional_view(args[2], &of.bias)) {
-    return TB_STATUS_UNSUPPORTED;
-  }
-  if (form.has_running && (!optional_view(args[next++], &running_mean) || !optional_view(args[next++], &running_var))) {
-    return TB_STATUS_UNSUPPORTED;
-  }
+tb_status batch_norm(const tb_kernel_context& context, Normalized& of, const View& running_mean,
+                     const View& running_var, bool training, double momentum, const View& out, const View& save_mean,
+                     const View& save_invstd) {
   if (!go_with(of.x, {of.weight, of.bias, running_mean, running_var}) ||
       !are_of_channels(of.x, {of.weight, of.bias, running_mean, running_var})) {
-    return TB_STATUS_UNSUPPORTED;
-  }
-  const bool training = form.has_training ? args[next++].v.i != 0 : form.training;
-  const double momentum = args[next++].v.f;
-  of.eps = args[next++].v.f;
-  if (next + 3 > num_args || !view_of(args[next], &out) || !optional_view(args[next + 1], &save_mean) ||
-      !optional_view(args[next + 2], &save_invstd)) {
     return TB_STATUS_UNSUPPORTED;
   }
   of.compute = compute_type(of.x.type());
@@ -449,20 +425,44 @@ tb_status batch_norm(const void* data, const tb_kernel_context& context, const t
   return update_running(context, of_channels(running_var, of.x), var, momentum, of.compute);
 }
 
-/// (grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, train, eps, output_mask, grad_input,
-/// grad_weight, grad_bias)
+template <class Op, bool kHasRunning, bool kHasTraining>
+tb_status batch_norm_of(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  Normalized of{};
+  View running_mean, running_var, out, save_mean, save_invstd;
+  if (!view_of(args[Op::input], &of.x) || !is_floating(of.x.type()) || of.x.dim() < 2 ||
+      !optional_view(args[Op::weight], &of.weight) || !optional_view(args[Op::bias], &of.bias) ||
+      !view_of(args[Op::out], &out) || !optional_view(args[Op::save_mean], &save_mean) ||
+      !optional_view(args[Op::save_invstd], &save_invstd)) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  if constexpr (kHasRunning) {
+    if (!optional_view(args[Op::running_mean], &running_mean) || !optional_view(args[Op::running_var], &running_var)) {
+      return TB_STATUS_UNSUPPORTED;
+    }
+  }
+  bool training = true;
+  if constexpr (kHasTraining) {
+    training = args[Op::training].v.i != 0;
+  }
+  of.eps = args[Op::eps].v.f;
+  return batch_norm(context, of, running_mean, running_var, training, args[Op::momentum].v.f, out, save_mean,
+                    save_invstd);
+}
+
 tb_status batch_norm_backward(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  using Op = op::native_batch_norm_backward;
   Normalized of{};
   View grad, running_mean, running_var, mean, rstd, grad_input, grad_weight, grad_bias;
-  if (!view_of(args[0], &grad) || !view_of(args[1], &of.x) || !is_floating(of.x.type()) || of.x.dim() < 2 ||
-      !optional_view(args[2], &of.weight) || !optional_view(args[3], &running_mean) ||
-      !optional_view(args[4], &running_var) || !optional_view(args[5], &mean) || !optional_view(args[6], &rstd) ||
-      !optional_view(args[10], &grad_input) || !optional_view(args[11], &grad_weight) ||
-      !optional_view(args[12], &grad_bias) ||
+  if (!view_of(args[Op::grad_out], &grad) || !view_of(args[Op::input], &of.x) || !is_floating(of.x.type()) ||
+      of.x.dim() < 2 || !optional_view(args[Op::weight], &of.weight) ||
+      !optional_view(args[Op::running_mean], &running_mean) || !optional_view(args[Op::running_var], &running_var) ||
+      !optional_view(args[Op::save_mean], &mean) || !optional_view(args[Op::save_invstd], &rstd) ||
+      !optional_view(args[Op::result0], &grad_input) || !optional_view(args[Op::result1], &grad_weight) ||
+      !optional_view(args[Op::result2], &grad_bias) ||
       !are_of_channels(of.x, {of.weight, running_mean, running_var, mean, rstd})) {
     return TB_STATUS_UNSUPPORTED;
   }
-  const bool training = args[7].v.i != 0;
+  const bool training = args[Op::train].v.i != 0;
   of.compute = compute_type(of.x.type());
   of.dims = all_but_channels(of.x);
   of.weight = per_channel(of.weight, of.x);
@@ -476,7 +476,7 @@ tb_status batch_norm_backward(const void*, const tb_kernel_context& context, con
     }
     mean = running_mean;
     TB_TRY(unrounded(context, {}, of.compute, running_var.sizes, &rstd));
-    TB_TRY(map(context, kRsqrt, rstd, running_var, args[8].v.f, of.compute));
+    TB_TRY(map(context, kRsqrt, rstd, running_var, args[Op::eps].v.f, of.compute));
   }
   mean = per_channel(mean, of.x);
   rstd = per_channel(rstd, of.x);
@@ -492,18 +492,23 @@ tb_status batch_norm_backward(const void*, const tb_kernel_context& context, con
 
 #undef TB_TRY
 
+template <class Op, bool kHasRunning, bool kHasTraining>
+void add_batch_norm(Kernels& kernels) {
+  kernels.add(Op::kName, batch_norm_of<Op, kHasRunning, kHasTraining>);
+}
+
 } // namespace
 
 void add_normalization(Kernels& kernels) {
-  kernels.add("aten::native_layer_norm", layer_norm);
-  kernels.add("aten::native_layer_norm_backward", layer_norm_backward, kTakesEmpty);
-  kernels.add("aten::native_group_norm", group_norm);
-  kernels.add("aten::native_group_norm_backward", group_norm_backward, kTakesEmpty);
-  kernels.add("aten::native_batch_norm.out", batch_norm, 0, &kBatchNorm);
-  kernels.add("aten::_native_batch_norm_legit.out", batch_norm, 0, &kBatchNorm);
-  kernels.add("aten::_native_batch_norm_legit.no_stats_out", batch_norm, 0, &kWithoutRunning);
-  kernels.add("aten::_batch_norm_with_update.out", batch_norm, 0, &kWithUpdate);
-  kernels.add("aten::native_batch_norm_backward", batch_norm_backward);
+  kernels.add(op::native_layer_norm::kName, layer_norm);
+  kernels.add(op::native_layer_norm_backward::kName, layer_norm_backward, kTakesEmpty);
+  kernels.add(op::native_group_norm::kName, group_norm);
+  kernels.add(op::native_group_norm_backward::kName, group_norm_backward, kTakesEmpty);
+  add_batch_norm<op::native_batch_norm_out, true, true>(kernels);
+  add_batch_norm<op::_native_batch_norm_legit_out, true, true>(kernels);
+  add_batch_norm<op::_native_batch_norm_legit_no_stats_out, false, true>(kernels);
+  add_batch_norm<op::_batch_norm_with_update_out, true, false>(kernels);
+  kernels.add(op::native_batch_norm_backward::kName, batch_norm_backward);
 }
 
 } // namespace torch_backend::compiled

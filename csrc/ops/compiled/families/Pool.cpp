@@ -6,6 +6,7 @@
 
 #include "csrc/ops/compiled/engine/Launch.h"
 #include "csrc/ops/compiled/engine/Modules.h"
+#include "csrc/ops/compiled/engine/Overloads.h"
 #include "csrc/ops/compiled/engine/ValueType.h"
 #include "csrc/ops/compiled/families/Families.h"
 #include "csrc/ops/compiled/families/Volume.h"
@@ -82,67 +83,82 @@ tb_status run(const Pool& pool, const tb_kernel_context& context, const tb_tenso
 
 constexpr std::array<int64_t, 3> kOnes{1, 1, 1};
 
-/// kernel_size, stride, padding of the arguments that start there; an empty stride is the kernel's size.
+/// An empty stride is the kernel's size.
+template <class Op>
 Args windows_of(const tb_arg* args, int dims) {
   Args all{};
-  all.kernel = for_each_dim(args[0], dims, 1);
-  all.stride = args[1].length == 0 ? all.kernel : for_each_dim(args[1], dims, 1);
-  all.padding = for_each_dim(args[2], dims, 0);
+  all.kernel = for_each_dim(args[Op::kernel_size], dims, 1);
+  all.stride = args[Op::stride].length == 0 ? all.kernel : for_each_dim(args[Op::stride], dims, 1);
+  all.padding = for_each_dim(args[Op::padding], dims, 0);
   all.dilation = kOnes;
   return all;
 }
 
-/// (self, kernel_size, stride, padding, dilation, ceil_mode, out, indices)
 tb_status max_pool(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t /*num_args*/) {
+  using Op = op::max_pool2d_with_indices_out;
+  static_assert(agree<Op, op::max_pool3d_with_indices_out>());
   const auto& pool = *static_cast<const Pool*>(entry);
-  Args all = windows_of(args + 1, pool.dims);
-  all.dilation = for_each_dim(args[4], pool.dims, 1);
-  return run(pool, context, tensor_in(args[0]), tensor_in(args[6]), &tensor_in(args[7]), all);
+  Args all = windows_of<Op>(args, pool.dims);
+  all.dilation = for_each_dim(args[Op::dilation], pool.dims, 1);
+  return run(pool, context, tensor_in(args[Op::self]), tensor_in(args[Op::out]), &tensor_in(args[Op::indices]), all);
 }
 
-/// (grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices, grad_input)
 tb_status max_pool_backward(const void* entry, const tb_kernel_context& context, const tb_arg* args,
                             int32_t /*num_args*/) {
+  using Op = op::max_pool2d_with_indices_backward_grad_input;
+  static_assert(agree<Op, op::max_pool3d_with_indices_backward_grad_input>());
   const auto& pool = *static_cast<const Pool*>(entry);
-  Args all = windows_of(args + 2, pool.dims);
-  all.dilation = for_each_dim(args[5], pool.dims, 1);
-  return run(pool, context, tensor_in(args[8]), tensor_in(args[0]), &tensor_in(args[7]), all);
+  Args all = windows_of<Op>(args, pool.dims);
+  all.dilation = for_each_dim(args[Op::dilation], pool.dims, 1);
+  return run(pool, context, tensor_in(args[Op::grad_input]), tensor_in(args[Op::grad_output]),
+             &tensor_in(args[Op::indices]), all);
 }
 
-/// kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override of the arguments that start there.
+template <class Op>
 Args mean_windows_of(const tb_arg* args, int dims) {
-  Args all = windows_of(args, dims);
-  all.counts_padding = args[4].v.i;
-  all.divisor = args[5].tag == TB_ARG_INT ? args[5].v.i : 0;
+  Args all = windows_of<Op>(args, dims);
+  const auto& divisor = args[Op::divisor_override];
+  all.counts_padding = args[Op::count_include_pad].v.i;
+  all.divisor = divisor.tag == TB_ARG_INT ? divisor.v.i : 0;
   return all;
 }
 
-/// (self, ..., out)
 tb_status avg_pool(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t /*num_args*/) {
+  using Op = op::avg_pool2d_out;
+  static_assert(agree<Op, op::avg_pool3d_out>());
   const auto& pool = *static_cast<const Pool*>(entry);
-  return run(pool, context, tensor_in(args[0]), tensor_in(args[7]), nullptr, mean_windows_of(args + 1, pool.dims));
+  return run(pool, context, tensor_in(args[Op::self]), tensor_in(args[Op::out]), nullptr,
+             mean_windows_of<Op>(args, pool.dims));
 }
 
-/// (grad_output, self, ..., grad_input)
 tb_status avg_pool_backward(const void* entry, const tb_kernel_context& context, const tb_arg* args,
                             int32_t /*num_args*/) {
+  using Op = op::avg_pool2d_backward_grad_input;
+  static_assert(agree<Op, op::avg_pool3d_backward_grad_input>());
   const auto& pool = *static_cast<const Pool*>(entry);
-  return run(pool, context, tensor_in(args[8]), tensor_in(args[0]), nullptr, mean_windows_of(args + 2, pool.dims));
+  return run(pool, context, tensor_in(args[Op::grad_input]), tensor_in(args[Op::grad_output]), nullptr,
+             mean_windows_of<Op>(args, pool.dims));
 }
 
-/// (self, output_size, out[, indices])
 tb_status adaptive_pool(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t /*num_args*/) {
+  using Op = op::adaptive_max_pool2d_out;
+  using Mean = op::_adaptive_avg_pool2d;
+  static_assert(agree<Op, op::adaptive_max_pool3d_out>() && agree<Mean, op::_adaptive_avg_pool3d>());
+  static_assert(agree<Op, Mean>("self output_size") && +Op::out == +Mean::result);
   const auto& pool = *static_cast<const Pool*>(entry);
-  return run(pool, context, tensor_in(args[0]), tensor_in(args[2]), pool.is_maximum ? &tensor_in(args[3]) : nullptr,
-             Args{});
+  return run(pool, context, tensor_in(args[Op::self]), tensor_in(args[Op::out]),
+             pool.is_maximum ? &tensor_in(args[Op::indices]) : nullptr, Args{});
 }
 
-/// (grad_output, self[, indices], grad_input)
 tb_status adaptive_pool_backward(const void* entry, const tb_kernel_context& context, const tb_arg* args,
                                  int32_t /*num_args*/) {
+  using Op = op::adaptive_max_pool2d_backward_grad_input;
+  using Mean = op::_adaptive_avg_pool2d_backward;
+  static_assert(agree<Op, op::adaptive_max_pool3d_backward_grad_input>() &&
+                agree<Mean, op::_adaptive_avg_pool3d_backward>() && agree<Op, Mean>("grad_output self"));
   const auto& pool = *static_cast<const Pool*>(entry);
-  return pool.is_maximum ? run(pool, context, tensor_in(args[3]), tensor_in(args[0]), &tensor_in(args[2]), Args{})
-                         : run(pool, context, tensor_in(args[2]), tensor_in(args[0]), nullptr, Args{});
+  return run(pool, context, tensor_in(args[pool.is_maximum ? +Op::grad_input : +Mean::result]),
+             tensor_in(args[Op::grad_output]), pool.is_maximum ? &tensor_in(args[Op::indices]) : nullptr, Args{});
 }
 
 } // namespace
@@ -157,22 +173,22 @@ void add_pool(Kernels& kernels) {
   static constexpr Pool kAdaptiveMax2Backward{2, true, true, true}, kAdaptiveMax3Backward{3, true, true, true};
   static constexpr Pool kAdaptiveMean2{2, false, true, false}, kAdaptiveMean3{3, false, true, false};
   static constexpr Pool kAdaptiveMean2Backward{2, false, true, true}, kAdaptiveMean3Backward{3, false, true, true};
-  kernels.add("aten::max_pool2d_with_indices.out", max_pool, 0, &kMax2);
-  kernels.add("aten::max_pool3d_with_indices.out", max_pool, 0, &kMax3);
-  kernels.add("aten::max_pool2d_with_indices_backward.grad_input", max_pool_backward, 0, &kMax2Backward);
-  kernels.add("aten::max_pool3d_with_indices_backward.grad_input", max_pool_backward, 0, &kMax3Backward);
-  kernels.add("aten::avg_pool2d.out", avg_pool, 0, &kMean2);
-  kernels.add("aten::avg_pool3d.out", avg_pool, 0, &kMean3);
-  kernels.add("aten::avg_pool2d_backward.grad_input", avg_pool_backward, 0, &kMean2Backward);
-  kernels.add("aten::avg_pool3d_backward.grad_input", avg_pool_backward, 0, &kMean3Backward);
-  kernels.add("aten::adaptive_max_pool2d.out", adaptive_pool, 0, &kAdaptiveMax2);
-  kernels.add("aten::adaptive_max_pool3d.out", adaptive_pool, 0, &kAdaptiveMax3);
-  kernels.add("aten::adaptive_max_pool2d_backward.grad_input", adaptive_pool_backward, 0, &kAdaptiveMax2Backward);
-  kernels.add("aten::adaptive_max_pool3d_backward.grad_input", adaptive_pool_backward, 0, &kAdaptiveMax3Backward);
-  kernels.add("aten::_adaptive_avg_pool2d", adaptive_pool, 0, &kAdaptiveMean2);
-  kernels.add("aten::_adaptive_avg_pool3d", adaptive_pool, 0, &kAdaptiveMean3);
-  kernels.add("aten::_adaptive_avg_pool2d_backward", adaptive_pool_backward, 0, &kAdaptiveMean2Backward);
-  kernels.add("aten::_adaptive_avg_pool3d_backward", adaptive_pool_backward, 0, &kAdaptiveMean3Backward);
+  kernels.add(op::max_pool2d_with_indices_out::kName, max_pool, 0, &kMax2);
+  kernels.add(op::max_pool3d_with_indices_out::kName, max_pool, 0, &kMax3);
+  kernels.add(op::max_pool2d_with_indices_backward_grad_input::kName, max_pool_backward, 0, &kMax2Backward);
+  kernels.add(op::max_pool3d_with_indices_backward_grad_input::kName, max_pool_backward, 0, &kMax3Backward);
+  kernels.add(op::avg_pool2d_out::kName, avg_pool, 0, &kMean2);
+  kernels.add(op::avg_pool3d_out::kName, avg_pool, 0, &kMean3);
+  kernels.add(op::avg_pool2d_backward_grad_input::kName, avg_pool_backward, 0, &kMean2Backward);
+  kernels.add(op::avg_pool3d_backward_grad_input::kName, avg_pool_backward, 0, &kMean3Backward);
+  kernels.add(op::adaptive_max_pool2d_out::kName, adaptive_pool, 0, &kAdaptiveMax2);
+  kernels.add(op::adaptive_max_pool3d_out::kName, adaptive_pool, 0, &kAdaptiveMax3);
+  kernels.add(op::adaptive_max_pool2d_backward_grad_input::kName, adaptive_pool_backward, 0, &kAdaptiveMax2Backward);
+  kernels.add(op::adaptive_max_pool3d_backward_grad_input::kName, adaptive_pool_backward, 0, &kAdaptiveMax3Backward);
+  kernels.add(op::_adaptive_avg_pool2d::kName, adaptive_pool, 0, &kAdaptiveMean2);
+  kernels.add(op::_adaptive_avg_pool3d::kName, adaptive_pool, 0, &kAdaptiveMean3);
+  kernels.add(op::_adaptive_avg_pool2d_backward::kName, adaptive_pool_backward, 0, &kAdaptiveMean2Backward);
+  kernels.add(op::_adaptive_avg_pool3d_backward::kName, adaptive_pool_backward, 0, &kAdaptiveMean3Backward);
 }
 
 } // namespace torch_backend::compiled

@@ -23,6 +23,7 @@
 #include "csrc/core/generator/PhiloxGenerator.h"
 #include "csrc/ops/compiled/engine/Launch.h"
 #include "csrc/ops/compiled/engine/Modules.h"
+#include "csrc/ops/compiled/engine/Overloads.h"
 #include "csrc/ops/compiled/engine/Part.h"
 #include "csrc/ops/compiled/engine/Support.h"
 #include "csrc/ops/compiled/families/Families.h"
@@ -229,7 +230,7 @@ const tb_philox& philox_of(const tb_arg& argument) {
   return *static_cast<const tb_philox*>(argument.v.p);
 }
 
-// ---- (self, numbers..., generator), in place ----
+// ---- in place, of numbers ----
 
 struct Limits {
   double lowest, max;
@@ -249,8 +250,9 @@ const char* dtype_name(const tb_tensor& tensor) {
 }
 
 tb_status uniform(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  const tb_tensor& self = tensor_in(args[0]);
-  const double from = double_of(args[1]), to = double_of(args[2]);
+  using Op = op::uniform_;
+  const tb_tensor& self = tensor_in(args[Op::self]);
+  const double from = double_of(args[Op::from]), to = double_of(args[Op::to]);
   const ValueType type = value_type(self.dtype);
   if (!is_floating(type)) {
     return TB_STATUS_UNSUPPORTED;
@@ -261,7 +263,7 @@ tb_status uniform(const void*, const tb_kernel_context& context, const tb_arg* a
   TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from, " > to=", to);
   TORCH_CHECK(to - from <= limits.max, "uniform_ expects to-from <= std::numeric_limits<", dtype_name(self),
               ">::max(), but found to=", to, " and from=", from, " which result in to-from to exceed the limit");
-  Draw draw(kUniform, context, philox_of(args[3]));
+  Draw draw(kUniform, context, philox_of(args[Op::generator]));
   draw.operand(self);
   draw.scalar(from);
   draw.scalar(to);
@@ -272,8 +274,11 @@ constexpr double kRootOfHalf = 0.70710678118654752440;
 
 template <const Distribution& distribution>
 tb_status normal(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  const tb_tensor& self = tensor_in(args[0]);
-  const double mean = double_of(args[1]), std = double_of(args[2]);
+  using Op = op::normal_;
+  static_assert(agree<Op, op::log_normal_>() && agree<Op, op::cauchy_>("self generator"));
+  static_assert(+Op::mean == +op::cauchy_::median && +Op::std == +op::cauchy_::sigma);
+  const tb_tensor& self = tensor_in(args[Op::self]);
+  const double mean = double_of(args[Op::mean]), std = double_of(args[Op::std]);
   if (&distribution == &kNormal) {
     TORCH_CHECK(std >= 0.0, "normal expects std >= 0.0, but found std ", std);
   } else if (&distribution == &kLogNormal) {
@@ -287,7 +292,7 @@ tb_status normal(const void*, const tb_kernel_context& context, const tb_arg* ar
   }
   const View parts = of_parts ? View(self).in_halves() : View();
   const tb_tensor numbers = parts.tensor();
-  Draw draw(distribution, context, philox_of(args[3]));
+  Draw draw(distribution, context, philox_of(args[Op::generator]));
   draw.operand(of_parts ? numbers : self);
   draw.scalar(mean);
   draw.scalar(of_parts ? std * kRootOfHalf : std);
@@ -295,14 +300,15 @@ tb_status normal(const void*, const tb_kernel_context& context, const tb_arg* ar
 }
 
 tb_status exponential(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  const tb_tensor& self = tensor_in(args[0]);
-  const double lambda = double_of(args[1]);
+  using Op = op::exponential_;
+  const tb_tensor& self = tensor_in(args[Op::self]);
+  const double lambda = double_of(args[Op::lambd]);
   TORCH_CHECK(lambda > 0.0, "exponential_ expects lambda > 0.0, but found lambda=", lambda);
   const ValueType type = value_type(self.dtype);
   if (!is_floating(type)) {
     return TB_STATUS_UNSUPPORTED;
   }
-  Draw draw(kExponential, context, philox_of(args[2]));
+  Draw draw(kExponential, context, philox_of(args[Op::generator]));
   draw.operand(self);
   draw.scalar(1 / lambda);
   draw.scalar(type == ValueType::f64 ? DBL_EPSILON / 2 : static_cast<double>(FLT_EPSILON / 2));
@@ -310,13 +316,14 @@ tb_status exponential(const void*, const tb_kernel_context& context, const tb_ar
 }
 
 tb_status geometric(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  const tb_tensor& self = tensor_in(args[0]);
-  const double p = double_of(args[1]);
+  using Op = op::geometric_;
+  const tb_tensor& self = tensor_in(args[Op::self]);
+  const double p = double_of(args[Op::p]);
   TORCH_CHECK(0 < p && p < 1, "geometric_ expects p to be in (0, 1), but got p=", p);
   if (value_type(self.dtype) == ValueType::b8) {
     return TB_STATUS_UNSUPPORTED;
   }
-  Draw draw(kGeometric, context, philox_of(args[2]));
+  Draw draw(kGeometric, context, philox_of(args[Op::generator]));
   draw.operand(self);
   draw.scalar(1 / std::log1p(-p));
   return draw.run();
@@ -328,10 +335,11 @@ int64_t threshold(double p) {
 }
 
 tb_status bernoulli(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  const double p = double_of(args[1]);
+  using Op = op::bernoulli__float;
+  const double p = double_of(args[Op::p]);
   TORCH_CHECK(0 <= p && p <= 1, "bernoulli_ expects p to be in [0, 1], but got p=", p);
-  Draw draw(kBernoulli, context, philox_of(args[2]));
-  draw.operand(tensor_in(args[0]));
+  Draw draw(kBernoulli, context, philox_of(args[Op::generator]));
+  draw.operand(tensor_in(args[Op::self]));
   draw.scalar(threshold(p));
   return draw.run();
 }
@@ -341,31 +349,32 @@ ValueType compared_in(int device, const tb_tensor& p) {
   return value_type(p.dtype) == ValueType::f64 && computes(device, ValueType::f64) ? ValueType::f64 : ValueType::f32;
 }
 
-/// (self, p, generator): `self` is written.
 tb_status bernoulli_tensor(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  if (!is_floating(value_type(tensor_in(args[1]).dtype)) || tensor_in(args[1]).ndim > tensor_in(args[0]).ndim) {
+  using Op = op::bernoulli__Tensor;
+  if (!is_floating(value_type(tensor_in(args[Op::p]).dtype)) ||
+      tensor_in(args[Op::p]).ndim > tensor_in(args[Op::self]).ndim) {
     return TB_STATUS_UNSUPPORTED;
   }
-  for (int d = 1; d <= tensor_in(args[1]).ndim; ++d) { // what cannot be broadcast
-    const int64_t size = tensor_in(args[1]).shape[tensor_in(args[1]).ndim - d];
-    if (size != 1 && size != tensor_in(args[0]).shape[tensor_in(args[0]).ndim - d]) {
+  for (int d = 1; d <= tensor_in(args[Op::p]).ndim; ++d) { // what cannot be broadcast
+    const int64_t size = tensor_in(args[Op::p]).shape[tensor_in(args[Op::p]).ndim - d];
+    if (size != 1 && size != tensor_in(args[Op::self]).shape[tensor_in(args[Op::self]).ndim - d]) {
       return TB_STATUS_UNSUPPORTED;
     }
   }
-  Draw draw(kBernoulliTensor, context, philox_of(args[2]));
-  draw.operand(tensor_in(args[0]));
-  draw.operand(tensor_in(args[1]));
-  draw.compute_in(compared_in(context.device, tensor_in(args[1])));
+  Draw draw(kBernoulliTensor, context, philox_of(args[Op::generator]));
+  draw.operand(tensor_in(args[Op::self]));
+  draw.operand(tensor_in(args[Op::p]));
+  draw.compute_in(compared_in(context.device, tensor_in(args[Op::p])));
   return draw.run();
 }
 
-/// (self, generator, out)
 tb_status bernoulli_out(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  Draw draw(kBernoulliTensor, context, philox_of(args[1]));
-  draw.operand(tensor_in(args[2]));
-  draw.operand(tensor_in(args[0]));
-  draw.compute_in(compared_in(context.device, tensor_in(args[0])));
-  return is_floating(value_type(tensor_in(args[0]).dtype)) ? draw.run() : TB_STATUS_UNSUPPORTED;
+  using Op = op::bernoulli_out;
+  Draw draw(kBernoulliTensor, context, philox_of(args[Op::generator]));
+  draw.operand(tensor_in(args[Op::out]));
+  draw.operand(tensor_in(args[Op::self]));
+  draw.compute_in(compared_in(context.device, tensor_in(args[Op::self])));
+  return is_floating(value_type(tensor_in(args[Op::self]).dtype)) ? draw.run() : TB_STATUS_UNSUPPORTED;
 }
 
 // ---- whole numbers ----
@@ -461,42 +470,47 @@ tb_status integers(const tb_kernel_context& context, const tb_tensor& self, int6
 }
 
 tb_status random_to(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  return integers(context, tensor_in(args[0]), 0, &args[1].v.i, philox_of(args[2]));
+  using Op = op::random__to;
+  return integers(context, tensor_in(args[Op::self]), 0, &args[Op::to].v.i, philox_of(args[Op::generator]));
 }
 
 tb_status random_from(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  const int64_t* to = args[2].tag == TB_ARG_NONE ? nullptr : &args[2].v.i;
-  return integers(context, tensor_in(args[0]), args[1].v.i, to, philox_of(args[3]));
+  using Op = op::random__from;
+  const int64_t* to = args[Op::to].tag == TB_ARG_NONE ? nullptr : &args[Op::to].v.i;
+  return integers(context, tensor_in(args[Op::self]), args[Op::from].v.i, to, philox_of(args[Op::generator]));
 }
 
 tb_status random_any(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  return integers(context, tensor_in(args[0]), 0, nullptr, philox_of(args[1]));
+  using Op = op::random_;
+  return integers(context, tensor_in(args[Op::self]), 0, nullptr, philox_of(args[Op::generator]));
 }
 
 // ---- of tensors of parameters ----
 
-/// (mean, std, generator, out): `kMean`, `kStd`: which are tensors.
+/// Which of the two are tensors.
 template <bool kMean, bool kStd>
 tb_status normal_of(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  const tb_tensor& out = tensor_in(args[3]);
+  using Op = op::normal_Tensor_Tensor_out;
+  static_assert(agree<Op, op::normal_Tensor_float_out, op::normal_float_Tensor_out>());
+  const tb_tensor& out = tensor_in(args[Op::out]);
   if (!kStd) {
-    const double std = double_of(args[1]);
+    const double std = double_of(args[Op::std]);
     TORCH_CHECK(std >= 0.0, "normal expects std >= 0.0, but found std ", std);
   }
   if (!is_floating(value_type(out.dtype))) {
     return TB_STATUS_UNSUPPORTED;
   }
-  Draw draw(kMean && kStd ? kNormalBoth : kMean ? kNormalMean : kNormalStd, context, philox_of(args[2]));
+  Draw draw(kMean && kStd ? kNormalBoth : kMean ? kNormalMean : kNormalStd, context, philox_of(args[Op::generator]));
   draw.operand(out);
   if (kMean) {
-    draw.operand(tensor_in(args[0]));
+    draw.operand(tensor_in(args[Op::mean]));
   } else {
-    draw.scalar(double_of(args[0]));
+    draw.scalar(double_of(args[Op::mean]));
   }
   if (kStd) {
-    draw.operand(tensor_in(args[1]));
+    draw.operand(tensor_in(args[Op::std]));
   } else {
-    draw.scalar(double_of(args[1]));
+    draw.scalar(double_of(args[Op::std]));
   }
   return draw.run();
 }
@@ -506,18 +520,20 @@ ValueType sampled_in(int device) {
 }
 
 tb_status poisson(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  Draw draw(kPoisson, context, philox_of(args[1]));
-  draw.operand(tensor_in(args[2]));
-  draw.operand(tensor_in(args[0]));
+  using Op = op::poisson;
+  Draw draw(kPoisson, context, philox_of(args[Op::generator]));
+  draw.operand(tensor_in(args[Op::result]));
+  draw.operand(tensor_in(args[Op::self]));
   draw.compute_in(sampled_in(context.device));
   return draw.run();
 }
 
 tb_status standard_gamma(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  Draw draw(kGamma, context, philox_of(args[1]));
-  draw.operand(tensor_in(args[2]));
-  draw.operand(tensor_in(args[0]));
-  const ValueType type = value_type(tensor_in(args[2]).dtype);
+  using Op = op::_standard_gamma;
+  Draw draw(kGamma, context, philox_of(args[Op::generator]));
+  draw.operand(tensor_in(args[Op::result]));
+  draw.operand(tensor_in(args[Op::self]));
+  const ValueType type = value_type(tensor_in(args[Op::result]).dtype);
   draw.scalar(type == ValueType::f64   ? DBL_MIN
               : type == ValueType::f16 ? 6.103515625e-05
                                        : static_cast<double>(FLT_MIN));
@@ -526,10 +542,11 @@ tb_status standard_gamma(const void*, const tb_kernel_context& context, const tb
 }
 
 tb_status binomial(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  Draw draw(kBinomial, context, philox_of(args[2]));
-  draw.operand(tensor_in(args[3]));
-  draw.operand(tensor_in(args[0]));
-  draw.operand(tensor_in(args[1]));
+  using Op = op::binomial;
+  Draw draw(kBinomial, context, philox_of(args[Op::generator]));
+  draw.operand(tensor_in(args[Op::result]));
+  draw.operand(tensor_in(args[Op::count]));
+  draw.operand(tensor_in(args[Op::prob]));
   draw.compute_in(sampled_in(context.device));
   return draw.run();
 }
@@ -550,10 +567,10 @@ tb_status dropout(const tb_kernel_context& context, const tb_tensor& input, doub
   return draw.run();
 }
 
-/// (input, p, train, out, mask)
 tb_status native_dropout(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  const double kept = 1 - double_of(args[1]);
-  if (args[2].tag != TB_ARG_NONE && args[2].v.i == 0) {
+  using Op = op::native_dropout;
+  const double kept = 1 - double_of(args[Op::p]);
+  if (args[Op::train].tag != TB_ARG_NONE && args[Op::train].v.i == 0) {
     return TB_STATUS_UNSUPPORTED;
   }
   const auto device = static_cast<c10::DeviceIndex>(context.device);
@@ -568,12 +585,14 @@ tb_status native_dropout(const void*, const tb_kernel_context& context, const tb
     const std::lock_guard<std::mutex> lock(generator->mutex_);
     std::tie(numbers.seed, numbers.offset) = generator->philox_engine_inputs(256);
   }
-  return dropout(context, tensor_in(args[0]), kept, numbers, args + 3);
+  return dropout(context, tensor_in(args[Op::input]), kept, numbers, args + Op::result0);
 }
 
-/// (self, p, generator, out, mask): p is the probability to keep an element.
+/// p is the probability to keep an element.
 tb_status fused_dropout(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  return dropout(context, tensor_in(args[0]), double_of(args[1]), philox_of(args[2]), args + 3);
+  using Op = op::_fused_dropout;
+  return dropout(context, tensor_in(args[Op::self]), double_of(args[Op::p]), philox_of(args[Op::generator]),
+                 args + Op::result0);
 }
 
 // ---- permutations ----
@@ -581,10 +600,10 @@ tb_status fused_dropout(const void*, const tb_kernel_context& context, const tb_
 /// Round keys are as many numbers of the generator, of counters {offset / 4 + k, 0}.
 constexpr int kRounds = 24;
 
-/// (n, generator, out)
 tb_status randperm(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  const int64_t n = args[0].v.i;
-  const tb_tensor& out = tensor_in(args[2]);
+  using Op = op::randperm_generator_out;
+  const int64_t n = args[Op::n].v.i;
+  const tb_tensor& out = tensor_in(args[Op::out]);
   TORCH_CHECK(n >= 0, "n must be non-negative, got", n);
   const ValueType type = value_type(out.dtype);
   if (out.ndim != 1 || out.shape[0] != n || type == ValueType::none || type == ValueType::b8) {
@@ -606,7 +625,7 @@ tb_status randperm(const void*, const tb_kernel_context& context, const tb_arg* 
   Specialization wanted(kPermutation);
   wanted.compute_in(ValueType::i64).index_of(false).type("OUT", type).number("ROUNDS", kRounds).parameters(1);
   const auto& function = find_function(context.device, wanted);
-  const auto& numbers = philox_of(args[1]);
+  const auto& numbers = philox_of(args[Op::generator]);
   int bits = 2; // of the numbers that are permuted, those of n and more left out
   while (int64_t{1} << bits < n) {
     ++bits;
@@ -634,27 +653,27 @@ void add_random(Kernels& kernels) {
   const auto in_place = [&](const char* overload, GeneratedFunction function, const TypeMask& types = kCommonTypes) {
     kernels.add(overload, function, kTakesEmpty, nullptr, types);
   };
-  in_place("aten::uniform_", uniform);
-  in_place("aten::normal_", normal<kNormal>, kAllTypes);
-  in_place("aten::log_normal_", normal<kLogNormal>);
-  in_place("aten::cauchy_", normal<kCauchy>);
-  in_place("aten::exponential_", exponential);
-  in_place("aten::geometric_", geometric);
-  in_place("aten::bernoulli_.float", bernoulli);
-  in_place("aten::bernoulli_.Tensor", bernoulli_tensor);
-  in_place("aten::random_", random_any);
-  in_place("aten::random_.to", random_to);
-  in_place("aten::random_.from", random_from);
-  kernels.add("aten::bernoulli.out", bernoulli_out);
-  kernels.add("aten::normal.Tensor_float_out", normal_of<true, false>);
-  kernels.add("aten::normal.float_Tensor_out", normal_of<false, true>);
-  kernels.add("aten::normal.Tensor_Tensor_out", normal_of<true, true>);
-  kernels.add("aten::poisson", poisson);
-  kernels.add("aten::_standard_gamma", standard_gamma);
-  kernels.add("aten::binomial", binomial);
-  kernels.add("aten::native_dropout", native_dropout);
-  kernels.add("aten::_fused_dropout", fused_dropout);
-  in_place("aten::randperm.generator_out", randperm);
+  in_place(op::uniform_::kName, uniform);
+  in_place(op::normal_::kName, normal<kNormal>, kAllTypes);
+  in_place(op::log_normal_::kName, normal<kLogNormal>);
+  in_place(op::cauchy_::kName, normal<kCauchy>);
+  in_place(op::exponential_::kName, exponential);
+  in_place(op::geometric_::kName, geometric);
+  in_place(op::bernoulli__float::kName, bernoulli);
+  in_place(op::bernoulli__Tensor::kName, bernoulli_tensor);
+  in_place(op::random_::kName, random_any);
+  in_place(op::random__to::kName, random_to);
+  in_place(op::random__from::kName, random_from);
+  kernels.add(op::bernoulli_out::kName, bernoulli_out);
+  kernels.add(op::normal_Tensor_float_out::kName, normal_of<true, false>);
+  kernels.add(op::normal_float_Tensor_out::kName, normal_of<false, true>);
+  kernels.add(op::normal_Tensor_Tensor_out::kName, normal_of<true, true>);
+  kernels.add(op::poisson::kName, poisson);
+  kernels.add(op::_standard_gamma::kName, standard_gamma);
+  kernels.add(op::binomial::kName, binomial);
+  kernels.add(op::native_dropout::kName, native_dropout);
+  kernels.add(op::_fused_dropout::kName, fused_dropout);
+  in_place(op::randperm_generator_out::kName, randperm);
 }
 
 } // namespace torch_backend::compiled

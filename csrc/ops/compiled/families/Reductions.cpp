@@ -6,6 +6,7 @@
 
 #include <c10/util/StringUtil.h>
 
+#include "csrc/ops/compiled/engine/Overloads.h"
 #include "csrc/ops/compiled/families/Families.h"
 #include "csrc/ops/compiled/families/Reduce.h"
 
@@ -79,15 +80,17 @@ double number_of(const tb_arg& argument, double if_none) {
                                                                      : if_none;
 }
 
-/// (self, ord, dim, keepdim, dtype or nothing, out)
 tb_status norm(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t num_args) {
+  using Op = op::linalg_vector_norm_out;
+  static_assert(agree<Op, op::norm_out, op::norm_dtype_out>("self dim"));
+  static_assert(+Op::ord == +op::norm_out::p && +Op::ord == +op::norm_dtype_out::p);
   View self;
   c10::SmallVector<View, 4> outputs;
-  if (!view_of(args[0], &self) || args[1].tag == TB_ARG_COMPLEX) {
+  if (!view_of(args[Op::self], &self) || args[Op::ord].tag == TB_ARG_COMPLEX) {
     return TB_STATUS_UNSUPPORTED;
   }
-  double order = number_of(args[1], 2);
-  const uint64_t dims = dims_of(args[2], self.dim(), all_dims(self.dim()));
+  double order = number_of(args[Op::ord], 2);
+  const uint64_t dims = dims_of(args[Op::dim], self.dim(), all_dims(self.dim()));
   if (!outputs_of(args, num_args, 1, self.dim(), dims, &outputs) || !is_floating(outputs[0].type())) {
     return TB_STATUS_UNSUPPORTED;
   }
@@ -120,20 +123,22 @@ constexpr Spread kStd{"std", false};
 constexpr Spread kVarMean{"var", true};
 constexpr Spread kStdMean{"std", true};
 
-/// (self, dim, correction, keepdim, out, mean or nothing)
 tb_status spread(const void* data, const tb_kernel_context& context, const tb_arg* args, int32_t num_args) {
+  using Op = op::var_correction_out;
+  static_assert(
+      agree<Op, op::std_correction_out, op::var_mean_correction, op::std_mean_correction>("self dim correction"));
   const auto& which = *static_cast<const Spread*>(data);
   View self;
   c10::SmallVector<View, 4> outputs;
-  if (!view_of(args[0], &self) || !is_floating(self.type())) {
+  if (!view_of(args[Op::self], &self) || !is_floating(self.type())) {
     return TB_STATUS_UNSUPPORTED;
   }
-  const uint64_t dims = dims_of(args[1], self.dim(), all_dims(self.dim()));
+  const uint64_t dims = dims_of(args[Op::dim], self.dim(), all_dims(self.dim()));
   if (!outputs_of(args, num_args, which.with_mean ? 2 : 1, self.dim(), dims, &outputs)) {
     return TB_STATUS_UNSUPPORTED;
   }
   const auto compute = compute_type(self.type());
-  const double correction = number_of(args[2], 1);
+  const double correction = number_of(args[Op::correction], 1);
   View mean;
   tb_status status = TB_STATUS_OK;
   if (which.with_mean && outputs[1].type() == compute) {
@@ -154,8 +159,9 @@ tb_status spread(const void* data, const tb_kernel_context& context, const tb_ar
 
 /// The sum of the diagonal: (self, out)
 tb_status trace(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  using Op = op::trace;
   View self, output;
-  if (!view_of(args[0], &self) || !view_of(args[1], &output)) {
+  if (!view_of(args[Op::self], &self) || !view_of(args[Op::result], &output)) {
     return TB_STATUS_UNSUPPORTED;
   }
   View diagonal = self;
@@ -177,14 +183,14 @@ void add_reductions(Kernels& kernels) {
       }
     }
   }
-  for (const char* overload : {"aten::linalg_vector_norm.out", "aten::norm.out", "aten::norm.dtype_out"}) {
+  for (const char* overload : {op::linalg_vector_norm_out::kName, op::norm_out::kName, op::norm_dtype_out::kName}) {
     kernels.add(overload, norm, kTakesEmpty, nullptr, kAllTypes);
   }
-  kernels.add("aten::var.correction_out", spread, kTakesEmpty, &kVar);
-  kernels.add("aten::std.correction_out", spread, kTakesEmpty, &kStd);
-  kernels.add("aten::var_mean.correction", spread, kTakesEmpty, &kVarMean);
-  kernels.add("aten::std_mean.correction", spread, kTakesEmpty, &kStdMean);
-  kernels.add("aten::trace", trace, kTakesEmpty, nullptr, kAllTypes);
+  kernels.add(op::var_correction_out::kName, spread, kTakesEmpty, &kVar);
+  kernels.add(op::std_correction_out::kName, spread, kTakesEmpty, &kStd);
+  kernels.add(op::var_mean_correction::kName, spread, kTakesEmpty, &kVarMean);
+  kernels.add(op::std_mean_correction::kName, spread, kTakesEmpty, &kStdMean);
+  kernels.add(op::trace::kName, trace, kTakesEmpty, nullptr, kAllTypes);
 }
 
 } // namespace torch_backend::compiled

@@ -6,6 +6,7 @@
 
 #include "csrc/ops/compiled/engine/Launch.h"
 #include "csrc/ops/compiled/engine/Modules.h"
+#include "csrc/ops/compiled/engine/Overloads.h"
 #include "csrc/ops/compiled/engine/Support.h"
 #include "csrc/ops/compiled/engine/ValueType.h"
 #include "csrc/ops/compiled/engine/View.h"
@@ -91,24 +92,40 @@ tb_status run(const Resample& resample, const tb_kernel_context& context, const 
   return TB_STATUS_OK;
 }
 
-bool has_corners(Mode mode) {
+constexpr bool has_corners(Mode mode) {
   return mode == kLinear || mode == kCubic;
 }
 
-/// (self, output_size, [align_corners,] scales for each dimension, out)
-tb_status upsample(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t num_args) {
-  const auto& resample = *static_cast<const Resample*>(entry);
-  const auto* scales = args + (has_corners(resample.mode) ? 3 : 2);
-  return run(resample, context, tensor_in(args[0]), tensor_in(args[num_args - 1]),
-             has_corners(resample.mode) ? &args[2] : nullptr, scales, Args{});
+/// The scales of each dimension follow each other.
+template <class Op>
+constexpr int32_t first_scale() {
+  if constexpr (requires { Op::scales; }) {
+    return Op::scales;
+  } else if constexpr (requires { Op::scales_d; }) {
+    return Op::scales_d;
+  } else {
+    return Op::scales_h;
+  }
 }
 
-/// (grad_output, output_size, input_size, [align_corners,] scales for each dimension, grad_input)
-tb_status upsample_backward(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t num_args) {
-  const auto& resample = *static_cast<const Resample*>(entry);
-  const auto* scales = args + (has_corners(resample.mode) ? 4 : 3);
-  return run(resample, context, tensor_in(args[num_args - 1]), tensor_in(args[0]),
-             has_corners(resample.mode) ? &args[3] : nullptr, scales, Args{});
+template <class Op, Mode kMode>
+const tb_arg* corners_of(const tb_arg* args) {
+  if constexpr (has_corners(kMode)) {
+    return &args[Op::align_corners];
+  }
+  return nullptr;
+}
+
+template <class Op, Mode kMode>
+tb_status upsample(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  return run(*static_cast<const Resample*>(entry), context, tensor_in(args[Op::self]), tensor_in(args[Op::out]),
+             corners_of<Op, kMode>(args), args + first_scale<Op>(), Args{});
+}
+
+template <class Op, Mode kMode>
+tb_status upsample_backward(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  return run(*static_cast<const Resample*>(entry), context, tensor_in(args[Op::grad_input]),
+             tensor_in(args[Op::grad_output]), corners_of<Op, kMode>(args), args + first_scale<Op>(), Args{});
 }
 
 /// One dimension of `image` and `result`, which have the other sizes in common, from one to the other.
@@ -165,18 +182,17 @@ tb_status run_antialiased(const Resample& resample, const tb_kernel_context& con
   return TB_STATUS_OK;
 }
 
-/// (self, output_size, align_corners, scales for each dimension, out)
-tb_status upsample_antialiased(const void* entry, const tb_kernel_context& context, const tb_arg* args,
-                               int32_t num_args) {
-  return run_antialiased(*static_cast<const Resample*>(entry), context, tensor_in(args[0]),
-                         tensor_in(args[num_args - 1]), args[2], args + 3);
+template <class Op, Mode>
+tb_status upsample_antialiased(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  return run_antialiased(*static_cast<const Resample*>(entry), context, tensor_in(args[Op::self]),
+                         tensor_in(args[Op::out]), args[Op::align_corners], args + first_scale<Op>());
 }
 
-/// (grad_output, output_size, input_size, align_corners, scales for each dimension, grad_input)
+template <class Op, Mode>
 tb_status upsample_antialiased_backward(const void* entry, const tb_kernel_context& context, const tb_arg* args,
-                                        int32_t num_args) {
-  return run_antialiased(*static_cast<const Resample*>(entry), context, tensor_in(args[num_args - 1]),
-                         tensor_in(args[0]), args[3], args + 4);
+                                        int32_t) {
+  return run_antialiased(*static_cast<const Resample*>(entry), context, tensor_in(args[Op::grad_input]),
+                         tensor_in(args[Op::grad_output]), args[Op::align_corners], args + first_scale<Op>());
 }
 
 /// Of before and after each dimension, the last one first: what is before it.
@@ -189,18 +205,18 @@ Args padded(const tb_arg& list, int dims) {
   return all;
 }
 
-/// (self, padding, out)
-tb_status pad(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t /*num_args*/) {
+template <class Op, Mode>
+tb_status pad(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
   const auto& resample = *static_cast<const Resample*>(entry);
-  return run(resample, context, tensor_in(args[0]), tensor_in(args[2]), nullptr, nullptr,
-             padded(args[1], resample.dims));
+  return run(resample, context, tensor_in(args[Op::self]), tensor_in(args[Op::out]), nullptr, nullptr,
+             padded(args[Op::padding], resample.dims));
 }
 
-/// (grad_output, self, padding, grad_input)
-tb_status pad_backward(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t /*num_args*/) {
+template <class Op, Mode>
+tb_status pad_backward(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
   const auto& resample = *static_cast<const Resample*>(entry);
-  return run(resample, context, tensor_in(args[3]), tensor_in(args[0]), nullptr, nullptr,
-             padded(args[2], resample.dims));
+  return run(resample, context, tensor_in(args[Op::grad_input]), tensor_in(args[Op::grad_output]), nullptr, nullptr,
+             padded(args[Op::padding], resample.dims));
 }
 
 struct Operator {
@@ -209,35 +225,36 @@ struct Operator {
   Resample resample;
 };
 
-#define TB_RESAMPLE(name, forward, backward, dims, mode)  \
-  {"aten::" name ".out", forward, {dims, mode, false}}, { \
-    "aten::" name "_backward.grad_input", backward, {     \
-      dims, mode, true                                    \
-    }                                                     \
+#define TB_RESAMPLE(name, forward, backward, dims, mode)                                              \
+  {op::name##_out::kName, guarded<forward<op::name##_out, mode>>, {dims, mode, false}}, {             \
+    op::name##_backward_grad_input::kName, guarded<backward<op::name##_backward_grad_input, mode>>, { \
+      dims, mode, true                                                                                \
+    }                                                                                                 \
   }
-#define TB_ANTIALIASED(name, mode) \
-  TB_RESAMPLE(name, guarded<upsample_antialiased>, guarded<upsample_antialiased_backward>, 2, mode)
+#define TB_ANTIALIASED(name, mode) TB_RESAMPLE(name, upsample_antialiased, upsample_antialiased_backward, 2, mode)
 
 constexpr Operator kOperators[] = {
-    TB_RESAMPLE("upsample_nearest1d", upsample, upsample_backward, 1, kNearest),
-    TB_RESAMPLE("upsample_nearest2d", upsample, upsample_backward, 2, kNearest),
-    TB_RESAMPLE("upsample_nearest3d", upsample, upsample_backward, 3, kNearest),
-    TB_RESAMPLE("_upsample_nearest_exact1d", upsample, upsample_backward, 1, kNearestExact),
-    TB_RESAMPLE("_upsample_nearest_exact2d", upsample, upsample_backward, 2, kNearestExact),
-    TB_RESAMPLE("_upsample_nearest_exact3d", upsample, upsample_backward, 3, kNearestExact),
-    TB_RESAMPLE("upsample_linear1d", upsample, upsample_backward, 1, kLinear),
-    TB_RESAMPLE("upsample_bilinear2d", upsample, upsample_backward, 2, kLinear),
-    TB_RESAMPLE("upsample_trilinear3d", upsample, upsample_backward, 3, kLinear),
-    TB_RESAMPLE("upsample_bicubic2d", upsample, upsample_backward, 2, kCubic),
-    TB_ANTIALIASED("_upsample_bilinear2d_aa", kLinear),
-    TB_ANTIALIASED("_upsample_bicubic2d_aa", kCubic),
-    TB_ANTIALIASED("_upsample_lanczos2d_aa", kLanczos),
-    TB_RESAMPLE("reflection_pad1d", pad, pad_backward, 1, kReflected),
-    TB_RESAMPLE("reflection_pad2d", pad, pad_backward, 2, kReflected),
-    TB_RESAMPLE("reflection_pad3d", pad, pad_backward, 3, kReflected),
-    TB_RESAMPLE("replication_pad1d", pad, pad_backward, 1, kReplicated),
-    TB_RESAMPLE("replication_pad2d", pad, pad_backward, 2, kReplicated),
-    TB_RESAMPLE("replication_pad3d", pad, pad_backward, 3, kReplicated),
+    TB_RESAMPLE(upsample_nearest1d, upsample, upsample_backward, 1, kNearest),
+    TB_RESAMPLE(upsample_nearest2d, upsample, upsample_backward, 2, kNearest),
+    TB_RESAMPLE(upsample_nearest3d, upsample, upsample_backward, 3, kNearest),
+    TB_RESAMPLE(_upsample_nearest_exact1d, upsample, upsample_backward, 1, kNearestExact),
+    TB_RESAMPLE(_upsample_nearest_exact2d, upsample, upsample_backward, 2, kNearestExact),
+    TB_RESAMPLE(_upsample_nearest_exact3d, upsample, upsample_backward, 3, kNearestExact),
+    TB_RESAMPLE(upsample_linear1d, upsample, upsample_backward, 1, kLinear),
+    TB_RESAMPLE(upsample_bilinear2d, upsample, upsample_backward, 2, kLinear),
+    TB_RESAMPLE(upsample_trilinear3d, upsample, upsample_backward, 3, kLinear),
+    TB_RESAMPLE(upsample_bicubic2d, upsample, upsample_backward, 2, kCubic),
+    TB_ANTIALIASED(_upsample_bilinear2d_aa, kLinear),
+    TB_ANTIALIASED(_upsample_bicubic2d_aa, kCubic),
+#ifdef TB_HAS__upsample_lanczos2d_aa_out
+    TB_ANTIALIASED(_upsample_lanczos2d_aa, kLanczos),
+#endif
+    TB_RESAMPLE(reflection_pad1d, pad, pad_backward, 1, kReflected),
+    TB_RESAMPLE(reflection_pad2d, pad, pad_backward, 2, kReflected),
+    TB_RESAMPLE(reflection_pad3d, pad, pad_backward, 3, kReflected),
+    TB_RESAMPLE(replication_pad1d, pad, pad_backward, 1, kReplicated),
+    TB_RESAMPLE(replication_pad2d, pad, pad_backward, 2, kReplicated),
+    TB_RESAMPLE(replication_pad3d, pad, pad_backward, 3, kReplicated),
 };
 
 } // namespace

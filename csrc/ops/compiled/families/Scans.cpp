@@ -12,6 +12,7 @@
 #include "csrc/core/Runtime.h"
 #include "csrc/ops/compiled/engine/Launch.h"
 #include "csrc/ops/compiled/engine/Modules.h"
+#include "csrc/ops/compiled/engine/Overloads.h"
 #include "csrc/ops/compiled/engine/Part.h"
 #include "csrc/ops/compiled/engine/Support.h"
 #include "csrc/ops/compiled/families/Families.h"
@@ -208,35 +209,38 @@ int64_t dim_of(const tb_arg& argument, int64_t num_dims) {
   return argument.v.i < 0 ? argument.v.i + std::max<int64_t>(num_dims, 1) : argument.v.i;
 }
 
-/// (self, dim, dtype or nothing, out)
 tb_status run_scan(const void* data, const tb_kernel_context& context, const tb_arg* args, int32_t num_args) {
+  using Op = op::cumsum_out;
+  static_assert(agree<Op, op::cumprod_out, op::_logcumsumexp>("self dim"));
   View self, out;
-  if (!view_of(args[0], &self) || !view_of(args[num_args - 1], &out) ||
+  if (!view_of(args[Op::self], &self) || !view_of(args[num_args - 1], &out) ||
       (out.type() == ValueType::b8 && self.type() != ValueType::b8)) {
     return TB_STATUS_UNSUPPORTED;
   }
-  return scan(context, reduction(static_cast<const char*>(data)), out, self, dim_of(args[1], self.dim()),
+  return scan(context, reduction(static_cast<const char*>(data)), out, self, dim_of(args[Op::dim], self.dim()),
               compute_type(out.type()));
 }
 
-/// (self, values, indices, dim)
 tb_status run_extrema(const void* data, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  using Op = op::_cummax_helper;
+  static_assert(agree<Op, op::_cummin_helper>());
   View self, outputs[2];
-  if (!view_of(args[0], &self) || !view_of(args[1], &outputs[0]) || !view_of(args[2], &outputs[1])) {
+  if (!view_of(args[Op::self], &self) || !view_of(args[Op::values], &outputs[0]) ||
+      !view_of(args[Op::indices], &outputs[1])) {
     return TB_STATUS_UNSUPPORTED;
   }
-  return scan(context, reduction(static_cast<const char*>(data)), outputs, self, dim_of(args[3], self.dim()),
+  return scan(context, reduction(static_cast<const char*>(data)), outputs, self, dim_of(args[Op::dim], self.dim()),
               compute_type(self.type()));
 }
 
 } // namespace
 
 void add_scans(Kernels& kernels) {
-  kernels.add("aten::cumsum.out", run_scan, 0, "cumsum", kAllTypes);
-  kernels.add("aten::cumprod.out", run_scan, 0, "cumprod", kAllTypes);
-  kernels.add("aten::_logcumsumexp", run_scan, 0, "logcumsumexp");
-  kernels.add("aten::_cummax_helper", run_extrema, 0, "cummax");
-  kernels.add("aten::_cummin_helper", run_extrema, 0, "cummin");
+  kernels.add(op::cumsum_out::kName, run_scan, 0, "cumsum", kAllTypes);
+  kernels.add(op::cumprod_out::kName, run_scan, 0, "cumprod", kAllTypes);
+  kernels.add(op::_logcumsumexp::kName, run_scan, 0, "logcumsumexp");
+  kernels.add(op::_cummax_helper::kName, run_extrema, 0, "cummax");
+  kernels.add(op::_cummin_helper::kName, run_extrema, 0, "cummin");
 }
 
 } // namespace torch_backend::compiled

@@ -1,5 +1,6 @@
 // softmax and log_softmax along any dimension, and their backward passes.
 
+#include "csrc/ops/compiled/engine/Overloads.h"
 #include "csrc/ops/compiled/families/Families.h"
 #include "csrc/ops/compiled/families/Pointwise.h"
 #include "csrc/ops/compiled/families/Reduce.h"
@@ -86,32 +87,35 @@ tb_status call(const Softmax& softmax, const tb_kernel_context& context, const V
   return compute_elements(context, softmax.map, out, operands, {}, compute) ? TB_STATUS_OK : TB_STATUS_UNSUPPORTED;
 }
 
-/// (self, dim, half_to_float, out)
 tb_status forward(const void* data, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  using Op = op::_softmax_out;
+  static_assert(agree<Op, op::_log_softmax_out>());
   View self, out;
-  if (!view_of(args[0], &self) || !view_of(args[3], &out)) {
+  if (!view_of(args[Op::self], &self) || !view_of(args[Op::out], &out)) {
     return TB_STATUS_UNSUPPORTED;
   }
-  return call(*static_cast<const Softmax*>(data), context, out, self, wrapped_dim(args[1], self.dim()));
+  return call(*static_cast<const Softmax*>(data), context, out, self, wrapped_dim(args[Op::dim], self.dim()));
 }
 
-/// (grad_output, output, dim, input_dtype, grad_input)
 tb_status backward(const void* data, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  using Op = op::_softmax_backward_data_out;
+  static_assert(agree<Op, op::_log_softmax_backward_data_out>("grad_output output dim"));
+  static_assert(+Op::grad_input == +op::_log_softmax_backward_data_out::out);
   View inputs[2], out;
-  if (!view_of(args[0], &inputs[0]) || !view_of(args[1], &inputs[1]) || !view_of(args[4], &out) ||
-      inputs[0].type() != inputs[1].type()) {
+  if (!view_of(args[Op::grad_output], &inputs[0]) || !view_of(args[Op::output], &inputs[1]) ||
+      !view_of(args[Op::grad_input], &out) || inputs[0].type() != inputs[1].type()) {
     return TB_STATUS_UNSUPPORTED;
   }
-  return call(*static_cast<const Softmax*>(data), context, out, inputs, wrapped_dim(args[2], inputs[0].dim()));
+  return call(*static_cast<const Softmax*>(data), context, out, inputs, wrapped_dim(args[Op::dim], inputs[0].dim()));
 }
 
 } // namespace
 
 void add_softmax(Kernels& kernels) {
-  kernels.add("aten::_softmax.out", forward, 0, &kSoftmax);
-  kernels.add("aten::_log_softmax.out", forward, 0, &kLogSoftmax);
-  kernels.add("aten::_softmax_backward_data.out", backward, 0, &kSoftmaxBackward);
-  kernels.add("aten::_log_softmax_backward_data.out", backward, 0, &kLogSoftmaxBackward);
+  kernels.add(op::_softmax_out::kName, forward, 0, &kSoftmax);
+  kernels.add(op::_log_softmax_out::kName, forward, 0, &kLogSoftmax);
+  kernels.add(op::_softmax_backward_data_out::kName, backward, 0, &kSoftmaxBackward);
+  kernels.add(op::_log_softmax_backward_data_out::kName, backward, 0, &kLogSoftmaxBackward);
 }
 
 } // namespace torch_backend::compiled

@@ -9,6 +9,7 @@
 #include "csrc/ops/compiled/engine/Geometry.h"
 #include "csrc/ops/compiled/engine/Launch.h"
 #include "csrc/ops/compiled/engine/Modules.h"
+#include "csrc/ops/compiled/engine/Overloads.h"
 #include "csrc/ops/compiled/engine/Support.h"
 #include "csrc/ops/compiled/families/Compaction.h"
 #include "csrc/ops/compiled/families/Families.h"
@@ -213,25 +214,28 @@ int64_t size_of(const tb_tensor& self, int64_t dim) {
 }
 
 tb_status sort(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  const auto* self = tensor_of(args[0]);
-  return sorted(context, *self, args[2].v.i, args[3].v.i != 0, Step::kFinish, 0, size_of(*self, args[2].v.i),
-                *tensor_of(args[4]), *tensor_of(args[5]));
+  using Op = op::sort_values_stable;
+  const auto* self = tensor_of(args[Op::self]);
+  return sorted(context, *self, args[Op::dim].v.i, args[Op::descending].v.i != 0, Step::kFinish, 0,
+                size_of(*self, args[Op::dim].v.i), *tensor_of(args[Op::values]), *tensor_of(args[Op::indices]));
 }
 
 tb_status topk(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  const auto* self = tensor_of(args[0]);
-  const int64_t kept = self->ndim == 0 ? 1 : args[1].v.i; // a number has one result, even with k=0
-  return sorted(context, *self, args[2].v.i, args[3].v.i != 0, Step::kFinish, 0, kept, *tensor_of(args[5]),
-                *tensor_of(args[6]));
+  using Op = op::topk_values;
+  const auto* self = tensor_of(args[Op::self]);
+  const int64_t kept = self->ndim == 0 ? 1 : args[Op::k].v.i; // a number has one result, even with k=0
+  return sorted(context, *self, args[Op::dim].v.i, args[Op::largest].v.i != 0, Step::kFinish, 0, kept,
+                *tensor_of(args[Op::values]), *tensor_of(args[Op::indices]));
 }
 
 tb_status kthvalue(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  const auto* self = tensor_of(args[0]);
-  const int64_t size = size_of(*self, args[2].v.i);
-  TORCH_CHECK(args[1].v.i >= 1 && args[1].v.i <= size, "kthvalue(): selected number k out of range for dimension ",
-              args[2].v.i);
-  return sorted(context, *self, args[2].v.i, false, Step::kFinish, args[1].v.i - 1, 1, *tensor_of(args[4]),
-                *tensor_of(args[5]));
+  using Op = op::kthvalue_values;
+  const auto* self = tensor_of(args[Op::self]);
+  const int64_t size = size_of(*self, args[Op::dim].v.i);
+  TORCH_CHECK(args[Op::k].v.i >= 1 && args[Op::k].v.i <= size,
+              "kthvalue(): selected number k out of range for dimension ", args[Op::dim].v.i);
+  return sorted(context, *self, args[Op::dim].v.i, false, Step::kFinish, args[Op::k].v.i - 1, 1,
+                *tensor_of(args[Op::values]), *tensor_of(args[Op::indices]));
 }
 
 Step median_step(const void* entry) {
@@ -239,13 +243,17 @@ Step median_step(const void* entry) {
 }
 
 tb_status median_dim(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  return sorted(context, *tensor_of(args[0]), args[1].v.i, false, median_step(entry), 0, 1, *tensor_of(args[3]),
-                *tensor_of(args[4]));
+  using Op = op::median_dim_values;
+  static_assert(agree<Op, op::nanmedian_dim_values>());
+  return sorted(context, *tensor_of(args[Op::self]), args[Op::dim].v.i, false, median_step(entry), 0, 1,
+                *tensor_of(args[Op::values]), *tensor_of(args[Op::indices]));
 }
 
 tb_status median(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  View self(*tensor_of(args[0]));
-  const auto* out = tensor_of(args[1]);
+  using Op = op::median;
+  static_assert(agree<Op, op::nanmedian>());
+  View self(*tensor_of(args[Op::self]));
+  const auto* out = tensor_of(args[Op::result]);
   if (self.numel() == 0) {
     return TB_STATUS_UNSUPPORTED;
   }
@@ -299,39 +307,43 @@ tb_status unique(const tb_kernel_context& context, const char* op, const tb_tens
 }
 
 tb_status unique2(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  return unique(context, static_cast<const char*>(entry), *tensor_of(args[0]), args[2].v.i, args[3].v.i, false);
+  using Op = op::_unique2;
+  return unique(context, static_cast<const char*>(entry), *tensor_of(args[Op::self]), args[Op::return_inverse].v.i,
+                args[Op::return_counts].v.i, false);
 }
 
 tb_status unique_consecutive(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  if (args[3].tag != TB_ARG_NONE) {
+  using Op = op::unique_consecutive;
+  if (args[Op::dim].tag != TB_ARG_NONE) {
     return TB_STATUS_UNSUPPORTED;
   }
-  return unique(context, static_cast<const char*>(entry), *tensor_of(args[0]), args[1].v.i, args[2].v.i, true);
+  return unique(context, static_cast<const char*>(entry), *tensor_of(args[Op::self]), args[Op::return_inverse].v.i,
+                args[Op::return_counts].v.i, true);
 }
 
-struct Op {
+struct Operator {
   const char* overload;
   GeneratedFunction function;
   uint32_t flags;
 };
 
 constexpr uint32_t kUniqueFlags = TB_KERNEL_NEEDS_CONTIGUOUS | TB_KERNEL_ALLOCATES_OUTPUT | kTakesEmpty;
-constexpr Op kOps[] = {
-    {"aten::sort.values_stable", guarded<sort>, 0},
-    {"aten::topk.values", guarded<topk>, 0},
-    {"aten::kthvalue.values", guarded<kthvalue>, 0},
-    {"aten::median", guarded<median>, TB_KERNEL_NEEDS_CONTIGUOUS},
-    {"aten::median.dim_values", guarded<median_dim>, 0},
-    {"aten::nanmedian", guarded<median>, TB_KERNEL_NEEDS_CONTIGUOUS},
-    {"aten::nanmedian.dim_values", guarded<median_dim>, 0},
-    {"aten::_unique2", guarded<unique2>, kUniqueFlags},
-    {"aten::unique_consecutive", guarded<unique_consecutive>, kUniqueFlags},
+constexpr Operator kOperators[] = {
+    {op::sort_values_stable::kName, guarded<sort>, 0},
+    {op::topk_values::kName, guarded<topk>, 0},
+    {op::kthvalue_values::kName, guarded<kthvalue>, 0},
+    {op::median::kName, guarded<median>, TB_KERNEL_NEEDS_CONTIGUOUS},
+    {op::median_dim_values::kName, guarded<median_dim>, 0},
+    {op::nanmedian::kName, guarded<median>, TB_KERNEL_NEEDS_CONTIGUOUS},
+    {op::nanmedian_dim_values::kName, guarded<median_dim>, 0},
+    {op::_unique2::kName, guarded<unique2>, kUniqueFlags},
+    {op::unique_consecutive::kName, guarded<unique_consecutive>, kUniqueFlags},
 };
 
 } // namespace
 
 void add_sorting(Kernels& kernels) {
-  for (const auto& op : kOps) {
+  for (const auto& op : kOperators) {
     kernels.add(op.overload, op.function, op.flags, op.overload, kRealTypes);
   }
 }

@@ -1,0 +1,33 @@
+"""The places of operators' arguments (codegen/arguments.py)."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from codegen import arguments, parse
+
+
+@pytest.fixture(scope="module")
+def places():
+    """Arguments by overload."""
+    functions, _ = parse.native_functions()
+    return {overload.name: overload.arguments for overload in arguments.overloads(functions)}
+
+
+def test_that_outputs_come_last_whether_they_are_given_or_made(places):
+    assert places["index_select.out"] == ("self", "dim", "index", "out")
+    assert places["index_select"] == ("self", "dim", "index", "result")
+    assert places["native_dropout"] == ("input", "p", "train", "result0", "result1")
+    assert places["sort"] == ("self", "dim", "descending", "values", "indices")
+
+
+def test_that_what_is_written_in_place_is_no_second_argument(places):
+    assert places["put_"] == ("self", "index", "source", "accumulate")
+    assert places["_cummax_helper"] == ("self", "values", "indices", "dim")
+
+
+def test_that_no_argument_is_called_like_its_overload(places):
+    assert "threshold_" in places["threshold"]
