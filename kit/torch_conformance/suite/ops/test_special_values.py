@@ -96,7 +96,7 @@ def _in_float64(trial: Trial, sample: SampleInput, expected: Any) -> Any:
 
 def _compare(trial: Trial, sample: SampleInput, actual: Tensor, expected: Tensor, better: Tensor) -> None:
     rtol, atol = default_tolerances(expected.dtype)
-    if trial.op.name in EXACT or not expected.is_floating_point():
+    if trial.op.name in EXACT or not (expected.is_floating_point() or expected.is_complex()):
         rtol = atol = 0.0
     else:
         rtol, atol = max(rtol, trial.tolerance.rtol), max(atol, trial.tolerance.atol)
