@@ -26,6 +26,10 @@ class Operators:
     resizes: frozenset[str] = frozenset()
     one_dtype: frozenset[str] = frozenset()
     host_arguments: Mapping[str, list[str]] = field(default_factory=dict)
+    result_in_columns: frozenset[str] = frozenset()
+    numbers_do_not_wrap: frozenset[str] = frozenset()
+    numbers: Mapping[str, Mapping[str, list[str]]] = field(default_factory=dict)
+    results: Mapping[str, list[str]] = field(default_factory=dict)
     shared_by_layouts: Mapping[str, list[str]] = field(default_factory=dict)
     hand_written: tuple[str, ...] = ()
 
@@ -48,6 +52,14 @@ def read(path: Path = SHIPPED) -> Operators:
     return Operators(**{**sections, "hand_written": tuple(sections.get("hand_written", ()))})
 
 
+def _of_arguments(arguments: Mapping[str, list[str]]) -> list[str]:
+    return [f"{name} {argument}" for name, all_ in arguments.items() for argument in all_]
+
+
+def _result_facts(operators: Operators) -> dict[str, list[str]]:
+    return {f"k{rule.title().replace('_', '')}Result": names for rule, names in operators.results.items()}
+
+
 def facts(operators: Operators, checked_overloads: Iterable[str]) -> dict[str, list[str]]:
     """What ``OperatorFacts.cpp`` looks up: the names, sorted, for which a fact holds. Facts as C++ names them."""
     layouts = operators.shared_by_layouts
@@ -60,7 +72,14 @@ def facts(operators: Operators, checked_overloads: Iterable[str]) -> dict[str, l
         "kSuggestedFormat": operators.suggested_format,
         "kWritesOutAtOnce": operators.writes_out_at_once,
         "kOneDtype": operators.one_dtype,
-        "kHostArgument": [f"{name} {argument}" for name, all_ in operators.host_arguments.items() for argument in all_],
+        "kHostArgument": _of_arguments(operators.host_arguments),
+        "kResultInColumns": operators.result_in_columns,
+        "kNumbersDoNotWrap": operators.numbers_do_not_wrap,
+        "kNumberIsNoOperand": _of_arguments(operators.numbers.get("no_operand", {})),
+        "kWideNumber": _of_arguments(operators.numbers.get("wide", {})),
+        "kLowerBound": _of_arguments(operators.numbers.get("lower_bound", {})),
+        "kUpperBound": _of_arguments(operators.numbers.get("upper_bound", {})),
+        **_result_facts(operators),
         "kSharedSparse": [*layouts.get("sparse", []), *elementwise],
         "kSharedSparseCompressed": [*layouts.get("sparse_compressed", []), *elementwise],
         "kSharedNested": layouts.get("nested", []),

@@ -38,7 +38,7 @@ class Form:
     brought: str  # the arguments' names with indices that were brought from the host
     aten_call: str  # the end of AtenKernel<Op, ...: flags and function
     written: str  # names of the tensors the kernel writes; "" for the functional form
-    plain: bool  # some calls need no meta function: Note [Plain calls] in csrc/ops/plugin/StructuredCall.h
+    plain: bool  # some calls need no meta function: Note [Plain calls] in csrc/ops/kernel/StructuredCall.h
     aliased: bool  # the CPU kernel is called on aliases of the tensors, by `impl`
     meta: str  # expressions for the meta function
     impl: str  # ... and for the kernel; `op` is the kernel object

@@ -19,9 +19,11 @@
 #include <torch/library.h>
 
 #include "csrc/core/Plugin.h"
+#include "csrc/core/Runtime.h"
 #include "csrc/memory/DeviceAllocator.h"
-#include "csrc/ops/plugin/BoxedKernel.h"
-#include "csrc/ops/plugin/KernelCall.h"
+#include "csrc/ops/kernel/BoxedKernel.h"
+#include "csrc/ops/kernel/KernelCall.h"
+#include "csrc/ops/kernel/KernelTable.h"
 #include "csrc/torch/Activate.h"
 
 namespace tb = torch_backend;
@@ -32,7 +34,23 @@ tb_status nothing(const tb_kernel_context* /*context*/, const tb_arg* /*args*/, 
   return TB_STATUS_OK;
 }
 
-const tb_kernel kNothing = {sizeof(tb_kernel), "bench::boxed.out", nothing, 0, 0, nullptr};
+/// Calls it as a plugin's is called.
+class Nothing final : public tb::Kernel {
+ public:
+  Nothing() : Kernel("bench::boxed.out", /*flags=*/0) {}
+
+  tb::Source source() const override {
+    return tb::Source::kPlugin;
+  }
+  tb_status run(const tb_kernel_context& context, const tb_arg* args, int32_t num_args) const override {
+    return tb::device_api().call(context.device, op().c_str(), nothing, &context, args, num_args);
+  }
+
+ private:
+  uint64_t dtypes_among(const uint64_t* /*device_types*/) const override {
+    return ~uint64_t{0};
+  }
+};
 
 at::Tensor& bare_out(const at::Tensor& /*a*/, const at::Tensor& /*b*/, at::Tensor& out) {
   return out;
@@ -69,7 +87,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   tb::activate(tb::Plugin::load(argv[1]));
-  const tb::PluginKernel kernel(kNothing);
+  const Nothing kernel;
 
   torch::Library definitions(torch::Library::DEF, "bench", std::nullopt, __FILE__, __LINE__);
   for (const char* name : {"bare", "boxed"}) {
@@ -99,10 +117,10 @@ int main(int argc, char** argv) {
                           {TB_ARG_TENSOR, 0, {.p = &tensors[2]}}};
   const double direct = best_ns([&](int calls) {
     for (int i = 0; i < calls; ++i) {
-      kernel.function()(nullptr, args, 3);
+      nothing(nullptr, args, 3);
     }
   });
-  const auto called = [&](const tb::PluginKernel& which) {
+  const auto called = [&](const tb::Kernel& which) {
     return best_ns([&](int calls) {
       for (int i = 0; i < calls; ++i) {
         tb::KernelCall call(which, 0);
@@ -129,7 +147,7 @@ int main(int argc, char** argv) {
   std::printf("KernelCall, 3 tensors                      %8.1f ns\n", typed);
   std::printf("dispatcher, out= with 3 tensors            %8.1f ns\n", bare);
   std::printf("... through the boxed adapter              %8.1f ns\n", boxed);
-  if (const auto* own = tb::find_plugin_kernel("aten::mul.out")) {
+  if (const auto* own = tb::find_kernel("aten::mul.out")) {
     std::printf("KernelCall of the plugin's aten::mul.out   %8.1f ns\n", called(*own));
     std::printf("... through the dispatcher                 %8.1f ns\n", dispatched("aten::mul"));
   }

@@ -6,8 +6,8 @@
 #include "csrc/ops/dispatch/Registrar.h"
 #include "csrc/ops/host/Fallback.h"
 #include "csrc/ops/host/layouts/Register.h"
+#include "csrc/ops/kernel/RegisterKernels.h"
 #include "csrc/ops/native/Register.h"
-#include "csrc/ops/plugin/RegisterPluginKernels.h"
 
 namespace torch_backend {
 
@@ -15,7 +15,7 @@ void register_operators() {
   Registrar m(c10::DispatchKey::PrivateUse1);
   set_last_source(c10::KernelFunction::makeFromBoxedFunction<&cpu_fallback>());
   register_structured_kernels(m, StructuredPass::kPlugin);
-  register_plugin_kernels();
+  register_kernels();
   compiled::register_compositions(m);
   compiled::register_ranges(m);
   register_native_kernels(m);

@@ -3,7 +3,7 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/python_variable.h>
 
-#include "csrc/ops/plugin/CompositeGradient.h"
+#include "csrc/ops/kernel/CompositeGradient.h"
 #include "torch_backend/csrc/Module.h"
 
 namespace py = pybind11;

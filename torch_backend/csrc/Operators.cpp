@@ -5,7 +5,7 @@
 #include "csrc/ops/compiled/engine/Modules.h"
 #include "csrc/ops/compiled/families/Families.h"
 #include "csrc/ops/dispatch/OperatorTable.h"
-#include "csrc/ops/plugin/RegisterPluginKernels.h"
+#include "csrc/ops/kernel/RegisterKernels.h"
 #include "torch_backend/csrc/Module.h"
 
 namespace py = pybind11;
@@ -29,7 +29,7 @@ void init_operators(py::module_& m) {
   });
   m.def("has_modules", compiled::has_modules);
   m.def("generated_kernels", compiled::generated_overloads);
-  m.def("register_plugin_kernel", register_plugin_kernel, py::arg("overload"));
+  m.def("register_plugin_kernel", register_kernel, py::arg("overload"));
   m.def("count_operator_calls", count_operator_calls, py::arg("enable"));
 }
 

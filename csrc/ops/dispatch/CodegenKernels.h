@@ -9,7 +9,7 @@ class Registrar;
 enum class StructuredPass { kPlugin, kAten };
 /// ATen's structured operators.
 void register_structured_kernels(Registrar& m, StructuredPass pass);
-/// Typed kernels for codegen/hot_ops.txt.
+/// Typed kernels for what codegen/operators.yaml lists as such.
 void register_typed_kernels(Registrar& m);
 
 } // namespace torch_backend

@@ -13,7 +13,22 @@ enum class Fact {
   kWritesOutAtOnce,      // the out= kernel neither resizes its output nor computes anything else in it
   kOneDtype,             // the CPU kernel does not promote its inputs, though the meta kernel does
   kHostArgument,         // of "operator argument": may be a CPU tensor with dimensions
-  kSharedSparse,         // Note [Kernels that know no device], by layout; of operators and of overloads
+  kResultInColumns,      // of an overload: a result of two dimensions lies column by column
+  kNumbersDoNotWrap,     // numbers below 0 raise where PyTorch computes in an unsigned dtype
+  kNumberIsNoOperand,    // of "operator argument", as are the next: never converted to a floating dtype
+  kWideNumber,           // converted to float32 where operands are halves
+  kLowerBound,           // one that is below its dtype is as good as none
+  kUpperBound,
+  kConvolutionResult, // of overloads: the rule of ResultRules.cpp for their results
+  kConvolutionBackwardResult,
+  kConvolutionBackwardOverrideableResult,
+  kAdaptiveMeanResult,
+  kNormalResult,
+  kAlongDimResult,
+  kBinomialResult,
+  kOneAnswerResult,
+  kRangeResult,  // for inputs alone
+  kSharedSparse, // Note [Kernels that know no device], by layout; of operators and of overloads
   kSharedSparseCompressed,
   kSharedNested,
   kSharedQuantized,

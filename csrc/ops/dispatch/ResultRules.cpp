@@ -1,6 +1,8 @@
 #include "csrc/ops/dispatch/ResultRules.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 #include <vector>
 
 #include <ATen/EmptyTensor.h>
@@ -9,6 +11,8 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/arange.h>
+
+#include "csrc/ops/dispatch/OperatorFacts.h"
 
 namespace torch_backend {
 namespace {
@@ -144,32 +148,23 @@ c10::MemoryFormat convolution_format(const at::Tensor& input, const at::Tensor& 
 }
 
 ResultRule find_result_rule(const std::string& overload) {
-  if (overload == "aten::convolution" || overload == "aten::convolution_overrideable") {
-    return convolution;
-  }
-  if (overload == "aten::convolution_backward") {
-    return convolution_backward<4>;
-  }
-  if (overload == "aten::_adaptive_avg_pool2d" || overload == "aten::_adaptive_avg_pool3d") {
-    return adaptive_mean;
-  }
-  if (overload.starts_with("aten::normal.Tensor") || overload.starts_with("aten::normal.float_Tensor")) {
-    return normal;
-  }
-  if (overload == "aten::_logcumsumexp") {
-    return along_dim;
-  }
-  if (overload == "aten::binomial") {
-    return binomial;
-  }
-  if (overload == "aten::isin.Scalar_Tensor") {
-    return one_answer;
-  }
-  return overload == "aten::convolution_backward_overrideable" ? convolution_backward<3> : nullptr;
+  constexpr std::pair<Fact, ResultRule> kRules[] = {
+      {Fact::kConvolutionResult, convolution},
+      {Fact::kConvolutionBackwardResult, convolution_backward<4>},
+      {Fact::kConvolutionBackwardOverrideableResult, convolution_backward<3>},
+      {Fact::kAdaptiveMeanResult, adaptive_mean},
+      {Fact::kNormalResult, normal},
+      {Fact::kAlongDimResult, along_dim},
+      {Fact::kBinomialResult, binomial},
+      {Fact::kOneAnswerResult, one_answer},
+  };
+  const auto* rule =
+      std::find_if(std::begin(kRules), std::end(kRules), [&](auto& each) { return has_fact(each.first, overload); });
+  return rule != std::end(kRules) ? rule->second : nullptr;
 }
 
 ResultRule find_input_rule(const std::string& overload) {
-  return overload == "aten::arange.start_out" ? range : find_result_rule(overload);
+  return has_fact(Fact::kRangeResult, overload) ? range : find_result_rule(overload);
 }
 
 } // namespace torch_backend

@@ -18,9 +18,9 @@
 #include "csrc/ops/host/Fallback.h"
 #include "csrc/ops/host/HostCall.h"
 #include "csrc/ops/host/HostLaunch.h"
+#include "csrc/ops/kernel/KernelCall.h"
+#include "csrc/ops/kernel/KernelTable.h"
 #include "csrc/ops/native/Register.h"
-#include "csrc/ops/plugin/KernelCall.h"
-#include "csrc/ops/plugin/PluginKernels.h"
 #include "csrc/ops/tensor/Alias.h"
 #include "csrc/ops/tensor/Empty.h"
 #include "csrc/ops/tensor/StorageOf.h"
@@ -59,7 +59,7 @@ uint64_t copy_through_host(const at::Tensor& dst, const at::Tensor& src) {
 
 /// The plugin's kernel, which knows no conj and neg bits: to resolve them is a copy itself.
 bool copy_by_plugin(const at::Tensor& dst, const at::Tensor& src) {
-  static const PluginKernel* const kernel = find_plugin_kernel("aten::copy_");
+  static const Kernel* const kernel = find_kernel("aten::copy_");
   if (!kernel || dst.is_neg() || src.is_neg() || dst.is_conj() || src.is_conj()) {
     return false;
   }

@@ -19,7 +19,7 @@
 #include <limits>
 
 #include "csrc/ops/dispatch/Registrar.h"
-#include "csrc/ops/plugin/PluginKernels.h"
+#include "csrc/ops/kernel/KernelTable.h"
 #include "csrc/ops/tensor/Widened.h"
 
 namespace torch_backend {
@@ -27,7 +27,7 @@ namespace {
 
 // Set before the first call.
 bool is_offered = false;
-const PluginKernel* offered_kernel = nullptr; // none if it is an extension's
+const Kernel* offered_kernel = nullptr; // none if it is an extension's
 
 // The heads that each of the queries' shares with others, as many as they are.
 at::Tensor with_heads_of(const at::Tensor& query, const at::Tensor& shared) {
@@ -102,7 +102,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> efficient_attention_b
 void register_efficient_attention(Registrar& m) {
   is_offered = m.is_taken("_scaled_dot_product_efficient_attention") &&
                m.is_taken("_scaled_dot_product_efficient_attention_backward");
-  offered_kernel = is_offered ? find_plugin_kernel("aten::_scaled_dot_product_efficient_attention") : nullptr;
+  offered_kernel = is_offered ? find_kernel("aten::_scaled_dot_product_efficient_attention") : nullptr;
   m.impl("_scaled_dot_product_efficient_attention", TORCH_FN(efficient_attention));
   m.impl("_scaled_dot_product_efficient_attention_backward", TORCH_FN(efficient_attention_backward));
 }

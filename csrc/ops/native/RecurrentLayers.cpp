@@ -24,8 +24,8 @@
 
 #include "csrc/ops/dispatch/Registrar.h"
 #include "csrc/ops/host/AtenKernel.h"
+#include "csrc/ops/kernel/CompositeGradient.h"
 #include "csrc/ops/native/Register.h"
-#include "csrc/ops/plugin/CompositeGradient.h"
 
 namespace torch_backend {
 namespace {

@@ -3,27 +3,23 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <initializer_list>
 #include <memory>
-#include <mutex>
 #include <optional>
+#include <string>
 #include <string_view>
-#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
-#include <torch/headeronly/version.h>
 
 #include "csrc/core/AddressSpace.h"
 #include "csrc/core/DType.h"
-#include "csrc/core/InterpreterLock.h"
 #include "csrc/core/Plugin.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/TableCheck.h"
 #include "csrc/core/Text.h"
-#include "csrc/ops/dispatch/OperatorForms.h"
+#include "csrc/ops/kernel/KernelTable.h"
 #include "slots.h"
 
 namespace torch_backend {
@@ -34,19 +30,36 @@ constexpr uint32_t kKnownFlags = TB_KERNEL_NEEDS_CONTIGUOUS | TB_KERNEL_ALLOCATE
 constexpr uint64_t kMaxKernels = 1 << 20;
 constexpr std::size_t kEndOfMask = offsetof(tb_kernel, dtype_mask) + sizeof(tb_kernel::dtype_mask);
 
-struct Kernels {
-  std::mutex mutex;                                                           // guards by_overload
-  std::unordered_map<std::string, std::unique_ptr<PluginKernel>> by_overload; // NULL: asked for, not offered
-  std::vector<std::string> listed;
-  std::vector<std::string> added; // by us
-  tb_kernel_table table{};
-  std::string plugin;
-};
-
-Kernels& kernels() {
-  static auto* instance = new Kernels;
-  return *instance;
+tb_kernel_table& stored_table() {
+  static tb_kernel_table table{};
+  return table;
 }
+
+class PluginKernel final : public Kernel {
+ public:
+  /// `kernel` has been checked and is read up to its struct_size.
+  explicit PluginKernel(const tb_kernel& kernel)
+      : Kernel(kernel.op, kernel.flags),
+        function_(kernel.function),
+        dtype_mask_(kernel.struct_size >= kEndOfMask ? kernel.dtype_mask : nullptr) {}
+
+  Source source() const override {
+    return Source::kPlugin;
+  }
+  tb_status run(const tb_kernel_context& context, const tb_arg* args, int32_t num_args) const override {
+    return device_api().call(context.device, op().c_str(), function_, &context, args, num_args);
+  }
+
+ private:
+  uint64_t dtypes_among(const uint64_t* device_types) const override {
+    uint64_t mask[TB_DTYPE_MASK_WORDS];
+    std::memcpy(mask, dtype_mask_ ? dtype_mask_ : device_types, sizeof(mask));
+    return scalar_types_in(mask);
+  }
+
+  tb_kernel_function function_;
+  const uint64_t* dtype_mask_; // the plugin's
+};
 
 /// What is wrong with an entry; nothing if it can be used.
 std::optional<std::string> fault_of(const tb_kernel* kernel, const AddressSpace& memory) {
@@ -91,128 +104,39 @@ std::string describe(const tb_kernel* kernel, std::size_t index, const AddressSp
   return named ? c10::str("kernel ", index, " (", as_utf8(kernel->op, kMaxTextBytes), ")") : c10::str("kernel ", index);
 }
 
-/// Under the mutex. `memory` is read when it is needed.
-const PluginKernel* find(Kernels& all, const std::string& overload, std::optional<AddressSpace>& memory) {
-  const auto known = all.by_overload.find(overload);
-  if (known != all.by_overload.end()) {
-    return known->second.get();
-  }
-  const tb_kernel* kernel = all.table.kernel_find ? all.table.kernel_find(overload.c_str()) : nullptr;
-  std::unique_ptr<PluginKernel> found;
-  if (kernel) {
-    if (!memory) {
-      memory.emplace();
+/// What kernel_find has for an overload.
+class AskPlugin {
+ public:
+  explicit AskPlugin(std::string plugin) : plugin_(std::move(plugin)) {}
+
+  std::unique_ptr<Kernel> operator()(const std::string& overload) {
+    const tb_kernel* kernel = stored_table().kernel_find(overload.c_str());
+    if (!kernel) {
+      return nullptr;
     }
-    auto fault = fault_of(kernel, *memory);
+    auto fault = fault_of(kernel, *memory_);
     if (fault) {
-      memory.emplace(); // a kernel may be made when it is asked for
-      fault = fault_of(kernel, *memory);
+      memory_ = std::make_shared<AddressSpace>(); // a kernel may be made when it is asked for
+      fault = fault_of(kernel, *memory_);
     }
     if (!fault && overload != kernel->op) {
       fault = c10::str("is for '", kernel->op, "'");
     }
-    TORCH_CHECK_VALUE(!fault, "kernel_find(\"", overload, "\") of plugin '", all.plugin, "' gave an entry that ",
-                      *fault, ". See torch_backend/device.h.");
-    found = std::make_unique<PluginKernel>(*kernel);
+    TORCH_CHECK_VALUE(!fault, "kernel_find(\"", overload, "\") of plugin '", plugin_, "' gave an entry that ", *fault,
+                      ". See torch_backend/device.h.");
+    return std::make_unique<PluginKernel>(*kernel);
   }
-  return all.by_overload.emplace(overload, std::move(found)).first->second.get();
-}
 
-// Since torch 2.15 a bound that lies outside of the dtype, and so holds for all its values, is as good as none.
-#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 15
-constexpr bool kBoundsSaturate = false;
-#else
-constexpr bool kBoundsSaturate = true;
-#endif
-
-/// Whether PyTorch converts the number `name` of the overload to a floating dtype too, and, beside halves, to float32.
-std::pair<bool, bool> converts_to_floating(std::string_view overload, std::string_view name) {
-  const auto is_of = [&](std::initializer_list<const char*> parts) {
-    return std::any_of(parts.begin(), parts.end(),
-                       [&](const char* part) { return overload.find(part) != overload.npos; });
-  };
-  const bool is_arithmetic = is_of({"_foreach_add", "_foreach_sub", "_foreach_mul", "_foreach_div"});
-  const bool is_wide =
-      is_of({"addcmul", "addcdiv", "addmm", "addbmm", "baddbmm", "lerp", "elu", "softplus", "_backward", "arange"}) ||
-      name == "threshold";
-  const bool is_order = name == "p" || name == "ord" || name == "maxnorm" || name == "correction";
-  return {!is_order && (is_wide || !is_arithmetic), is_wide};
-}
-
-/// Of other numbers PyTorch makes tensors, whose values wrap: it calls them as it calls its tensors. What operators that are
-/// not PyTorch's do with numbers is not known.
-PluginKernel::ConvertedNumbers converted_numbers_of(const std::string& overload) {
-  const auto op = overload.starts_with("aten::") ? find_overload(overload) : std::nullopt;
-  const auto has = [&](const char* part) { return overload.find(part) != std::string::npos; };
-  const bool is_bounded = kBoundsSaturate && (has("clamp") || has("hardtanh") || has("foreach"));
-  PluginKernel::ConvertedNumbers found;
-  found.wrap = !has("hardtanh");
-  for (std::size_t i = 0; op && i < op->schema().arguments().size(); ++i) {
-    const auto& argument = op->schema().arguments()[i];
-    const auto& name = argument.name();
-    const auto optional = argument.type()->cast<c10::OptionalType>();
-    const auto& type = optional ? optional->getElementType() : argument.type();
-    const bool is_tensor = name == "self" || name == "other" || name.find("element") != std::string::npos;
-    if (type->kind() != c10::TypeKind::NumberType || is_tensor) {
-      continue;
-    }
-    const uint64_t bit = uint64_t{1} << i;
-    found.all |= bit;
-    const auto [is_floating, is_wide] = converts_to_floating(overload, name);
-    found.floating |= is_floating ? bit : 0;
-    found.widened |= is_wide ? bit : 0;
-    if (is_bounded && (name.starts_with("min") || (name == "scalar" && (has("_min") || has("maximum"))))) {
-      found.saturate_below |= bit;
-    }
-    if (is_bounded && (name.starts_with("max") || (name == "scalar" && (has("_max") || has("minimum"))))) {
-      found.saturate_above |= bit;
-    }
-  }
-  return found;
-}
+ private:
+  std::string plugin_;
+  std::shared_ptr<AddressSpace> memory_ = std::make_shared<AddressSpace>(); // as it was at a call before
+};
 
 } // namespace
 
-PluginKernel::PluginKernel(const tb_kernel& kernel)
-    : op_(kernel.op),
-      function_(kernel.function),
-      flags_(kernel.flags),
-      converted_numbers_(converted_numbers_of(op_)),
-      dtype_mask_(nullptr) {
-  if (kernel.struct_size >= kEndOfMask) {
-    dtype_mask_ = kernel.dtype_mask;
-  }
-}
-
-PluginKernel::PluginKernel(const char* op, GeneratedFunction function, const void* entry, uint32_t flags,
-                           const uint64_t* dtype_mask)
-    : op_(op),
-      generated_(function),
-      entry_(entry),
-      flags_(flags),
-      converted_numbers_(converted_numbers_of(op_)),
-      dtype_mask_(dtype_mask) {}
-
-uint64_t PluginKernel::read_accepted_dtypes(c10::DeviceIndex device) const {
-  const auto& stored = device_api().properties(device).dtype_mask;
-  uint64_t mask[TB_DTYPE_MASK_WORDS];
-  std::memcpy(mask, dtype_mask_ ? dtype_mask_ : stored, sizeof(mask));
-  uint64_t types = scalar_types_in(mask);
-  if (generated_) {
-    types &= scalar_types_in(stored);
-  }
-  accepted_[static_cast<std::size_t>(device)].store(types, std::memory_order_relaxed);
-  return types;
-}
-
 void load_plugin_kernels(const Plugin& plugin) {
-  auto& all = kernels();
-  const std::lock_guard<std::mutex> lock(all.mutex);
-  all.by_overload.clear(); // of a plugin whose activation failed
-  all.listed.clear();
-  all.added.clear();
-  all.table = {};
-  all.plugin = plugin.name();
+  stored_table() = {};
+  set_kernels({}, nullptr); // of a plugin whose activation failed
   const auto* offered = static_cast<const tb_kernel_table*>(plugin.table("kernels.1"));
   if (!offered) {
     return;
@@ -235,66 +159,25 @@ void load_plugin_kernels(const Plugin& plugin) {
                        static_cast<const void*>(table.kernels)));
     table.num_kernels = 0;
   }
-  std::unordered_map<std::string, std::unique_ptr<PluginKernel>> by_overload;
-  std::vector<std::string> listed;
+  KernelList listed;
+  std::unordered_set<std::string_view> names;
   for (std::size_t i = 0; i < table.num_kernels; ++i) {
     const tb_kernel* kernel = table.kernels[i];
     if (const auto fault = fault_of(kernel, memory)) {
       check.add(describe(kernel, i, memory) + " " + *fault);
-    } else if (!by_overload.emplace(kernel->op, std::make_unique<PluginKernel>(*kernel)).second) {
+    } else if (!names.insert(kernel->op).second) {
       check.add(describe(kernel, i, memory) + " is listed twice");
     } else {
-      listed.emplace_back(kernel->op);
+      listed.push_back(std::make_unique<PluginKernel>(*kernel));
     }
   }
   check.raise(c10::str("The table \"kernels.1\" of plugin '", plugin.name(), "'"));
-  all.by_overload = std::move(by_overload);
-  all.listed = std::move(listed);
-  all.table = table;
-  if (table.kernel_find) {
-    std::optional<AddressSpace> memory;
-    for (const auto& name : c10::Dispatcher::singleton().getAllOpNames()) {
-      find(all, c10::toString(name), memory);
-    }
-  }
+  stored_table() = table;
+  set_kernels(std::move(listed), table.kernel_find ? KernelFinder(AskPlugin(plugin.name())) : nullptr);
 }
 
 const tb_kernel_table& plugin_kernel_table() {
-  return kernels().table;
-}
-
-void add_kernels(std::vector<std::unique_ptr<PluginKernel>> added) {
-  auto& all = kernels();
-  const std::lock_guard<std::mutex> lock(all.mutex);
-  for (auto& kernel : added) {
-    all.added.push_back(kernel->op());
-    auto& place = all.by_overload[kernel->op()];
-    if (place) {
-      place->set_next(std::move(kernel));
-    } else {
-      place = std::move(kernel);
-    }
-  }
-}
-
-std::vector<std::string> added_kernels() {
-  return kernels().added;
-}
-
-const PluginKernel* find_plugin_kernel(const std::string& overload) {
-  auto& all = kernels();
-  const WithoutInterpreterLock unlocked;
-  const std::lock_guard<std::mutex> lock(all.mutex);
-  std::optional<AddressSpace> memory;
-  return find(all, overload, memory);
-}
-
-std::vector<std::string> listed_plugin_kernels() {
-  return kernels().listed;
-}
-
-bool has_kernel_find() {
-  return kernels().table.kernel_find != nullptr;
+  return stored_table();
 }
 
 } // namespace torch_backend

@@ -3,8 +3,8 @@
 #include "csrc/ops/host/AtenKernel.h"
 #include "csrc/ops/dispatch/Registrar.h"
 #include "csrc/ops/host/StructuredOnHost.h"
-#include "csrc/ops/plugin/HostIndices.h"
-#include "csrc/ops/plugin/StructuredCall.h"
+#include "csrc/ops/kernel/HostIndices.h"
+#include "csrc/ops/kernel/StructuredCall.h"
 
 #include <ATen/ops/add_native.h>
 #include <ATen/ops/add_ops.h>
@@ -14,7 +14,7 @@
 namespace torch_backend {
 namespace {
 
-const PluginKernel* plugin_add_Tensor = nullptr;
+const Kernel* plugin_add_Tensor = nullptr;
 
 at::Tensor add_Tensor(const at::Tensor & self, const at::Tensor & other, const at::Scalar & alpha) {
   const bool offered = C10_UNLIKELY(offers(plugin_add_Tensor));
@@ -81,7 +81,7 @@ at::Tensor & add_out(const at::Tensor & self, const at::Tensor & other, const at
   return AtenKernel<at::_ops::add_out, 0>::call_boxed(self, other, alpha, out);
 }
 
-const PluginKernel* plugin_max_dim = nullptr;
+const Kernel* plugin_max_dim = nullptr;
 
 ::std::tuple<at::Tensor,at::Tensor> max_dim(const at::Tensor & self, int64_t dim, bool keepdim) {
   const bool offered = C10_UNLIKELY(offers(plugin_max_dim)) && CommonDevice::of(self, dim, keepdim);
@@ -117,11 +117,11 @@ const PluginKernel* plugin_max_dim = nullptr;
 } // namespace
 
 void register_structured_kernels_0(Registrar& m, StructuredPass pass) {
-  plugin_add_Tensor = find_plugin_kernel("aten::add.out");
+  plugin_add_Tensor = find_kernel("aten::add.out");
   register_structured_kernel(m, "add.Tensor", add_Tensor, plugin_add_Tensor, pass);
   register_structured_kernel(m, "add_.Tensor", add__Tensor, plugin_add_Tensor, pass);
   register_structured_kernel(m, "add.out", add_out, plugin_add_Tensor, pass);
-  plugin_max_dim = find_plugin_kernel("aten::max.dim_max");
+  plugin_max_dim = find_kernel("aten::max.dim_max");
   register_structured_kernel(m, "max.dim", max_dim, plugin_max_dim, pass);
   register_structured_kernel(m, "max.dim_max", max_dim_max, plugin_max_dim, pass);
 }

@@ -1,10 +1,47 @@
 #include "csrc/ops/compiled/engine/Kernels.h"
 
-namespace torch_backend::compiled {
+#include <cstddef>
+#include <memory>
 
-void Kernels::add(const char* overload, GeneratedFunction function, uint32_t flags, const void* entry,
+#include "csrc/core/DType.h"
+
+namespace torch_backend::compiled {
+namespace {
+
+constexpr uint32_t kConventions =
+    kLeavesOutEmptyOutputs | kTakesUint64 | kIsPointwiseOfNumbers | kTakesNumberLists | kLeavesHostMemory;
+
+class CompiledKernel final : public Kernel {
+ public:
+  CompiledKernel(const char* op, KernelFunction function, uint32_t flags, const void* entry, const TypeMask& types)
+      : Kernel(op, flags | kConventions), function_(function), entry_(entry), types_(types) {}
+
+  Source source() const override {
+    return Source::kGenerated;
+  }
+  tb_status run(const tb_kernel_context& context, const tb_arg* args, int32_t num_args) const override {
+    return function_(entry_, context, args, num_args);
+  }
+
+ private:
+  uint64_t dtypes_among(const uint64_t* device_types) const override {
+    uint64_t common[TB_DTYPE_MASK_WORDS];
+    for (std::size_t i = 0; i < TB_DTYPE_MASK_WORDS; ++i) {
+      common[i] = types_[i] & device_types[i];
+    }
+    return scalar_types_in(common);
+  }
+
+  KernelFunction function_;
+  const void* entry_;
+  const TypeMask& types_; // of static storage
+};
+
+} // namespace
+
+void Kernels::add(const char* overload, KernelFunction function, uint32_t flags, const void* entry,
                   const TypeMask& types) {
-  kernels_.push_back(std::make_unique<PluginKernel>(overload, function, entry, flags, types.data()));
+  kernels_.push_back(std::make_unique<CompiledKernel>(overload, function, flags, entry, types));
 }
 
 } // namespace torch_backend::compiled

@@ -2,30 +2,32 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <utility>
-#include <vector>
 
 #include "csrc/ops/compiled/engine/ValueType.h"
-#include "csrc/ops/plugin/PluginKernels.h"
+#include "csrc/ops/kernel/KernelTable.h"
 #include "torch_backend/device.h"
 
 namespace torch_backend::compiled {
 
-/// Kernels in the form of a plugin's, but that they are ours. Each family adds its own.
+/// The host's part of a kernel: prepares and enqueues launches. `entry` is what it was added with. May throw.
+using KernelFunction = tb_status (*)(const void* entry, const tb_kernel_context& context, const tb_arg* args,
+                                     int32_t num_args);
+
+/// Each family adds its own.
 class Kernels {
  public:
-  /// `flags` are TB_KERNEL_* and those of PluginKernels.h; `entry` is what the function is called with besides the
-  /// arguments, of static storage. `types` are the dtypes that it takes, a dtype_mask.
-  void add(const char* overload, GeneratedFunction function, uint32_t flags = 0, const void* entry = nullptr,
+  /// `flags` are TB_KERNEL_* and KernelFlag; `entry` is of static storage. `types` are the dtypes that it takes, a
+  /// dtype_mask, of which the device may have fewer.
+  void add(const char* overload, KernelFunction function, uint32_t flags = 0, const void* entry = nullptr,
            const TypeMask& types = kCommonTypes);
 
-  std::vector<std::unique_ptr<PluginKernel>> take() {
+  KernelList take() {
     return std::move(kernels_);
   }
 
  private:
-  std::vector<std::unique_ptr<PluginKernel>> kernels_;
+  KernelList kernels_;
 };
 
 } // namespace torch_backend::compiled

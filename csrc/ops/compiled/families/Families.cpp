@@ -8,7 +8,7 @@ namespace torch_backend::compiled {
 
 namespace {
 
-std::vector<std::unique_ptr<PluginKernel>> all_kernels() {
+KernelList all_kernels() {
   Kernels kernels;
   add_columns(kernels);
   add_indexed(kernels);

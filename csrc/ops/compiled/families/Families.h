@@ -24,7 +24,7 @@ void add_scans(Kernels& kernels);
 void add_softmax(Kernels& kernels);
 void add_sorting(Kernels& kernels);
 
-/// Once, when the device is activated, after load_plugin_kernels: what the plugin has no kernel for is served by one of
+/// Once, when the device is activated, after set_kernels: what the plugin has no kernel for is served by one of
 /// these, and so is what its kernel refuses. Nothing if the device takes no modules.
 void load_generated_kernels();
 

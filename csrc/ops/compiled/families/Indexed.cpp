@@ -898,7 +898,7 @@ tb_status nonzero(const void* entry, const tb_kernel_context& context, const tb_
 
 struct Operator {
   const char* overload;
-  GeneratedFunction function;
+  KernelFunction function;
   uint32_t flags;
   bool takes_complex = true;
 };

@@ -335,7 +335,7 @@ tb_status dot(const void* conjugates, const tb_kernel_context& context, const tb
 
 void add_matmul(Kernels& kernels) {
   static const char kConjugates = 0;
-  const auto add = [&](const char* overload, GeneratedFunction function, const char* entry = nullptr) {
+  const auto add = [&](const char* overload, KernelFunction function, const char* entry = nullptr) {
     kernels.add(overload, function, kTakesEmpty, entry, kAllTypes);
   };
   add(op::mm_out::kName, guarded<product>);

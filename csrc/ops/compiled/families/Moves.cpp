@@ -231,7 +231,7 @@ tb_status masked_scatter(const void* entry, const tb_kernel_context& context, co
 
 struct Operator {
   const char* overload;
-  GeneratedFunction function;
+  KernelFunction function;
   uint32_t flags;
   const char* entry;
 };

@@ -714,7 +714,7 @@ tb_status norm(const void*, const tb_kernel_context& context, const tb_arg* args
 } // namespace
 
 void add_multi_tensor(Kernels& kernels) {
-  const auto add_all = [&](const auto& optimizers, GeneratedFunction function) {
+  const auto add_all = [&](const auto& optimizers, KernelFunction function) {
     for (const auto& optimizer : optimizers) {
       kernels.add(optimizer.overload, function, kTakesEmpty, &optimizer);
     }

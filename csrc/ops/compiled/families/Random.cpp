@@ -650,7 +650,7 @@ tb_status randperm(const void*, const tb_kernel_context& context, const tb_arg* 
 } // namespace
 
 void add_random(Kernels& kernels) {
-  const auto in_place = [&](const char* overload, GeneratedFunction function, const TypeMask& types = kCommonTypes) {
+  const auto in_place = [&](const char* overload, KernelFunction function, const TypeMask& types = kCommonTypes) {
     kernels.add(overload, function, kTakesEmpty, nullptr, types);
   };
   in_place(op::uniform_::kName, uniform);

@@ -221,7 +221,7 @@ tb_status pad_backward(const void* entry, const tb_kernel_context& context, cons
 
 struct Operator {
   const char* overload;
-  GeneratedFunction function;
+  KernelFunction function;
   Resample resample;
 };
 

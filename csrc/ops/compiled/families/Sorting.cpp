@@ -323,7 +323,7 @@ tb_status unique_consecutive(const void* entry, const tb_kernel_context& context
 
 struct Operator {
   const char* overload;
-  GeneratedFunction function;
+  KernelFunction function;
   uint32_t flags;
 };
 

@@ -12,7 +12,7 @@
 #include "csrc/ops/dispatch/NextSource.h"
 #include "csrc/ops/dispatch/OperatorForms.h"
 #include "csrc/ops/dispatch/ResultRules.h"
-#include "csrc/ops/plugin/PluginKernels.h"
+#include "csrc/ops/kernel/Kernel.h"
 
 namespace torch_backend {
 
@@ -27,7 +27,7 @@ namespace torch_backend {
 class BoxedKernel final : public c10::OperatorKernel {
  public:
   /// `functional`: the form of the same operator that tells the outputs; `form` itself if there is no other.
-  BoxedKernel(const PluginKernel& kernel, OperatorForm form, std::optional<OperatorForm> functional, NextSource& next);
+  BoxedKernel(const Kernel& kernel, OperatorForm form, std::optional<OperatorForm> functional, NextSource& next);
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
@@ -52,7 +52,7 @@ class BoxedKernel final : public c10::OperatorKernel {
                   std::optional<c10::ScalarType> dtype, c10::Device device) const;
   void return_results(torch::jit::Stack outputs, torch::jit::Stack& stack) const;
 
-  const PluginKernel& kernel_;
+  const Kernel& kernel_;
   OperatorForm form_;
   std::optional<OperatorForm> functional_;
   NextSource& next_;

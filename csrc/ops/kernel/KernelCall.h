@@ -26,7 +26,7 @@
 
 #include "csrc/core/DType.h"
 #include "csrc/core/KernelHost.h"
-#include "csrc/ops/plugin/PluginKernels.h"
+#include "csrc/ops/kernel/Kernel.h"
 
 namespace torch_backend {
 
@@ -43,7 +43,7 @@ class KernelCall final : tb_kernel_host {
  public:
   static constexpr int kMaxArguments = 48;
 
-  KernelCall(const PluginKernel& kernel, c10::DeviceIndex device) : kernel_(kernel), device_(device) {}
+  KernelCall(const Kernel& kernel, c10::DeviceIndex device) : kernel_(kernel), device_(device) {}
   ~KernelCall();
   KernelCall(const KernelCall&) = delete;
   KernelCall& operator=(const KernelCall&) = delete;
@@ -195,7 +195,7 @@ class KernelCall final : tb_kernel_host {
 
   tb_tensor* describe(const c10::TensorImpl& tensor, const void* data, bool is_output = false);
   /// Whether `kernel` takes tensors of these dtypes, and that some are without elements.
-  bool fits(const PluginKernel& kernel) const;
+  bool fits(const Kernel& kernel) const;
   /// Make of numbers what PyTorch makes of them where the call computes in integers. False where it raises.
   bool convert_numbers();
   tb_tensor* describe_input(const at::Tensor& tensor);
@@ -204,8 +204,8 @@ class KernelCall final : tb_kernel_host {
   /// NULL if it cannot be given to a kernel; the call is refused then.
   tb_tensor* refuse();
 
-  tb_status run(const PluginKernel& kernel, const tb_kernel_context& context);
-  tb_status run_with_memory(const PluginKernel& kernel, const tb_kernel_context& context);
+  tb_status run(const Kernel& kernel, const tb_kernel_context& context);
+  tb_status run_with_memory(const Kernel& kernel, const tb_kernel_context& context);
   tb_status alloc_output(int32_t index, int32_t ndim, const int64_t* shape, tb_tensor* out_tensor) noexcept override;
   tb_status alloc_workspace(uint64_t size_bytes, void** out_ptr) noexcept override;
 
@@ -214,7 +214,7 @@ class KernelCall final : tb_kernel_host {
 
   static constexpr int32_t kExtDevice = 12; // DLPack's kDLExtDev
 
-  const PluginKernel& kernel_;
+  const Kernel& kernel_;
   uint64_t types_ = 0, output_types_ = 0; // of tensors, a bit per c10::ScalarType
   c10::DeviceIndex device_;
   tb_dtype compute_dtype_{};

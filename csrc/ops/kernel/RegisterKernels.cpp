@@ -1,4 +1,4 @@
-#include "csrc/ops/plugin/RegisterPluginKernels.h"
+#include "csrc/ops/kernel/RegisterKernels.h"
 
 #include <algorithm>
 #include <memory>
@@ -15,10 +15,10 @@
 #include "csrc/ops/dispatch/NextSource.h"
 #include "csrc/ops/dispatch/OperatorForms.h"
 #include "csrc/ops/dispatch/OperatorTable.h"
-#include "csrc/ops/plugin/BoxedKernel.h"
-#include "csrc/ops/plugin/CompositeGradient.h"
-#include "csrc/ops/plugin/KernelCall.h"
-#include "csrc/ops/plugin/PluginKernels.h"
+#include "csrc/ops/kernel/BoxedKernel.h"
+#include "csrc/ops/kernel/CompositeGradient.h"
+#include "csrc/ops/kernel/KernelCall.h"
+#include "csrc/ops/kernel/KernelTable.h"
 
 namespace torch_backend {
 namespace {
@@ -59,21 +59,20 @@ bool is_carried(const c10::Type& type) {
   }
 }
 
-/// Lists of Scalar, which kernels of ours take as lists of float or int.
 bool is_list_of_numbers(const c10::Type& type) {
   return type.kind() == TypeKind::ListType &&
          type.castRaw<c10::ListType>()->getElementType()->kind() == TypeKind::NumberType;
 }
 
-/// Why the operator cannot be served by a kernel of `source`: what of its schema tb_arg cannot carry. Empty if it can.
-std::string unservable_reason(const c10::OperatorHandle& op, Source source) {
+/// Why the operator cannot be served by the kernel: what of its schema tb_arg cannot carry. Empty if it can.
+std::string unservable_reason(const c10::OperatorHandle& op, const Kernel& kernel) {
   const auto& schema = op.schema();
   if (schema.arguments().size() + schema.returns().size() > KernelCall::kMaxArguments) {
     return c10::str("takes more than ", KernelCall::kMaxArguments, " arguments");
   }
   for (const auto& argument : schema.arguments()) {
     if (!is_carried(*argument.real_type()) &&
-        !(source == Source::kGenerated && is_list_of_numbers(*argument.real_type()))) {
+        !(kernel.has(kTakesNumberLists) && is_list_of_numbers(*argument.real_type()))) {
       return c10::str("takes ", argument.name(), " of type ", argument.real_type()->str());
     }
   }
@@ -86,7 +85,7 @@ std::string unservable_reason(const c10::OperatorHandle& op, Source source) {
 }
 
 struct Offer {
-  const PluginKernel* kernel;
+  const Kernel* kernel;
   std::vector<OperatorForm> forms; // the one that the plugin names first
 };
 
@@ -151,7 +150,7 @@ std::string why_not_called(const Offer& offer) {
 /// Overloads that only kernel_find knows.
 std::vector<std::string> found_kernels(const OverloadIndex& index) {
   std::vector<std::string> names;
-  if (has_kernel_find()) {
+  if (has_kernel_finder()) {
     for (const auto& [name, overloads] : index.all()) {
       for (const auto& op : overloads) {
         names.push_back(c10::toString(op.operator_name()));
@@ -163,15 +162,15 @@ std::vector<std::string> found_kernels(const OverloadIndex& index) {
 
 } // namespace
 
-void register_plugin_kernels() {
-  std::vector<std::string> names = listed_plugin_kernels();
+void register_kernels() {
+  std::vector<std::string> names = listed_kernels();
   const std::set<std::string> listed(names.begin(), names.end());
   for (auto& name : added_kernels()) {
     if (listed.count(name) == 0) {
       names.push_back(std::move(name));
     }
   }
-  if (names.empty() && !has_kernel_find()) {
+  if (names.empty() && !has_kernel_finder()) {
     return;
   }
   const auto is_listed = [&](const std::string& name) { return listed.count(name) != 0; };
@@ -194,11 +193,11 @@ void register_plugin_kernels() {
       continue; // called where tensors are copied: Note [Ways to copy]
     }
     const auto op = find_overload(name);
-    const auto* kernel = op ? find_plugin_kernel(name) : nullptr;
+    const auto* kernel = op ? find_kernel(name) : nullptr;
     if (!kernel) {
       continue;
     }
-    const auto reason = unservable_reason(*op, kernel->source());
+    const auto reason = unservable_reason(*op, *kernel);
     if (reason.empty()) {
       offers.push_back({kernel, forms_of(*op, index)});
     } else if (is_listed(name)) {
@@ -215,14 +214,14 @@ void register_plugin_kernels() {
   warn_of_unused(unused);
 }
 
-std::vector<std::string> register_plugin_kernel(const std::string& overload) {
+std::vector<std::string> register_kernel(const std::string& overload) {
   const auto& device = device_api().name();
   const auto op = find_overload(overload);
   TORCH_CHECK_VALUE(op, "There is no operator '", overload,
                     "'. Define it before its kernel is registered, and name its overload as in 'acme::scale.out'.");
-  const auto* kernel = find_plugin_kernel(overload);
+  const auto* kernel = find_kernel(overload);
   TORCH_CHECK_VALUE(kernel, "The device library of '", device, "' has no kernel for '", overload, "'.");
-  const auto reason = unservable_reason(*op, kernel->source());
+  const auto reason = unservable_reason(*op, *kernel);
   TORCH_CHECK_VALUE(reason.empty(), "'", overload, "' ", reason, ", which a kernel's arguments cannot carry.");
   if (find_next_source(overload)) {
     return {};

@@ -1,4 +1,4 @@
-#include "csrc/ops/plugin/KernelCall.h"
+#include "csrc/ops/kernel/KernelCall.h"
 
 #include <algorithm>
 #include <cmath>
@@ -22,7 +22,8 @@
 #include "csrc/core/Stream.h"
 #include "csrc/core/generator/PhiloxGenerator.h"
 #include "csrc/memory/DeviceAllocator.h"
-#include "csrc/ops/plugin/MathFlags.h"
+#include "csrc/ops/dispatch/OperatorFacts.h"
+#include "csrc/ops/kernel/MathFlags.h"
 #include "csrc/ops/tensor/StorageOf.h"
 #include "csrc/profiler/Recording.h"
 
@@ -32,12 +33,6 @@ namespace {
 at::Tensor new_contiguous(at::IntArrayRef sizes, c10::ScalarType type) {
   return at::detail::empty_generic(sizes, &device_allocator(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), type,
                                    std::nullopt);
-}
-
-/// Laid out as PyTorch promises for `op`: the places that nonzero finds are columns.
-at::Tensor new_output(const std::string& op, at::IntArrayRef sizes, c10::ScalarType type) {
-  const bool in_columns = (op == "aten::nonzero" || op == "aten::nonzero.out") && sizes.size() == 2;
-  return in_columns ? new_contiguous({sizes[1], sizes[0]}, type).t() : new_contiguous(sizes, type);
 }
 
 /// As tb_philox promises: 64 steps of the counter, of four each.
@@ -329,7 +324,8 @@ void KernelCall::add_output(const at::Tensor& tensor) {
   if (kernel_.allocates_output()) {
     given_.push_back(tensor);
     add_none();
-  } else if (tensor.defined() && !(kernel_.generated() && tensor.numel() == 0 && !kernel_.takes_empty())) {
+  } else if (tensor.defined() &&
+             !(kernel_.has(kLeavesOutEmptyOutputs) && tensor.numel() == 0 && !kernel_.has(kTakesEmpty))) {
     add_tensor(describe_written(tensor, /*is_output=*/true));
   } else {
     add_none();
@@ -386,10 +382,10 @@ std::byte* KernelCall::take_more(std::size_t bytes) {
   return more_.back().get();
 }
 
-bool KernelCall::fits(const PluginKernel& kernel) const {
-  const uint64_t types = types_ | (kernel.limits_inputs_only() ? 0 : output_types_);
-  const bool has_empty = has_empty_ || (lacks_output_ && (!has_output_ || kernel.source() == Source::kGenerated));
-  return (types & ~kernel.accepted_dtypes(device_)) == 0 && (!has_empty || kernel.takes_empty());
+bool KernelCall::fits(const Kernel& kernel) const {
+  const uint64_t types = types_ | (kernel.has(TB_KERNEL_INPUT_DTYPES) ? 0 : output_types_);
+  const bool has_empty = has_empty_ || (lacks_output_ && (!has_output_ || kernel.has(kLeavesOutEmptyOutputs)));
+  return (types & ~kernel.accepted_dtypes(device_)) == 0 && (!has_empty || kernel.has(kTakesEmpty));
 }
 
 bool KernelCall::convert_numbers() {
@@ -401,7 +397,7 @@ bool KernelCall::convert_numbers() {
   for (int i = 0; type.bits == 0 && i < num_arguments_; ++i) {
     type = dtype_in(arguments_[i]);
   }
-  const bool takes_uint64 = kernel_.generated() && type.code == TB_DTYPE_UINT && type.bits == 64;
+  const bool takes_uint64 = kernel_.has(kTakesUint64) && type.code == TB_DTYPE_UINT && type.bits == 64;
   if (has_uint64_ && (!takes_uint64 || (converted.saturate_below | converted.saturate_above) != 0)) {
     return false;
   }
@@ -426,7 +422,7 @@ bool KernelCall::convert_numbers() {
   return taken;
 }
 
-tb_status KernelCall::run(const PluginKernel& kernel, const tb_kernel_context& context) {
+tb_status KernelCall::run(const Kernel& kernel, const tb_kernel_context& context) {
   outputs_.assign(given_.size(), at::Tensor());
   if (profiler::recording()) {
     profiler::forget_host_kernel(); // what the caller began, in case that it is ATen's kernel that runs
@@ -437,9 +433,7 @@ tb_status KernelCall::run(const PluginKernel& kernel, const tb_kernel_context& c
   const RunningKernel running(context);
   CallSpan span("kernel_launch", device_);
   span.kernel(context.stream, kernel.op());
-  const auto status = kernel.generated() ? kernel.generated()(kernel.entry(), context, arguments_, num_arguments_)
-                                         : device_api().call(device_, kernel.op().c_str(), kernel.function(), &context,
-                                                             arguments_, num_arguments_);
+  const auto status = kernel.run(context, arguments_, num_arguments_);
   if (status == TB_STATUS_OK) {
     span.enqueued();
     graph::add_step(device_, context.stream, kernel.op().c_str());
@@ -447,7 +441,7 @@ tb_status KernelCall::run(const PluginKernel& kernel, const tb_kernel_context& c
   return status;
 }
 
-tb_status KernelCall::run_with_memory(const PluginKernel& kernel, const tb_kernel_context& context) {
+tb_status KernelCall::run_with_memory(const Kernel& kernel, const tb_kernel_context& context) {
   const auto status = run(kernel, context);
   if (status == TB_STATUS_OUT_OF_MEMORY && !error_ && device_allocator().can_empty_cache(device_)) {
     workspaces_.clear();
@@ -471,9 +465,9 @@ tb_status KernelCall::launch() {
                             compute_dtype_};
   tb_status status = TB_STATUS_UNSUPPORTED;
   for (const auto* kernel = &kernel_; kernel && status == TB_STATUS_UNSUPPORTED; kernel = kernel->next()) {
-    const bool is_ours = kernel->source() == Source::kGenerated;
-    if (fits(*kernel) && kernel->allocates_output() == kernel_.allocates_output() && !(is_ours && api.host_access())) {
-      context.flags = kernel->takes_math_flags() ? math_flags() : 0;
+    if (fits(*kernel) && kernel->allocates_output() == kernel_.allocates_output() &&
+        !(kernel->has(kLeavesHostMemory) && api.host_access())) {
+      context.flags = kernel->has(TB_KERNEL_MATH_FLAGS) ? math_flags() : 0;
       status = run_with_memory(*kernel, context);
     }
   }
@@ -498,15 +492,6 @@ tb_status KernelCall::launch() {
   return TB_STATUS_OK;
 }
 
-namespace {
-
-/// Operators whose result lies column by column where PyTorch makes it.
-bool has_columns(const std::string& op) {
-  return op == "aten::nonzero" || op == "aten::nonzero.out";
-}
-
-} // namespace
-
 tb_status KernelCall::alloc_output(int32_t index, int32_t ndim, const int64_t* shape, tb_tensor* out_tensor) noexcept {
   try {
     if (!kernel_.allocates_output()) {
@@ -529,9 +514,9 @@ tb_status KernelCall::alloc_output(int32_t index, int32_t ndim, const int64_t* s
     if (given.defined() && (given.scalar_type() != *type || !is_plain(*given.unsafeGetTensorImpl()))) {
       return fail(TB_STATUS_UNSUPPORTED, c10::str("the out= tensor has dtype ", given.scalar_type()));
     }
-    const at::Tensor result = given.defined() ? given : new_output(kernel_.op(), sizes, *type);
+    const at::Tensor result = given.defined() ? given : new_contiguous(sizes, *type);
     const bool is_ours = !given.defined() || at::native::resize_output(given, sizes);
-    if (is_ours && ndim == 2 && has_columns(kernel_.op())) {
+    if (is_ours && ndim == 2 && has_fact(Fact::kResultInColumns, kernel_.op())) {
       result.as_strided_(sizes, {1, sizes[0]});
     }
     const bool is_copied = kernel_.needs_contiguous() && !result.is_contiguous();

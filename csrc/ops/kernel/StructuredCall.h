@@ -12,7 +12,8 @@
 #include "csrc/ops/dispatch/CodegenKernels.h"
 #include "csrc/ops/dispatch/Registrar.h"
 #include "csrc/ops/dispatch/StructuredKernel.h"
-#include "csrc/ops/plugin/KernelCall.h"
+#include "csrc/ops/kernel/KernelCall.h"
+#include "csrc/ops/kernel/KernelTable.h"
 
 namespace torch_backend {
 namespace detail {
@@ -20,11 +21,11 @@ namespace detail {
 /// What is the same for all operators, and therefore no template.
 class StructuredCall {
  public:
-  StructuredCall(const PluginKernel& kernel, at::impl::MetaBase& op, std::size_t num_outputs);
+  StructuredCall(const Kernel& kernel, at::impl::MetaBase& op, std::size_t num_outputs);
 
  protected:
   const at::AutoDispatchBelowADInplaceOrView below_autograd_;
-  const PluginKernel& kernel_;
+  const Kernel& kernel_;
   at::impl::MetaBase& op_;
   const std::size_t num_outputs_;
   KernelCall call_;
@@ -59,7 +60,7 @@ class GivenInputsCall : StructuredCall {
 /// numbers as tensors of the device.
 class PointwiseCall : StructuredCall {
  public:
-  PointwiseCall(const PluginKernel& kernel, at::TensorIteratorBase& op, std::size_t num_outputs);
+  PointwiseCall(const Kernel& kernel, at::TensorIteratorBase& op, std::size_t num_outputs);
 
   void add(const at::Tensor& tensor);
   void add(const std::optional<at::Tensor>& tensor) {
@@ -86,16 +87,16 @@ class PointwiseCall : StructuredCall {
 
 } // namespace detail
 
-/// Whether `kernel` goes before ATen's: what the host can compute where the memory lies is not left to kernels of ours.
-inline bool offers(const PluginKernel* kernel) {
-  return kernel != nullptr && (kernel->source() == Source::kPlugin || !device_api().host_access());
+/// Whether `kernel` goes before ATen's.
+inline bool offers(const Kernel* kernel) {
+  return kernel != nullptr && !(kernel->has(kLeavesHostMemory) && device_api().host_access());
 }
 
 /// Offer a call to the plugin's kernel after `op.meta`: false if it does not take it, and then nothing was written.
 /// `args` are the operator's inputs. `kPointwise`: its inputs are broadcast and converted. Compiled once for all operators
 /// of the same inputs.
 template <bool kPointwise, class... Args>
-C10_NOINLINE bool call_plugin(const PluginKernel& kernel,
+C10_NOINLINE bool call_plugin(const Kernel& kernel,
                               std::conditional_t<kPointwise, at::TensorIteratorBase, at::impl::MetaBase>& op,
                               std::size_t num_outputs, const Args&... args) {
   std::conditional_t<kPointwise, detail::PointwiseCall, detail::GivenInputsCall> call(kernel, op, num_outputs);
@@ -112,7 +113,7 @@ class PlainCalls {
  public:
   /// Call the kernel without the meta function; false if the call is not known to be plain, or not taken.
   template <class... Args>
-  C10_NOINLINE bool call(const PluginKernel& kernel, const char* op, const at::Tensor& out, const Args&... args) const {
+  C10_NOINLINE bool call(const Kernel& kernel, const char* op, const at::Tensor& out, const Args&... args) const {
     if (!knows(out.scalar_type()) || !is_plain(out, args...)) {
       return false;
     }
@@ -160,12 +161,12 @@ class PlainCalls {
 /// Register a generated wrapper. `kernel`: the plugin's for the group. One that it names the overload itself with goes
 /// before it.
 template <class Return, class... Args>
-void register_structured_kernel(Registrar& m, const char* overload, Return (*wrapper)(Args...),
-                                const PluginKernel* kernel, StructuredPass pass) {
+void register_structured_kernel(Registrar& m, const char* overload, Return (*wrapper)(Args...), const Kernel* kernel,
+                                StructuredPass pass) {
   if (pass == StructuredPass::kAten) {
     m.impl(overload, wrapper, Source::kAten);
   } else if (kernel != nullptr) {
-    const auto* named = find_plugin_kernel(std::string("aten::") + overload);
+    const auto* named = find_kernel(std::string("aten::") + overload);
     if (named == nullptr || named == kernel) {
       m.impl(overload, wrapper, kernel->source());
     }

@@ -1,4 +1,4 @@
-#include "csrc/ops/plugin/CompositeGradient.h"
+#include "csrc/ops/kernel/CompositeGradient.h"
 
 #include <ATen/core/stack.h>
 #include <c10/core/DispatchKeySet.h>

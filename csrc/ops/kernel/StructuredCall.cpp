@@ -1,4 +1,4 @@
-#include "csrc/ops/plugin/StructuredCall.h"
+#include "csrc/ops/kernel/StructuredCall.h"
 
 #include <algorithm>
 
@@ -25,9 +25,9 @@ bool PlainCalls::fits(const at::Tensor& out, const at::Tensor& tensor) {
 
 namespace detail {
 
-StructuredCall::StructuredCall(const PluginKernel& kernel, at::impl::MetaBase& op, std::size_t num_outputs)
+StructuredCall::StructuredCall(const Kernel& kernel, at::impl::MetaBase& op, std::size_t num_outputs)
     : kernel_(kernel), op_(op), num_outputs_(num_outputs), call_(kernel, op.maybe_get_output(0).device().index()) {
-  has_work_ = kernel.updates_first() && kernel.takes_empty(); // into nothing too: no index is in range
+  has_work_ = kernel.has(kUpdatesFirst) && kernel.has(kTakesEmpty); // into nothing too: no index is in range
   for (std::size_t i = 0; i < num_outputs; ++i) {
     has_work_ = has_work_ || op.maybe_get_output(static_cast<int64_t>(i)).numel() > 0;
   }
@@ -84,7 +84,7 @@ bool GivenInputsCall::is_read(const at::Tensor& output) const {
     }
     return shares;
   });
-  const bool updates = kernel_.updates_first() && output.unsafeGetTensorImpl() == first_;
+  const bool updates = kernel_.has(kUpdatesFirst) && output.unsafeGetTensorImpl() == first_;
   return num_shared > (updates ? 1 : 0);
 }
 
@@ -122,7 +122,7 @@ bool GivenInputsCall::launch() {
   return true;
 }
 
-PointwiseCall::PointwiseCall(const PluginKernel& kernel, at::TensorIteratorBase& op, std::size_t num_outputs)
+PointwiseCall::PointwiseCall(const Kernel& kernel, at::TensorIteratorBase& op, std::size_t num_outputs)
     : StructuredCall(kernel, op, num_outputs), output_(op.maybe_get_output(0)), dtype_(common_dtype(op)) {
   if (dtype_) {
     call_.compute_in(*dtype_);
@@ -132,7 +132,7 @@ PointwiseCall::PointwiseCall(const PluginKernel& kernel, at::TensorIteratorBase&
 void PointwiseCall::add(const at::Tensor& tensor) {
   const auto sizes = output_.sizes();
   const bool on_device = tensor.device() == output_.device();
-  const bool converted = dtype_.has_value() && tensor.scalar_type() != *dtype_ && !kernel_.takes_mixed_dtypes();
+  const bool converted = dtype_.has_value() && tensor.scalar_type() != *dtype_ && !kernel_.has(TB_KERNEL_MIXED_DTYPES);
   if (C10_LIKELY(on_device && !converted)) {
     if (C10_LIKELY(tensor.sizes() == sizes)) {
       call_.add(tensor);
@@ -143,7 +143,7 @@ void PointwiseCall::add(const at::Tensor& tensor) {
   }
   if (on_device) {
     kept_.push_back(tensor.to(*dtype_));
-  } else if (kernel_.takes_numbers()) {
+  } else if (kernel_.has(TB_KERNEL_NUMBERS)) {
     call_.add_number(tensor);
     return;
   } else {
@@ -156,7 +156,7 @@ void PointwiseCall::add(const at::Tensor& tensor) {
 }
 
 bool PointwiseCall::takes_output() const {
-  return kernel_.takes_mixed_dtypes() || !dtype_ || output_.scalar_type() == *dtype_ ||
+  return kernel_.has(TB_KERNEL_MIXED_DTYPES) || !dtype_ || output_.scalar_type() == *dtype_ ||
          output_.scalar_type() == c10::ScalarType::Bool;
 }
 

@@ -1,4 +1,4 @@
-#include "csrc/ops/plugin/MathFlags.h"
+#include "csrc/ops/kernel/MathFlags.h"
 
 #include <ATen/Context.h>
 

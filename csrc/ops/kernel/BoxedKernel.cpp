@@ -1,4 +1,4 @@
-#include "csrc/ops/plugin/BoxedKernel.h"
+#include "csrc/ops/kernel/BoxedKernel.h"
 
 #include <algorithm>
 #include <iterator>
@@ -18,8 +18,8 @@
 #include "csrc/ops/dispatch/DeviceCheck.h"
 #include "csrc/ops/dispatch/Foresee.h"
 #include "csrc/ops/dispatch/OperatorFacts.h"
-#include "csrc/ops/plugin/HostIndices.h"
-#include "csrc/ops/plugin/KernelCall.h"
+#include "csrc/ops/kernel/HostIndices.h"
+#include "csrc/ops/kernel/KernelCall.h"
 #include "csrc/ops/tensor/Empty.h"
 
 namespace torch_backend {
@@ -286,7 +286,7 @@ class BoxedKernel::InputAdder {
   std::vector<std::vector<int64_t>> ints_;
 };
 
-BoxedKernel::BoxedKernel(const PluginKernel& kernel, OperatorForm form, std::optional<OperatorForm> functional,
+BoxedKernel::BoxedKernel(const Kernel& kernel, OperatorForm form, std::optional<OperatorForm> functional,
                          NextSource& next)
     : kernel_(kernel),
       form_(std::move(form)),
@@ -303,7 +303,7 @@ BoxedKernel::BoxedKernel(const PluginKernel& kernel, OperatorForm form, std::opt
   }
   pointwise_ = !kernel_.allocates_output() &&
                (form_.op.hasTag(at::Tag::pointwise) || (functional_ && functional_->op.hasTag(at::Tag::pointwise)) ||
-                (kernel_.generated() && kernel_.takes_numbers())); // not all are tagged
+                (kernel_.has(kIsPointwiseOfNumbers) && kernel_.has(TB_KERNEL_NUMBERS)));
   one_dtype_ = has_fact(Fact::kOneDtype, form_.traits.name);
   const auto& name = form_.traits.name;
   writes_first_ = name.starts_with("aten::") && form_.traits.returned_arg == std::vector<int>{0} &&
@@ -356,7 +356,7 @@ std::optional<Stack> BoxedKernel::foresee_outputs(Values inputs, std::optional<c
   }
   const auto foreseen = foresee(teller.op, teller.traits, resolved);
   const bool computed_in_dtype =
-      foreseen && (kernel_.takes_mixed_dtypes() || (*foreseen)[0].toTensor().scalar_type() == *dtype ||
+      foreseen && (kernel_.has(TB_KERNEL_MIXED_DTYPES) || (*foreseen)[0].toTensor().scalar_type() == *dtype ||
                    (*foreseen)[0].toTensor().scalar_type() == c10::ScalarType::Bool);
   if (!computed_in_dtype || C10_LIKELY(are_contiguous(inputs))) {
     return computed_in_dtype ? std::optional<Stack>(*foreseen) : std::nullopt;
@@ -396,9 +396,9 @@ bool BoxedKernel::prepare_outputs(Values arguments, const Stack& foreseen, c10::
           at::has_internal_overlap(self) == at::MemOverlap::Yes) {
         return false;
       }
-      const bool in_place = pointwise_
-                                ? is_writable(self, inputs, /*may_coincide=*/true)
-                                : kernel_.updates_first() && is_writable(self, inputs.slice(1), /*may_coincide=*/false);
+      const bool in_place =
+          pointwise_ ? is_writable(self, inputs, /*may_coincide=*/true)
+                     : kernel_.has(kUpdatesFirst) && is_writable(self, inputs.slice(1), /*may_coincide=*/false);
       outputs->emplace_back(in_place ? self : empty_like_layout(meta, device));
       return true;
     }
@@ -438,7 +438,7 @@ void BoxedKernel::add_inputs(InputAdder& adder, Values inputs, const Stack& fore
       adder.add_generator(inputs[i].toOptional<at::Generator>());
     } else if (is_resolved && is_tensor && !written) {
       const at::Tensor& input = inputs[i].toTensor();
-      if (input.device().is_cpu() && kernel_.takes_numbers()) {
+      if (input.device().is_cpu() && kernel_.has(TB_KERNEL_NUMBERS)) {
         adder.add_number(input);
       } else {
         adder.add_expanded(input.device().is_cpu() ? on_device(input, *dtype, device) : input, result.sizes());
@@ -497,7 +497,8 @@ bool BoxedKernel::try_call(Stack& stack) const {
   if (one_dtype_ && !computation_dtype(inputs, is_mask_, /*may_differ=*/false)) {
     return false;
   }
-  const auto dtype = pointwise_ ? computation_dtype(inputs, is_mask_, kernel_.takes_mixed_dtypes()) : std::nullopt;
+  const auto dtype =
+      pointwise_ ? computation_dtype(inputs, is_mask_, kernel_.has(TB_KERNEL_MIXED_DTYPES)) : std::nullopt;
   if (pointwise_ && !dtype) {
     return false;
   }
@@ -517,7 +518,7 @@ bool BoxedKernel::try_call(Stack& stack) const {
     InputAdder adder(call);
     add_inputs(adder, inputs, *foreseen, dtype, *device);
     if (dtype) {
-      const bool promotes = !foreseen->empty() && (*foreseen)[0].isTensor() && kernel_.takes_mixed_dtypes() &&
+      const bool promotes = !foreseen->empty() && (*foreseen)[0].isTensor() && kernel_.has(TB_KERNEL_MIXED_DTYPES) &&
                             (*foreseen)[0].toTensor().scalar_type() != c10::ScalarType::Bool;
       call.compute_in(promotes ? (*foreseen)[0].toTensor().scalar_type() : *dtype);
     }

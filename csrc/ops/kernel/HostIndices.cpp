@@ -1,4 +1,4 @@
-#include "csrc/ops/plugin/HostIndices.h"
+#include "csrc/ops/kernel/HostIndices.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 
