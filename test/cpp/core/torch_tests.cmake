@@ -4,7 +4,7 @@
 function(tb_add_torch_test target)
   add_executable(${target} ${ARGN} support/child_process.cpp support/sanitizer_options.cpp)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-unused-parameter)
-  target_include_directories(${target} PRIVATE ${TB_ROOT}/test/cpp)
+  target_include_directories(${target} PRIVATE ${TB_ROOT}/test/cpp ${TB_ROOT}/backends)
   target_link_libraries(${target} PRIVATE torch_backend_core GTest::gtest_main Threads::Threads)
   if(TB_SANITIZE_CORE)
     add_test(NAME ${target} COMMAND ${target}) # loading torch takes longer than most tests
