@@ -1,7 +1,8 @@
 """Compiled graphs on devices that compile modules: inductor's loops in the dialect of codegen/kernels.
 
-``kernel`` has the loops of one kernel, ``operations`` what is computed in them, ``scheduling`` what inductor asks for,
-and ``runtime`` what the code imports that inductor writes.
+Each file builds on those after it: ``scheduling`` has what inductor asks for, ``kernel`` one kernel, ``loops`` what is
+around its statements, ``reductions`` and ``operations`` what is in them, ``loop_ir`` what all this is before it is
+text, and ``indices`` how places are written. ``runtime`` has what the code imports that inductor writes.
 """
 
 
