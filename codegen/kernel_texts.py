@@ -108,10 +108,10 @@ def _known_calls(bodies: Iterable[str | None], known: frozenset[str]) -> set[str
     return called
 
 
-def _texts(bodies: Iterable[str | None], other: str) -> str:
-    """The files with the functions that the bodies call. `other` is the one for the other kind of dtypes."""
+def _texts(*bodies: str | None) -> str:
+    """The files with the functions that the bodies call."""
     called = _known_calls(bodies, frozenset().union(*_defined_functions().values()))
-    return " ".join(name for name, functions in _defined_functions().items() if name != other and called & functions)
+    return " ".join(name for name, functions in _defined_functions().items() if called & functions)
 
 
 def _entries(function: NativeFunction, value: object) -> Iterator[PointwiseEntry]:
@@ -148,8 +148,8 @@ def entry(function: NativeFunction, variant: str | None, value: object) -> Point
         overload=f"aten::{function.func.name}",
         variant=variant,
         parameters=", ".join([*parameters, *(f"TB_PRIVATE T* {name}" for name in names)]),
-        floating_texts=_texts([bodies["floating"]], "integral"),
-        integral_texts=_texts([bodies["integral"], bodies["boolean"]], "floating"),
+        floating_texts=_texts(bodies["floating"]),
+        integral_texts=_texts(bodies["integral"], bodies["boolean"]),
         num_outputs=outputs,
         kinds="".join(_kind(argument) for argument in inputs) + ("#" if counts else ""),
         **bodies,
@@ -217,7 +217,8 @@ def _reduction(name: str, value: Mapping[str, Any]) -> ReductionEntry:
     load = " ".join(f"F{i} {field} = *p_{field};" for i, field in enumerate(state))
     keep = " ".join(f"*p_{field} = {field};" for field in state)
     with_numbers = "".join(f", T {number}" for number in numbers)
-    lines = [f"#define FIELDS {len(state)}"]
+    lines = [texts()[text] for text in _texts(value["step"]).split()]
+    lines += [f"#define FIELDS {len(state)}"]
     lines += [f"typedef {type_} F{i};" for i, (type_, _) in enumerate(state.values())]
     lines += [
         f"TB_DEVICE void tb_init({pointers}) {{",

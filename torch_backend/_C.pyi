@@ -176,6 +176,10 @@ class GraphKernel:
     def __call__(self, units: int, cost: int, *args: torch.Tensor | float) -> None:
         """Launch on the device of the tensors, which come before the numbers. No units: nothing happens."""
 
+def pointwise_formula(overload: str) -> tuple[str, str | None, str | None, str | None, str]:
+    """Of codegen/kernels/pointwise.yaml: parameters; statements by what is computed in, floats, integers or bools; what
+    those of floats call, as KernelText.h has it. Raises IndexError if ``overload`` ("aten::exp.out") has none."""
+
 def runs_in_stretches(device: int) -> bool:
     """Whether the items of a block run one after the other, as on a processor. Starts the driver."""
 

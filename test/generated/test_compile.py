@@ -99,6 +99,28 @@ def test_functions_are_exact_everywhere(check: Check) -> None:
     check(function, a, rtol=2e-6, atol=1e-7)
 
 
+BITS: dict[str, Callable[..., Any]] = {
+    "choice": lambda a, b: (a.maximum(b), a.minimum(b), a.relu(), torch.where(a > b, a, b), a.abs(), a.sign()),
+    "rest": lambda a, b: (a.remainder(b), a.fmod(b), a.remainder(0.3)),
+    "rounding": lambda a, b: (a.floor(), a.ceil(), a.round(), a.trunc(), a.signbit(), a.copysign(b), a.reciprocal()),
+    "logic": lambda a, b: (a.logical_and(b), a.logical_or(b), a.logical_xor(b), a.logical_not(), a.isnan(), a * b),
+    "whole": lambda a, b: (a // b, a % b, torch.fmod(a, b), a << b, a >> b, a & b, a | b, a ^ b, ~a, -a),
+}
+
+
+@pytest.mark.parametrize("name", BITS)
+def test_graphs_give_the_bits_that_operators_give(name: str) -> None:
+    for dtype in (torch.int32, torch.int64, torch.uint8) if name == "whole" else (torch.float32, torch.float64):
+        if name == "whole":
+            a, b = torch.arange(-500, 500).to(dtype), (torch.arange(1000) * 7 % 31 - 9).to(dtype)
+            a, b = a.to(DEVICE), torch.where(b == 0, 1, b).to(DEVICE)
+        else:
+            ends = torch.tensor([0.0, -0.0, 1.0, 2.5, -2.5, 1e-40, *map(float, ("inf", "-inf", "nan"))], dtype=dtype)
+            a, b = (each.flatten().to(DEVICE) for each in torch.meshgrid(ends, ends, indexing="ij"))
+        got, expected = torch.compile(BITS[name], fullgraph=True)(a, b), BITS[name](a, b)
+        torch.testing.assert_close(to_host(got), to_host(expected), rtol=0, atol=0, equal_nan=True)
+
+
 def _on_device(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compiled there, as it is on the CPU."""
     compiled = torch.compile(function, fullgraph=True)

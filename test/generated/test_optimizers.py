@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import DEVICE, to_device
+from conftest import DEVICE, to_device, to_host
 
 SHAPES = [(3,), (5, 7), (0,), (1,), (), (2, 3, 4, 5), (40_000,), *[(n + 1, 3) for n in range(45)]]
 
@@ -110,6 +110,7 @@ LISTS: list[Callable[..., Any]] = [
     lambda f, a, b, c: f("addcdiv")(a, b, c, [i + 0.5 for i in range(len(a))]),
     lambda f, a, b, c: f("lerp")(a, b, 0.3),
     lambda f, a, b, c: f("lerp")(a, b, 0.8),
+    lambda f, a, b, c: f("lerp")(a, b, -0.7),
     lambda f, a, b, c: f("maximum")(a, b),
     lambda f, a, b, c: f("clamp_max")(a, 0.25),
     lambda f, a, b, c: f("neg")(a),
@@ -128,6 +129,22 @@ def test_lists(call: Callable[..., Any], in_place: bool) -> None:
 
     for dtype in (torch.float32, torch.float64, torch.bfloat16):
         torch.testing.assert_close(results(DEVICE, dtype), results("cpu", dtype))
+
+
+@pytest.mark.parametrize("call", LISTS, ids=range(len(LISTS)))
+def test_lists_give_the_bits_that_tensors_give(call: Callable[..., Any]) -> None:
+    def one_by_one(name: str) -> Callable[..., list[torch.Tensor]]:
+        def run(first: list[torch.Tensor], *rest: Any, **options: Any) -> list[torch.Tensor]:
+            lists = zip(first, *(each if isinstance(each, list) else [each] * len(first) for each in rest), strict=True)
+            function = getattr(torch, name)
+            return [function(*each[:3], **options, **({"value": each[3]} if each[3:] else {})) for each in lists]
+
+        return run
+
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        lists = [to_device(tensors(dtype, SHAPES[:12], seed)) for seed in range(3)]
+        got = call(lambda name: getattr(torch, f"_foreach_{name}"), *lists)
+        torch.testing.assert_close(to_host(list(got)), to_host(call(one_by_one, *lists)), rtol=0, atol=0)
 
 
 def test_lists_of_several_dtypes() -> None:

@@ -7,6 +7,7 @@
 
 #include "csrc/core/Runtime.h"
 #include "csrc/ops/compiled/engine/GraphKernel.h"
+#include "csrc/ops/compiled/engine/KernelText.h"
 #include "csrc/ops/compiled/engine/Launch.h"
 #include "torch_backend/csrc/Module.h"
 
@@ -70,6 +71,11 @@ void init_graph_kernels(py::module_& m) {
       .def(
           "compile", [](GraphKernel& kernel, int device) { kernel.compile(device); }, NoGil())
       .def("__call__", launch);
+  m.def("pointwise_formula", [](const char* overload) {
+    const auto* const entry = compiled::find_pointwise(overload);
+    TORCH_CHECK_INDEX(entry, overload, " is not in codegen/kernels/pointwise.yaml, or not in this PyTorch.");
+    return py::make_tuple(entry->parameters, entry->floating, entry->integral, entry->boolean, entry->floating_texts);
+  });
   m.def("runs_in_stretches", compiled::runs_in_stretches, NoGil());
   m.def("computes_double", [](int device) { return compiled::computes(device, ValueType::f64); }, NoGil());
   m.def("most_pointers", compiled::most_pointers);

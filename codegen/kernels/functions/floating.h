@@ -89,6 +89,21 @@ TB_DEVICE T tb_mish_backward(T grad, T x) {
   return grad * (t + x * sigmoid * (TC(1.0) - t * t));
 }
 
+// Losses between two elements.
+TB_DEVICE T tb_squared_error(T x, T y) { return (x - y) * (x - y); }
+TB_DEVICE T tb_smooth_l1(T x, T y, T beta) {
+  const T off = fabs(x - y);
+  return off < beta ? TC(0.5) * off * off / beta : off - TC(0.5) * beta;
+}
+TB_DEVICE T tb_huber(T x, T y, T delta) {
+  const T off = fabs(x - y);
+  return off <= delta ? TC(0.5) * off * off : delta * (off - TC(0.5) * delta);
+}
+TB_DEVICE T tb_binary_cross_entropy(T x, T y) {
+  const T no = log1p(-x), yes = log(x);
+  return (y - 1) * (no < -100 ? -100 : no) - y * (yes < -100 ? -100 : yes);
+}
+
 // The derivative of a loss that is quadratic within `width` of 0 and has the slope `outer` beyond.
 TB_DEVICE T tb_huber_slope(T x, T width, T outer) {
   return x <= -width ? -outer : x >= width ? outer : x * outer / width;

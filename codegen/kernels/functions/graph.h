@@ -1,24 +1,5 @@
-// What graphs of torch.compile call. One kernel of theirs has values of many dtypes: whole numbers are i64 here, whatever T is.
-// Goes after "philox". Nothing is divided by zero, nor the smallest number by -1: processors end the program.
-
-TB_DEVICE i64 tb_int_quotient(i64 x, i64 y) { return y == 0 ? 0 : y == -1 ? (i64)(0 - (u64)x) : x / y; }
-TB_DEVICE i64 tb_int_fmod(i64 x, i64 y) { return y == 0 || y == -1 ? 0 : x % y; }
-TB_DEVICE i64 tb_int_floor_quotient(i64 x, i64 y) {
-  return tb_int_quotient(x, y) - (i64)(tb_int_fmod(x, y) != 0 && (x < 0) != (y < 0));
-}
-TB_DEVICE i64 tb_int_modulo(i64 x, i64 y) {
-  const i64 rest = tb_int_fmod(x, y);
-  return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
-}
-TB_DEVICE i64 tb_int_power(i64 x, i64 exponent) {
-  if (exponent < 0) return x == 1 ? 1 : x == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0;
-  u64 result = 1, base = (u64)x;
-  for (; exponent > 0; exponent /= 2) {
-    if (exponent % 2 != 0) result *= base;
-    base *= base;
-  }
-  return (i64)result;
-}
+// What graphs of torch.compile call. Goes after "philox", "whole" and "integral".
+#undef T
 
 // Element `offset` of what inductor's `seed` gives: uniform in [0, 1), normal, or of [low, high).
 TB_DEVICE f32 tb_graph_rand(i64 seed, i64 offset) {

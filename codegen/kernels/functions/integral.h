@@ -2,7 +2,7 @@
 
 #define TB_IS_MINUS_1(x) ((T)-1 < 0 && (x) == -1)
 
-TB_DEVICE T tb_clamp(T x, int has_min, T min, int has_max, T max) {
+TB_DEVICE T tb_whole_clamp(T x, int has_min, T min, int has_max, T max) {
   const T y = has_min && x < min ? min : x;
   return has_max && y > max ? max : y;
 }

@@ -22,7 +22,7 @@ class IndexPrinter(ExprPrinter):
         x_text, divisor_text = self.doprint(x), self.doprint(divisor)
         if x.is_nonnegative and divisor.is_positive:
             return f"(({x_text}) / ({divisor_text}))"
-        return f"tb_int_floor_quotient({x_text}, {divisor_text})"
+        return f"tb_floor_quotient({x_text}, {divisor_text})"
 
     def _print_ModularIndexing(self, expr: sympy.Expr) -> str:
         x, divisor, modulus = expr.args
@@ -32,7 +32,7 @@ class IndexPrinter(ExprPrinter):
         return f"({text} % ({self.doprint(modulus)}))"
 
     def _print_Mod(self, expr: sympy.Expr) -> str:
-        return f"tb_int_modulo({self.doprint(expr.args[0])}, {self.doprint(expr.args[1])})"
+        return f"tb_modulo({self.doprint(expr.args[0])}, {self.doprint(expr.args[1])})"
 
     _print_PythonMod = _print_Mod
 
@@ -57,7 +57,7 @@ class IndexPrinter(ExprPrinter):
         return f"(({condition}) ? ({x}) : ({y}))"
 
     def _print_PowByNatural(self, expr: sympy.Expr) -> str:
-        return f"tb_int_power({self.doprint(expr.args[0])}, {self.doprint(expr.args[1])})"
+        return f"tb_power({self.doprint(expr.args[0])}, {self.doprint(expr.args[1])})"
 
     def _print_Pow(self, expr: sympy.Expr) -> str:
         base, exponent = expr.args

@@ -14,6 +14,7 @@ from torch.utils._ordered_set import OrderedSet
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from torch_backend import _C
+from torch_backend.compile.modules.dtypes import literal, name_of, type_of
 from torch_backend.compile.modules.indices import IndexPrinter, ValuePrinter
 from torch_backend.compile.modules.loop_ir import (
     Declaration,
@@ -27,7 +28,7 @@ from torch_backend.compile.modules.loop_ir import (
     write,
 )
 from torch_backend.compile.modules.loops import Loops, Part, Reduced, drop_unused
-from torch_backend.compile.modules.operations import Operations, literal, name_of, type_of
+from torch_backend.compile.modules.operations import Operations
 from torch_backend.compile.modules.reductions import Reduction, reduction_of
 
 _IN_TURNS = (
@@ -364,7 +365,7 @@ class ModuleKernel(SIMDKernel[CSEVariable]):
             "may_fail": self.may_fail,
             "in_groups": loops.in_groups,
         }
-        texts = " ".join(["philox", "graph", *sorted(texts_in(nodes))])
+        texts = " ".join(["philox", "whole", "integral", "graph", *sorted(texts_in(nodes))])
         keywords = ", ".join(f"{key}={value}" for key, value in options.items())
         return f"kernel({self.device}, KERNEL_NAME, '{texts}', '''\n{body}\n''', {keywords})"
 

@@ -1,89 +1,38 @@
 """Inductor's elementwise operations in the dialect of codegen/kernels, which has types and no overloading."""
 # ruff: noqa: D102 - the methods are OpsHandler's
 
-import math
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import sympy
 import torch
 from torch._inductor.codegen.common import CSEVariable, OpOverrides
 from torch._inductor.virtualized import ops
 
+from torch_backend.compile.modules.dtypes import literal, name_of, type_of
+from torch_backend.compile.modules.formulas import formula
 from torch_backend.compile.modules.loop_ir import Expression, expression
-
-_NAMES = {
-    torch.bool: "b8",
-    torch.uint8: "u8",
-    torch.int8: "i8",
-    torch.int16: "i16",
-    torch.int32: "i32",
-    torch.int64: "i64",
-    torch.float16: "f16",
-    torch.bfloat16: "bf16",
-    torch.float32: "f32",
-    torch.float64: "f64",
-}
-
-
-def name_of(dtype: torch.dtype) -> str:
-    """What TB_LOAD_ and TB_STORE_ end in. Raises NotImplementedError if kernels have no such dtype."""
-    if dtype not in _NAMES:
-        raise NotImplementedError(f"kernels that a device compiles have no {dtype}")
-    return _NAMES[dtype]
-
-
-def type_of(dtype: torch.dtype) -> str:
-    """The type of a variable: f32 for the half types, i32 for bool, where it is 0 or 1."""
-    name = name_of(dtype)
-    return {"b8": "i32", "f16": "f32", "bf16": "f32"}.get(name, name)
-
-
-def literal(value: Any, dtype: torch.dtype) -> str:
-    """``value`` as a constant of the type of ``dtype``."""
-    if not dtype.is_floating_point:
-        number = int(value)
-        if number == -(1 << 63):
-            return "(-9223372036854775807L - 1)"
-        return f"({number}L)" if dtype == torch.int64 else f"({number})"
-    number = float(value)
-    if math.isinf(number):
-        text = "INFINITY" if number > 0 else "(-INFINITY)"
-        return f"((f64){text})" if dtype == torch.float64 else text
-    if math.isnan(number):
-        return "((f64)NAN)" if dtype == torch.float64 else "NAN"
-    return f"({number!r})" if dtype == torch.float64 else f"({number!r}f)"
 
 
 def _is_float(*values: Any) -> bool:
     return any(isinstance(value, float) or getattr(value, "dtype", torch.int64).is_floating_point for value in values)
 
 
-def _of(form: str, *texts: str) -> Callable[..., Expression]:
-    return staticmethod(lambda *values: Expression(form, values, texts))
-
-
-def _call(name: str, count: int = 1) -> Callable[..., Expression]:
-    return _of(f"{name}({', '.join(f'{{{i}}}' for i in range(count))})")
+def _of(form: str) -> Callable[..., Expression]:
+    return staticmethod(lambda *values: expression(form, *values))
 
 
 def _either(floating: str, integral: str) -> Callable[..., Expression]:
     return staticmethod(lambda *values: expression(floating if _is_float(*values) else integral, *values))
 
 
-def _of_float(name: str) -> Callable[..., Expression]:
-    """What leaves whole numbers as they are."""
-    return _either(f"{name}({{0}})", "{0}")
+FORMULAS: list[str] = []
+"""Overloads whose formulas are taken."""
 
 
-def _in_t(name: str, text: str) -> Callable[..., Expression]:
-    """A function of codegen/kernels/functions/``text``.h, which takes and returns T."""
-    return _of(f"{name}((T){{0}})", text)
-
-
-def _in_graph(form: str) -> Callable[..., Expression]:
-    """What functions/graph.h has for values of float32, whose names begin with what the ``{{1}}`` of ``form`` is."""
-    return staticmethod(lambda x: expression(form.format("{0}", "" if x.dtype == torch.float64 else "tb_graph_"), x))
+def _formula(overload: str) -> Callable[..., Expression]:
+    FORMULAS.append(overload)
+    return staticmethod(lambda *values: formula(overload, *values))
 
 
 class Operations(OpOverrides):
@@ -125,71 +74,44 @@ class Operations(OpOverrides):
     def load_seed(name: str, offset: Any) -> Any:
         return ops.load(name, sympy.Integer(offset))
 
-    rand, randn, randint64 = _call("tb_graph_rand", 2), _call("tb_graph_randn", 2), _call("tb_graph_randint", 4)
+    # Not operators of PyTorch's, or such whose formula has more to it: alpha, the dtype that is computed in.
+    rand, randn = _of("tb_graph_rand({0}, {1})"), _of("tb_graph_randn({0}, {1})")
+    randint64 = _of("tb_graph_randint({0}, {1}, {2}, {3})")
+    add, sub, ldexp = _of("{0} + {1}"), _of("{0} - {1}"), _of("ldexp({0}, (int){1})")
+    truediv = _either("{0} / {1}", "(T){0} / (T){1}")
+    truncdiv = _either("trunc({0} / {1})", "tb_quotient({0}, {1})")
+    isinf = _either("fabs({0}) == INFINITY", "0")
+    ndtr = _of("TC(0.5) * erfc((T){0} * TC(-0.70710678118654752440))")
+    nextafter = _of("nextafter({0}, {1})")  # of float32, which half types are here
 
-    add, sub, mul, neg = _of("{0} + {1}"), _of("{0} - {1}"), _of("{0} * {1}"), _of("-{0}")
-    eq, ne, lt = _of("{0} == {1}"), _of("{0} != {1}"), _of("{0} < {1}")
-    gt, le, ge = _of("{0} > {1}"), _of("{0} <= {1}"), _of("{0} >= {1}")
-    bitwise_and, bitwise_or, bitwise_xor = and_, or_, xor = _of("{0} & {1}"), _of("{0} | {1}"), _of("{0} ^ {1}")
-    where = _of("({0} ? {1} : {2})")
-    maximum = _either("({0} != {0} || {0} > {1} ? {0} : {1})", "({0} > {1} ? {0} : {1})")
-    minimum = _either("({0} != {0} || {0} < {1} ? {0} : {1})", "({0} < {1} ? {0} : {1})")
-    truediv = _either("({0} / {1})", "((T){0} / (T){1})")
-    truncdiv = _either("trunc({0} / {1})", "tb_int_quotient({0}, {1})")
-    floordiv = _either("floor({0} / {1})", "tb_int_floor_quotient({0}, {1})")
-    mod = fmod = _either("fmod({0}, {1})", "tb_int_fmod({0}, {1})")
-    pow = _either("pow({0}, {1})", "tb_int_power({0}, {1})")
-
-    @staticmethod
-    def remainder(x: CSEVariable, y: CSEVariable) -> Expression:
-        if _is_float(x, y):
-            return Expression("tb_remainder((T){0}, (T){1})", (x, y), ("floating",))
-        return expression("tb_int_modulo({0}, {1})", x, y)
-
-    @staticmethod
-    def bitwise_not(x: CSEVariable) -> Expression:
-        return expression("({0} == 0)" if x.dtype == torch.bool else "(~{0})", x)
-
-    @staticmethod
-    def bitwise_left_shift(x: CSEVariable, y: CSEVariable) -> Expression:
-        dtype = cast(torch.dtype, x.dtype)
-        form = f"({{1}} < 0 || {{1}} >= {8 * dtype.itemsize} ? 0 : ({type_of(dtype)})((u64){{0}} << {{1}}))"
-        return expression(form, x, y)
-
-    @staticmethod
-    def bitwise_right_shift(x: CSEVariable, y: CSEVariable) -> Expression:
-        dtype = cast(torch.dtype, x.dtype)
-        last = 8 * dtype.itemsize - dtype.is_signed
-        return expression(f"({{0}} >> ({{1}} < 0 || {{1}} >= {last} ? {last} : {{1}}))", x, y)
-
-    lshift, rshift = bitwise_left_shift, bitwise_right_shift
-    logical_and, logical_or = _of("(({0} != 0) & ({1} != 0))"), _of("(({0} != 0) | ({1} != 0))")
-    logical_xor, logical_not = _of("(({0} != 0) != ({1} != 0))"), _of("({0} == 0)")
-    sign = _of("(({0} > 0) - ({0} < 0))")
-    abs = _either("fabs({0})", "({0} < 0 ? -{0} : {0})")
-    signbit = _either("(signbit({0}) != 0)", "({0} < 0)")
-    isnan = _of("({0} != {0})")
-    isinf = _either("(fabs({0}) == INFINITY)", "0")
-    relu = _of("({0} > 0 || {0} != {0} ? {0} : 0)")
-    sigmoid = _in_graph("(1 / (1 + {1}exp(-{0})))")
-    reciprocal, rsqrt = _of("(1 / {0})"), _of("(1 / sqrt({0}))")
-    ldexp = _of("ldexp({0}, (int){1})")
-    floor, ceil, trunc, round = _of_float("floor"), _of_float("ceil"), _of_float("trunc"), _of_float("rint")
-    exp2, expm1 = _call("exp2"), _call("expm1")
-    log, log2, log10, log1p = _in_graph("{1}log({0})"), _call("log2"), _call("log10"), _in_graph("{1}log1p({0})")
-    sin, cos, tan = _call("sin"), _call("cos"), _call("tan")
-    asin, acos, atan, atan2 = _call("asin"), _call("acos"), _call("atan"), _call("atan2", 2)
-    sinh, cosh = _call("sinh"), _call("cosh")
-    asinh, acosh, atanh = _call("asinh"), _call("acosh"), _call("atanh")
-    exp, tanh, erf = _in_graph("{1}exp({0})"), _in_graph("{1}tanh({0})"), _in_graph("{1}erf({0})")
-    erfc, lgamma, sqrt = _call("erfc"), _call("lgamma"), _call("sqrt")
-    hypot, copysign, nextafter = _call("hypot", 2), _call("copysign", 2), _call("nextafter", 2)
-    i0, i0e, i1, i1e = (_in_t(f"tb_{name}", "bessel") for name in ("i0", "i0e", "i1", "i1e"))
+    mul, neg, abs, sign = map(_formula, ("mul.out", "neg.out", "abs.out", "sign.out"))
+    eq, ne, lt = map(_formula, ("eq.Tensor_out", "ne.Tensor_out", "lt.Tensor_out"))
+    le, gt, ge = map(_formula, ("le.Tensor_out", "gt.Tensor_out", "ge.Tensor_out"))
+    bitwise_and = and_ = _formula("bitwise_and.Tensor_out")
+    bitwise_or = or_ = _formula("bitwise_or.Tensor_out")
+    bitwise_xor = xor = _formula("bitwise_xor.Tensor_out")
+    bitwise_left_shift = lshift = _formula("bitwise_left_shift.Tensor_out")
+    bitwise_right_shift = rshift = _formula("bitwise_right_shift.Tensor_out")
+    bitwise_not, logical_not = _formula("bitwise_not.out"), _formula("logical_not.out")
+    logical_and, logical_or, logical_xor = (_formula(f"logical_{name}.out") for name in ("and", "or", "xor"))
+    where, maximum, minimum = map(_formula, ("where.self_out", "maximum.out", "minimum.out"))
+    floordiv, remainder = map(_formula, ("floor_divide.out", "remainder.Tensor_out"))
+    mod = fmod = _formula("fmod.Tensor_out")
+    pow, hypot, copysign = map(_formula, ("pow.Tensor_Tensor_out", "hypot.out", "copysign.out"))
+    signbit, isnan, relu = map(_formula, ("signbit.out", "isnan", "relu"))
+    sigmoid, reciprocal, sqrt, rsqrt = map(_formula, ("sigmoid.out", "reciprocal.out", "sqrt.out", "rsqrt.out"))
+    floor, ceil, trunc, round = map(_formula, ("floor.out", "ceil.out", "trunc.out", "round.out"))
+    exp, exp2, expm1 = map(_formula, ("exp.out", "exp2.out", "expm1.out"))
+    log, log2, log10, log1p = map(_formula, ("log.out", "log2.out", "log10.out", "log1p.out"))
+    sin, cos, tan = map(_formula, ("sin.out", "cos.out", "tan.out"))
+    asin, acos, atan, atan2 = map(_formula, ("asin.out", "acos.out", "atan.out", "atan2.out"))
+    sinh, cosh, tanh = map(_formula, ("sinh.out", "cosh.out", "tanh.out"))
+    asinh, acosh, atanh = map(_formula, ("asinh.out", "acosh.out", "atanh.out"))
+    erf, erfc, erfinv, ndtri = map(_formula, ("erf.out", "erfc.out", "erfinv.out", "special_ndtri.out"))
+    lgamma, digamma = map(_formula, ("lgamma.out", "digamma.out"))
+    polygamma, zeta = map(_formula, ("polygamma.out", "special_zeta.out"))
+    i0, i0e, i1, i1e = map(_formula, ("i0.out", "special_i0e.out", "special_i1.out", "special_i1e.out"))
     modified_bessel_i0, modified_bessel_i1 = i0, i1
-    erfinv, ndtri = _in_t("tb_erfinv", "normal"), _in_t("tb_ndtri", "normal")
-    ndtr = _of("(TC(0.5) * erfc((T){0} * TC(-0.70710678118654752440)))")
-    digamma, zeta = _in_t("tb_digamma", "gamma"), _of("tb_zeta((T){0}, (T){1})", "gamma")
-    polygamma = _of("tb_polygamma((i64){0}, (T){1})", "gamma")
 
 
 Operations._initialize_pointwise_overrides("halide")  # names that are left raise that they are not implemented

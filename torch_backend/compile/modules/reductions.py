@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch._inductor.utils import upcast_compute_type
 
+from torch_backend.compile.modules.dtypes import type_of
 from torch_backend.compile.modules.loop_ir import Expression, Statement, expression
-from torch_backend.compile.modules.operations import type_of
 
 _Merge = Callable[[list[Any], list[Any]], Expression]
 

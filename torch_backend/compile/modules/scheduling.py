@@ -19,7 +19,7 @@ from torch.utils._ordered_set import OrderedSet
 import torch_backend
 from torch_backend import _C
 from torch_backend.compile.modules.kernel import ModuleKernel
-from torch_backend.compile.modules.operations import Operations
+from torch_backend.compile.modules.operations import FORMULAS, Operations
 
 
 class ModuleScheduling(SIMDScheduling):
@@ -148,7 +148,8 @@ class CallOperators(CustomGraphModulePass):
                 is_serial, has_double = _C.runs_in_stretches(device), _C.computes_double(device)
                 devices.append((is_serial, has_double, properties.warp_size, properties.multi_processor_count))
         files = tuple(map(str, sorted(Path(__file__).parent.glob("*.py"))))
-        return get_hash_for_files(files, extra=f"{torch_backend.__version__} {_C.most_pointers()} {devices}")
+        formulas = [_C.pointwise_formula(f"aten::{overload}") for overload in FORMULAS]
+        return get_hash_for_files(files, extra=f"{torch_backend.__version__} {_C.most_pointers()} {devices} {formulas}")
 
 
 class NoCppWrapper:

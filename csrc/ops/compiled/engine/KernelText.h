@@ -42,6 +42,9 @@ struct PointwiseTable {
 };
 PointwiseTable pointwise_table();
 
+/// The first entry of `overload`; NULL if there is none.
+const PointwiseEntry* find_pointwise(const char* overload);
+
 /// One reduction: codegen/kernels/reductions.yaml.
 struct ReductionEntry {
   const char* name;      // "sum"

@@ -23,60 +23,41 @@ struct Loss {
   bool has_number; // beta, delta
   const char* reduction;
   const char* weighted_reduction;
-  PointwiseEntry each;     // (x, y[, weight][, number])
-  PointwiseEntry backward; // (grad, x, y[, weight], share[, number])
+  PointwiseEntry each;  // (x, y[, weight][, number])
+  const char* backward; // of codegen/kernels/pointwise.yaml
 };
 
-#define TB_ENTRY(name, parameters, text, kinds) \
-  {name, nullptr, parameters ", TB_PRIVATE T* out", text, nullptr, nullptr, "", "", 1, kinds}
+constexpr PointwiseEntry each_of(const char* name, const char* parameters, const char* text, const char* kinds) {
+  return {name, nullptr, parameters, text, nullptr, nullptr, "floating", "", 1, kinds};
+}
 constexpr Loss kSquaredError{
     false,
     false,
     "squared_error",
     nullptr,
-    TB_ENTRY("squared_error", "T x, T y", "*out = (x - y) * (x - y);", "tt"),
-    TB_ENTRY("squared_error_backward", "T grad, T x, T y, T share", "*out = share * 2 * (x - y) * grad;", "tttn")};
+    each_of("squared_error", "T x, T y, TB_PRIVATE T* out", "*out = tb_squared_error(x, y);", "tt"),
+    "aten::mse_loss_backward.grad_input"};
 constexpr Loss kSmoothL1{
     false,
     true,
     "smooth_l1",
     nullptr,
-    TB_ENTRY("smooth_l1", "T x, T y, T beta",
-             "const T off = fabs(x - y); *out = off < beta ? TC(0.5) * off * off / beta : off - TC(0.5) * beta;",
-             "ttn"),
-    TB_ENTRY(
-        "smooth_l1_backward", "T grad, T x, T y, T share, T beta",
-        "const T off = x - y; *out = off <= -beta ? -share * grad : off >= beta ? share * grad : share * off * grad / "
-        "beta;",
-        "tttnn")};
-constexpr Loss kHuber{
-    false,
-    true,
-    "huber",
-    nullptr,
-    TB_ENTRY("huber", "T x, T y, T delta",
-             "const T off = fabs(x - y); *out = off <= delta ? TC(0.5) * off * off : delta * (off - TC(0.5) * delta);",
-             "ttn"),
-    TB_ENTRY(
-        "huber_backward", "T grad, T x, T y, T share, T delta",
-        "const T off = x - y; *out = off <= -delta ? -share * grad * delta : off >= delta ? share * grad * delta : "
-        "share * off * grad;",
-        "tttnn")};
+    each_of("smooth_l1", "T x, T y, T beta, TB_PRIVATE T* out", "*out = tb_smooth_l1(x, y, beta);", "ttn"),
+    "aten::smooth_l1_loss_backward.grad_input"};
+constexpr Loss kHuber{false,
+                      true,
+                      "huber",
+                      nullptr,
+                      each_of("huber", "T x, T y, T delta, TB_PRIVATE T* out", "*out = tb_huber(x, y, delta);", "ttn"),
+                      "aten::huber_loss_backward.out"};
 constexpr Loss kBinaryCrossEntropy{
     true,
     false,
     "binary_cross_entropy",
     "weighted_binary_cross_entropy",
-    TB_ENTRY(
-        "binary_cross_entropy", "T x, T y, int has_weight, T weight",
-        "const T no = log1p(-x); const T yes = log(x); const T loss = (y - 1) * (no < -100 ? -100 : no) - y * (yes < "
-        "-100 ? -100 : yes); *out = has_weight ? loss * weight : loss;",
-        "ttT"),
-    TB_ENTRY("binary_cross_entropy_backward", "T grad, T x, T y, int has_weight, T weight, T share",
-             "const T both = (1 - x) * x; const T by = grad * (x - y) / (both < TC(1e-12) ? TC(1e-12) : both); *out = "
-             "share * "
-             "(has_weight ? by * weight : by);",
-             "tttTn")};
+    each_of("binary_cross_entropy", "T x, T y, int has_weight, T weight, TB_PRIVATE T* out",
+            "*out = tb_binary_cross_entropy(x, y) * (has_weight ? weight : TC(1.0));", "ttT"),
+    "aten::binary_cross_entropy_backward.grad_input"};
 
 /// `view` for every element of `like`: its own, or one for all.
 bool spread_over(const View& like, View* view) {
@@ -155,9 +136,9 @@ tb_status loss_backward(const void* data, const tb_kernel_context& context, cons
       !spread_over(out, &operands[0]) || !spread_over(out, &operands[3])) {
     return TB_STATUS_UNSUPPORTED;
   }
-  const double share = args[at].v.i == kMeanReduction ? 1.0 / static_cast<double>(out.numel()) : 1.0;
-  const double numbers[2] = {share, which.has_number ? args[at + 1].v.f : 0};
-  return compute_elements(context, which.backward, out, {operands, which.has_weight ? std::size_t{4} : std::size_t{3}},
+  const double numbers[2] = {static_cast<double>(args[at].v.i), which.has_number ? args[at + 1].v.f : 0};
+  return compute_elements(context, *find_pointwise(which.backward), out,
+                          {operands, which.has_weight ? std::size_t{4} : std::size_t{3}},
                           {numbers, which.has_number ? std::size_t{2} : std::size_t{1}}, compute_type(out.type()))
              ? TB_STATUS_OK
              : TB_STATUS_UNSUPPORTED;

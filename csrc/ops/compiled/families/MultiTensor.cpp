@@ -17,6 +17,7 @@
 #include "csrc/ops/compiled/engine/Launch.h"
 #include "csrc/ops/compiled/engine/Modules.h"
 #include "csrc/ops/compiled/families/Families.h"
+#include "csrc/ops/compiled/families/Pointwise.h"
 
 namespace torch_backend::compiled {
 namespace {
@@ -509,7 +510,8 @@ struct Each {
   std::string name; // without "_foreach_"
   const char* overload;
   const char* arguments;
-  const char* expression;
+  const char* formula;  // of codegen/kernels/pointwise.yaml
+  const char* operands; // what that takes: elements A, B, C of the lists, the tensor's number X, the number s
   bool in_place = false;
 };
 
@@ -552,50 +554,50 @@ tb_status each(const void* data, const tb_kernel_context& context, const tb_arg*
     }
   }
   return run(work, context, [&](SourceText& text) {
+    write_apply(text, *find_pointwise(c10::str("aten::", entry.formula).c_str()), work.compute);
     text.define("A", "LOAD_0");
     text.define("B", "LOAD_1");
     text.define("C", "LOAD_2");
     text.define("X", "EXTRA_0");
     text.define("SKIP", "");
     text.define("FINISH", "");
-    text.define("EXPRESSION", c10::str("STORE_", output, "(", entry.expression, ");"));
+    text.define("EXPRESSION", c10::str("T result; apply(", entry.operands, ", &result); STORE_", output, "(result);"));
   });
 }
 
 std::vector<Each> each_entries() {
-  constexpr const char* kLerp = "s < TC(0.5) ? A + s * (B - A) : B - (B - A) * (TC(1.0) - s)";
   const std::vector<Each> table{
-      {"add", "Scalar", "ls", "A + s"},
-      {"add", "List", "lla", "A + s * B"},
-      {"add", "ScalarList", "le", "A + s"},
-      {"add", "Tensor", "lta", "A + s * X"},
-      {"sub", "Scalar", "ls", "A - s"},
-      {"sub", "List", "lla", "A - s * B"},
-      {"sub", "ScalarList", "le", "A - s"},
-      {"mul", "Scalar", "ls", "A * s"},
-      {"mul", "List", "ll", "A * B"},
-      {"mul", "ScalarList", "le", "A * s"},
-      {"mul", "Tensor", "lt", "A * X"},
-      {"div", "Scalar", "ls", "A / s"},
-      {"div", "List", "ll", "A / B"},
-      {"div", "ScalarList", "le", "A / s"},
-      {"div", "Tensor", "lt", "A / X"},
-      {"addcmul", "Scalar", "llls", "A + s * B * C"},
-      {"addcmul", "ScalarList", "llle", "A + s * B * C"},
-      {"addcdiv", "Scalar", "llls", "A + s * B / C"},
-      {"addcdiv", "ScalarList", "llle", "A + s * B / C"},
-      {"lerp", "Scalar", "lls", kLerp},
-      {"lerp", "ScalarList", "lle", kLerp},
-      {"maximum", "Scalar", "ls", "A > s || A != A ? A : s"},
-      {"maximum", "List", "ll", "A > B || A != A ? A : B"},
-      {"minimum", "Scalar", "ls", "A < s || A != A ? A : s"},
-      {"minimum", "List", "ll", "A < B || A != A ? A : B"},
-      {"clamp_min", "Scalar", "ls", "A > s || A != A ? A : s"},
-      {"clamp_max", "Scalar", "ls", "A < s || A != A ? A : s"},
-      {"sqrt", "", "l", "sqrt(A)"},
-      {"neg", "", "l", "-A"},
-      {"abs", "", "l", "fabs(A)"},
-      {"reciprocal", "", "l", "TC(1.0) / A"},
+      {"add", "Scalar", "ls", "add.out", "A, s, 1"},
+      {"add", "List", "lla", "add.out", "A, B, s"},
+      {"add", "ScalarList", "le", "add.out", "A, s, 1"},
+      {"add", "Tensor", "lta", "add.out", "A, X, s"},
+      {"sub", "Scalar", "ls", "sub.out", "A, s, 1"},
+      {"sub", "List", "lla", "sub.out", "A, B, s"},
+      {"sub", "ScalarList", "le", "sub.out", "A, s, 1"},
+      {"mul", "Scalar", "ls", "mul.out", "A, s"},
+      {"mul", "List", "ll", "mul.out", "A, B"},
+      {"mul", "ScalarList", "le", "mul.out", "A, s"},
+      {"mul", "Tensor", "lt", "mul.out", "A, X"},
+      {"div", "Scalar", "ls", "div.out", "A, s"},
+      {"div", "List", "ll", "div.out", "A, B"},
+      {"div", "ScalarList", "le", "div.out", "A, s"},
+      {"div", "Tensor", "lt", "div.out", "A, X"},
+      {"addcmul", "Scalar", "llls", "addcmul.out", "A, B, C, s"},
+      {"addcmul", "ScalarList", "llle", "addcmul.out", "A, B, C, s"},
+      {"addcdiv", "Scalar", "llls", "addcdiv.out", "A, B, C, s"},
+      {"addcdiv", "ScalarList", "llle", "addcdiv.out", "A, B, C, s"},
+      {"lerp", "Scalar", "lls", "lerp.Scalar_out", "A, B, s"},
+      {"lerp", "ScalarList", "lle", "lerp.Scalar_out", "A, B, s"},
+      {"maximum", "Scalar", "ls", "maximum.out", "A, s"},
+      {"maximum", "List", "ll", "maximum.out", "A, B"},
+      {"minimum", "Scalar", "ls", "minimum.out", "A, s"},
+      {"minimum", "List", "ll", "minimum.out", "A, B"},
+      {"clamp_min", "Scalar", "ls", "clamp_min.out", "A, s"},
+      {"clamp_max", "Scalar", "ls", "clamp_max.out", "A, s"},
+      {"sqrt", "", "l", "sqrt.out", "A"},
+      {"neg", "", "l", "neg.out", "A"},
+      {"abs", "", "l", "abs.out", "A"},
+      {"reciprocal", "", "l", "reciprocal.out", "A"},
   };
   std::vector<Each> entries;
   for (const auto& row : table) {
@@ -604,9 +606,9 @@ std::vector<Each> each_entries() {
     entries.back().name += '_';
     entries.back().in_place = true;
   }
-  entries.push_back({"copy_", "", "ll-", "B", true});
-  entries.push_back({"zero_", "", "l", "0", true});
-  entries.push_back({"pow", "ScalarAndTensor", "sl", "pow(s, A)"});
+  entries.push_back({"copy_", "", "ll-", "fill_.Tensor", "B, B", true});
+  entries.push_back({"zero_", "", "l", "fill_.Tensor", "0, 0", true});
+  entries.push_back({"pow", "ScalarAndTensor", "sl", "pow.Scalar_out", "s, A"});
   return entries;
 }
 

@@ -265,13 +265,8 @@ void derive_pointwise(const Specialization& facts, SourceText& text) {
   const auto value = facts.type_of("VALUE_TYPE"), compute = facts.computes_in();
   if (!is_complex(compute)) {
     text.define("TB_V", name_of(value));
-    for (const auto& name : c10::split(is_floating(compute) ? entry.floating_texts : entry.integral_texts, ' ')) {
-      if (!name.empty()) {
-        text.line(kernel_text(std::string(name).c_str()));
-      }
-    }
   }
-  text.line(c10::str("TB_DEVICE void apply(", entry.parameters, ") {\n", body_of(entry, value), "\n}"));
+  write_apply(text, entry, value);
   std::string results, stores;
   std::string inputs = write_inputs(facts);
   for (int n = 0; n < entry.num_outputs; ++n) {
@@ -512,6 +507,15 @@ bool copy_views(const tb_kernel_context& context, const View& dst, const View& s
   return compute(kCopies[0][0], to.tensor(), from.tensor(), context);
 }
 
+void write_apply(SourceText& text, const PointwiseEntry& entry, ValueType value) {
+  for (const auto& name : c10::split(is_floating(value) ? entry.floating_texts : entry.integral_texts, ' ')) {
+    if (!name.empty() && !is_complex(value)) {
+      text.line(kernel_text(std::string(name).c_str()));
+    }
+  }
+  text.line(c10::str("TB_DEVICE void apply(", entry.parameters, ") {\n", body_of(entry, value), "\n}"));
+}
+
 bool compute_elements(const tb_kernel_context& context, const PointwiseEntry& entry, c10::ArrayRef<View> outputs,
                       c10::ArrayRef<View> inputs, c10::ArrayRef<double> numbers, ValueType type) {
   Call call;
@@ -535,7 +539,7 @@ bool compute_elements(const tb_kernel_context& context, const PointwiseEntry& en
   for (const double number : numbers) {
     tb_arg argument{TB_ARG_FLOAT, 0, {}};
     argument.v.f = number;
-    taken = taken && add_number(entry, call, argument, 'n');
+    taken = taken && add_number(entry, call, argument, entry.kinds[call.num_arguments]);
   }
   return taken && launch(entry, call, context);
 }

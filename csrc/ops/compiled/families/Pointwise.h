@@ -7,6 +7,7 @@
 
 #include "csrc/core/Stream.h"
 #include "csrc/ops/compiled/engine/KernelText.h"
+#include "csrc/ops/compiled/engine/Modules.h"
 #include "csrc/ops/compiled/engine/View.h"
 #include "torch_backend/device.h"
 
@@ -20,5 +21,8 @@ bool copy_elements(const at::Tensor& dst, const at::Tensor& src, const Stream& s
 /// input without an address is None. False, with nothing done: dtypes or layouts that there is no kernel for.
 bool compute_elements(const tb_kernel_context& context, const PointwiseEntry& entry, c10::ArrayRef<View> outputs,
                       c10::ArrayRef<View> inputs, c10::ArrayRef<double> numbers, ValueType compute);
+
+/// Defines `void apply(entry.parameters)`, which computes an element where PyTorch computes in `value`.
+void write_apply(SourceText& text, const PointwiseEntry& entry, ValueType value);
 
 } // namespace torch_backend::compiled
