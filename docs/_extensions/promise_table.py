@@ -12,7 +12,8 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from torch_conformance import promises
 
-TESTS = Path(__file__).parents[2] / "kit" / "tests"
+ROOT = Path(__file__).parents[2]
+TESTS = ROOT / "kit" / "tests"
 
 
 class PromiseTable(SphinxDirective):
@@ -20,8 +21,9 @@ class PromiseTable(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Write what promises.py finds, in the order of the header, as reStructuredText."""
-        for file in (*Path(promises.__file__).parent.glob("suite/*/test_*.py"), TESTS / "faulty_devices.py"):
-            self.env.note_dependency(str(file))
+        for pattern in ("kit/torch_conformance/suite/*/test_*.py", "test/plugins/faulty*"):
+            for file in ROOT.glob(pattern):
+                self.env.note_dependency(str(file))
         return self.parse_text_to_nodes("\n".join(_page()), allow_section_headings=True)
 
 
