@@ -104,7 +104,6 @@ TB_DEVICE T tb_binary_cross_entropy(T x, T y) {
   return (y - 1) * (no < -100 ? -100 : no) - y * (yes < -100 ? -100 : yes);
 }
 
-// The derivative of a loss that is quadratic within `width` of 0 and has the slope `outer` beyond.
-TB_DEVICE T tb_huber_slope(T x, T width, T outer) {
-  return x <= -width ? -outer : x >= width ? outer : x * outer / width;
-}
+// The derivatives of losses that are quadratic near 0 and linear beyond.
+TB_DEVICE T tb_smooth_l1_slope(T x, T beta) { return x <= -beta ? -TC(1.0) : x >= beta ? TC(1.0) : x / beta; }
+TB_DEVICE T tb_huber_slope(T x, T delta) { return x <= -delta ? -delta : x >= delta ? delta : x; }

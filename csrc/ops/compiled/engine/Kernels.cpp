@@ -1,6 +1,6 @@
 #include "csrc/ops/compiled/engine/Kernels.h"
 
-#include <cstddef>
+#include <algorithm>
 #include <memory>
 
 #include "csrc/core/DType.h"
@@ -25,11 +25,10 @@ class CompiledKernel final : public Kernel {
 
  private:
   uint64_t dtypes_among(const uint64_t* device_types) const override {
-    uint64_t common[TB_DTYPE_MASK_WORDS];
-    for (std::size_t i = 0; i < TB_DTYPE_MASK_WORDS; ++i) {
-      common[i] = types_[i] & device_types[i];
-    }
-    return scalar_types_in(common);
+    uint64_t ours[TB_DTYPE_MASK_WORDS], of_device[TB_DTYPE_MASK_WORDS]; // of which no bit means all
+    std::copy(types_.begin(), types_.end(), ours);
+    std::copy_n(device_types, TB_DTYPE_MASK_WORDS, of_device);
+    return scalar_types_in(ours) & scalar_types_in(of_device);
   }
 
   KernelFunction function_;
