@@ -18,7 +18,8 @@ def functions():
 def names_of(known):
     """Every operator or overload that a fact is about, by fact. The build checks typed and hand-written ones."""
     facts = operators.facts(known, [])
-    facts["kHostArgument"] = [name.split(" ")[0] for name in facts["kHostArgument"]]
+    for fact in ("kHostArgument", "kNumberIsNoOperand", "kWideNumber", "kLowerBound", "kUpperBound"):
+        facts[fact] = [name.split(" ")[0] for name in facts[fact]]
     facts["not_pointwise"] = sorted(known.not_pointwise)
     facts["beyond_the_iterator"] = sorted(known.beyond_the_iterator)
     # In place forms are added to elementwise operators, whether or not there is one.
@@ -41,6 +42,17 @@ def test_host_arguments_are_tensors_of_their_operators(functions):
     }
     listed = operators.read().host_arguments
     assert all((name, argument) in arguments for name, named in listed.items() for argument in named)
+
+
+def test_numbers_are_scalars_of_their_operators(functions):
+    numbers = {
+        (str(f.func.name.name), argument.name)
+        for f in functions
+        for argument in f.func.arguments.flat_all
+        if str(argument.type) in ("Scalar", "Scalar?")
+    }
+    listed = [each for kind in operators.read().numbers.values() for each in kind.items()]
+    assert [(name, argument) for name, named in listed for argument in named if (name, argument) not in numbers] == []
 
 
 def test_an_operator_is_tried_or_waited_for_and_not_both():
