@@ -33,7 +33,7 @@ def check(*arguments: str | os.PathLike[str], code: int = 0, **environment: str)
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["nothing"], "There is no device 'nothing'. There are 'fake'"),
+        (["nothing"], "There is no device 'nothing'. There are "),
         (["./nothing.so"], "There is no device library ./nothing.so."),
         (["fake", "--level", "9"], "There is no level '9'. There are 1 (abi)"),
         (["fake", "--option", "devices"], "--option devices: expected KEY=VALUE"),

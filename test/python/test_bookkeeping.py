@@ -62,6 +62,11 @@ def use_streams(name: str) -> None:
         stream.synchronize()
 
 
+def use_autocast(name: str) -> None:
+    with torch.autocast(name):
+        pass
+
+
 @pytest.fixture
 def acts(backend: Any, name: str) -> dict[str, Callable[[], Any]]:
     """What can be done that is no operator, by name."""
@@ -80,7 +85,7 @@ def acts(backend: Any, name: str) -> dict[str, Callable[[], Any]]:
         "streams": lambda: use_streams(name),
         "storage": lambda: torch.UntypedStorage(64, device=name).resize_(128),
         "data_ptr": x.data_ptr,
-        "autocast": lambda: torch.autocast(name).__enter__(),
+        "autocast": lambda: use_autocast(name),
         "GradScaler": lambda: torch.amp.GradScaler(name).state_dict(),
     }
     possible = {}
