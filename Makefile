@@ -246,7 +246,8 @@ test-python: $(STAMPS)/built $(STAMPS)/for-test
 	@TORCH_BACKEND=$(DEVICE) $(PY) -m torch_backend info > /dev/null
 	@failed=0; \
 	echo "Python tests on fake"; TORCH_BACKEND=fake TORCH_BACKEND_FAKE_DEVICES=2 $(PYTEST) $(FAKE_TESTS) || failed=1; \
-	echo "Python tests on $(DEVICE)"; TORCH_BACKEND=$(DEVICE) $(PYTEST) $(addprefix --ignore=,$(ECOSYSTEM_TESTS)) || failed=1; \
+	echo "Python tests on $(DEVICE)"; TORCH_BACKEND=$(DEVICE) $(PYTEST) test/codegen test/python \
+	$(addprefix --ignore=,$(ECOSYSTEM_TESTS)) || failed=1; \
 	exit $$failed
 
 # The tests of the conformance kit itself.
