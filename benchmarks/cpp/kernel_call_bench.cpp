@@ -47,8 +47,8 @@ class Nothing final : public tb::Kernel {
   }
 
  private:
-  uint64_t dtypes_among(const uint64_t* /*device_types*/) const override {
-    return ~uint64_t{0};
+  uint64_t dtypes_on(uint64_t device_types) const override {
+    return device_types;
   }
 };
 

@@ -7,6 +7,7 @@
 #include <c10/util/StringUtil.h>
 #include <torch/headeronly/version.h>
 
+#include "csrc/core/DType.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/ops/dispatch/OperatorFacts.h"
 #include "csrc/ops/dispatch/OperatorForms.h"
@@ -65,7 +66,7 @@ Kernel::Kernel(std::string op, uint32_t flags)
     : op_(std::move(op)), flags_(flags), converted_numbers_(converted_numbers_of(op_)) {}
 
 uint64_t Kernel::read_accepted_dtypes(c10::DeviceIndex device) const {
-  const uint64_t types = dtypes_among(device_api().properties(device).dtype_mask);
+  const uint64_t types = dtypes_on(scalar_types_in(device_api().properties(device).dtype_mask));
   accepted_[static_cast<std::size_t>(device)].store(types, std::memory_order_relaxed);
   return types;
 }

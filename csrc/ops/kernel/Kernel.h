@@ -92,8 +92,8 @@ class Kernel {
  protected:
   Kernel(std::string op, uint32_t flags);
 
-  /// The dtypes that it takes, of those that `device_types` says the device has, a dtype_mask.
-  virtual uint64_t dtypes_among(const uint64_t* device_types) const = 0;
+  /// The dtypes that it takes on a device that has `device_types`, both a bit per c10::ScalarType.
+  virtual uint64_t dtypes_on(uint64_t device_types) const = 0;
 
  private:
   uint64_t read_accepted_dtypes(c10::DeviceIndex device) const;

@@ -1,4 +1,4 @@
-// Registering the plugin's kernels with the dispatcher.
+// Registering the kernels of KernelTable with the dispatcher.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace torch_backend {
 
-/// Register what the plugin offers for every operator that is defined: first of all sources, from activate. Warns of
+/// Register what the table has for every operator that is defined: first of all sources, from activate. Warns of
 /// kernels that the installed PyTorch has no operator for. Operators that somebody has a kernel for keep it.
 void register_kernels();
 

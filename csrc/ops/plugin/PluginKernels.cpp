@@ -51,9 +51,12 @@ class PluginKernel final : public Kernel {
   }
 
  private:
-  uint64_t dtypes_among(const uint64_t* device_types) const override {
+  uint64_t dtypes_on(uint64_t device_types) const override {
+    if (!dtype_mask_) {
+      return device_types;
+    }
     uint64_t mask[TB_DTYPE_MASK_WORDS];
-    std::memcpy(mask, dtype_mask_ ? dtype_mask_ : device_types, sizeof(mask));
+    std::memcpy(mask, dtype_mask_, sizeof(mask));
     return scalar_types_in(mask);
   }
 

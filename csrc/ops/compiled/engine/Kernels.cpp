@@ -24,11 +24,10 @@ class CompiledKernel final : public Kernel {
   }
 
  private:
-  uint64_t dtypes_among(const uint64_t* device_types) const override {
-    uint64_t ours[TB_DTYPE_MASK_WORDS], of_device[TB_DTYPE_MASK_WORDS]; // of which no bit means all
-    std::copy(types_.begin(), types_.end(), ours);
-    std::copy_n(device_types, TB_DTYPE_MASK_WORDS, of_device);
-    return scalar_types_in(ours) & scalar_types_in(of_device);
+  uint64_t dtypes_on(uint64_t device_types) const override {
+    uint64_t mask[TB_DTYPE_MASK_WORDS];
+    std::copy(types_.begin(), types_.end(), mask);
+    return scalar_types_in(mask) & device_types;
   }
 
   KernelFunction function_;

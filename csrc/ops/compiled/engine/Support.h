@@ -5,6 +5,7 @@
 #include <string>
 
 #include "csrc/ops/compiled/engine/Arguments.h"
+#include "csrc/ops/compiled/engine/Kernels.h"
 #include "csrc/ops/compiled/engine/ValueType.h"
 #include "csrc/ops/compiled/engine/View.h"
 #include "torch_backend/device.h"
@@ -40,9 +41,8 @@ bool copy_views(const tb_kernel_context& context, const View& dst, const View& s
 /// The device raises `message`, of static storage, unless all of `count` flags are set: bools side by side.
 void report_unless(const tb_kernel_context& context, const void* flags, int64_t count, const char* message);
 
-using KernelBody = tb_status (*)(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t n);
 /// A kernel that may throw NoWorkspace.
-template <KernelBody kBody>
+template <KernelFunction kBody>
 tb_status guarded(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t num_args) {
   try {
     return kBody(entry, context, args, num_args);
