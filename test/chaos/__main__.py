@@ -27,6 +27,7 @@ def parse() -> argparse.Namespace:
 
 def run(arguments: argparse.Namespace) -> bool:
     if arguments.command == "faults":
+        os.environ["TORCH_BACKEND"] = "none"  # faults activates a library of its own
         import faults
 
         return faults.run(arguments)
