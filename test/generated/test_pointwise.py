@@ -172,6 +172,8 @@ def calls_of(form: Any, dtype: torch.dtype) -> Iterator[tuple[list[Any], dict[st
     calls = [{name: each[i % len(each)] for name, each in chosen.items()} for i in range(most)]
     for argument in arguments:
         calls += [{**calls[0], argument.name: number} for number in special_numbers(argument, form, dtype)]
+    if base == "hardtanh":  # else an error, or the CPU's operator in versions of PyTorch that raise none
+        calls = [taken for taken in calls if not taken["min_val"] > taken["max_val"]]
     for taken in calls:
         positional = [taken[argument.name] for argument in arguments if not argument.kwarg_only]
         yield positional, {argument.name: taken[argument.name] for argument in arguments if argument.kwarg_only}
@@ -413,10 +415,14 @@ def test_unsigned_numbers_are_those_modulo_a_power_of_two(name, dtype):
 @pytest.mark.parametrize("dtype", UNSIGNED)
 def test_unsigned_numbers_with_others(check, dtype):
     x = torch.tensor([[0, 1, 5], [300, 40000, torch.iinfo(dtype).max]], dtype=dtype)
-    check(lambda x: (x * 2.5, x / 2, x.sqrt(), x == 5, x != 300, x < 2.5, torch.where(x == 5, x, x[:, :1])), x)
+    check(lambda x: (x * 2.5, x / 2, x.sqrt(), x == 5, x != 300, x < 2.5), x)
     check(lambda x: (x & 255, x | 3, x * 3, x.clone().fill_(7), torch.full_like(x, 9), torch.zeros_like(x)), x)
     check(lambda x: (x == torch.iinfo(x.dtype).max, torch.full_like(x, torch.iinfo(x.dtype).max)), x)
     check(lambda x: x.mT.clone().mul_(x.mT), x)
+    # Not every version's CPU chooses among unsigned numbers.
+    signed, there = x.view(getattr(torch, str(dtype).removeprefix("torch.u"))), x.to(DEVICE)
+    chosen = torch.where(there == 5, there, there[:, :1]).cpu()
+    assert torch.equal(chosen.view(signed.dtype), torch.where(signed == 5, signed, signed[:, :1]))
 
 
 def outcome(function: Callable[..., torch.Tensor], *arguments: Any) -> list[float] | None:

@@ -253,6 +253,7 @@ CALLS = [
             ("addmv", torch.addmv, ((0,), (0, 1), (1,))),
             ("baddbmm", torch.baddbmm, ((0, 1, 1), (0, 1, 1), (0, 1, 1))),
         )
+        if (name, ds[0]) != ("addmv", F64)  # whose dtypes versions of PyTorch disagree on
     ),
     *(
         (f"{name} by {n} of {index}", function, ones(3), ones(n, dtype=index), ones(n))
