@@ -1,5 +1,5 @@
 // The norms of tensors of the parts that blocks have left, [TENSORS][blocks], as pointer 0; the results are the pointers
-// after it.
+// after it, stored as RESULT.
 typedef struct {
   i64 blocks;
 } Args;
@@ -9,13 +9,13 @@ TB_KERNEL(multi_norm_end) {
   TB_FOR(t, (Index)TENSORS) {
     T sum = 0;
     for (Index b = 0; b < (Index)args.blocks; ++b) {
-      const T x = TB_PASTE(TB_LOAD_, TB_T)(p0, t * (Index)args.blocks + b);
+      const T x = TB_LOAD_AS(TB_T, p0, t * (Index)args.blocks + b);
 #if NORM == 0
       sum = LARGER(sum, x);
 #else
       sum += x;
 #endif
     }
-    STORE(results[t], NORM == 2 ? sqrt(sum) : sum);
+    TB_STORE_AS(RESULT, results[t], 0, NORM == 2 ? sqrt(sum) : sum);
   }
 } TB_END

@@ -215,36 +215,6 @@ Function compile(int device, const std::string& text, const char* name) {
   return function;
 }
 
-const Function& find_or_compile(int device, const Specialization& key, const char* skeletons, const char* name,
-                                c10::function_ref<void(SourceText&)> write) {
-  auto& all = modules_of(device);
-  Compiled* compiled = nullptr;
-  {
-    const std::shared_lock<std::shared_mutex> lock(all.mutex);
-    const auto found = all.by_key.find(key);
-    compiled = found == all.by_key.end() ? nullptr : found->second.get();
-  }
-  if (C10_LIKELY(compiled && compiled->ready.load(std::memory_order_acquire))) {
-    return compiled->function;
-  }
-  if (!compiled) {
-    const std::unique_lock<std::shared_mutex> lock(all.mutex);
-    auto& slot = all.by_key[key];
-    if (!slot) {
-      slot = std::make_unique<Compiled>();
-    }
-    compiled = slot.get();
-  }
-  const std::lock_guard<std::mutex> lock(compiled->mutex);
-  if (!compiled->ready.load(std::memory_order_relaxed)) {
-    SourceText text(language()->name);
-    write(text);
-    compiled->function = compile(device, text.complete(skeletons, runs_in_stretches(device)), name);
-    compiled->ready.store(true, std::memory_order_release);
-  }
-  return compiled->function;
-}
-
 } // namespace
 
 bool has_modules() {
@@ -260,19 +230,33 @@ bool runs_in_stretches(int device) {
 }
 
 const Function& find_function(int device, const Specialization& wanted) {
-  return find_or_compile(device, wanted, wanted.skeleton().texts, wanted.skeleton().function,
-                         [&](SourceText& text) { wanted.write(text); });
-}
-
-const Function& find_function(int device, const KernelKey& key, const char* skeletons, const char* name,
-                              c10::function_ref<void(SourceText&)> write) {
-  static constexpr Skeleton kNoFacts{"", ""};
-  Specialization wanted(kNoFacts);
-  wanted.entry(key.kind);
-  for (const auto word : key.words) {
-    wanted.number("word", static_cast<int64_t>(word));
+  auto& all = modules_of(device);
+  Compiled* compiled = nullptr;
+  {
+    const std::shared_lock<std::shared_mutex> lock(all.mutex);
+    const auto found = all.by_key.find(wanted);
+    compiled = found == all.by_key.end() ? nullptr : found->second.get();
   }
-  return find_or_compile(device, wanted, skeletons, name, write);
+  if (C10_LIKELY(compiled && compiled->ready.load(std::memory_order_acquire))) {
+    return compiled->function;
+  }
+  if (!compiled) {
+    const std::unique_lock<std::shared_mutex> lock(all.mutex);
+    auto& slot = all.by_key[wanted];
+    if (!slot) {
+      slot = std::make_unique<Compiled>();
+    }
+    compiled = slot.get();
+  }
+  const std::lock_guard<std::mutex> lock(compiled->mutex);
+  if (!compiled->ready.load(std::memory_order_relaxed)) {
+    const auto& skeleton = wanted.skeleton();
+    SourceText text(language()->name);
+    wanted.write(text);
+    compiled->function = compile(device, text.complete(skeleton.texts, runs_in_stretches(device)), skeleton.function);
+    compiled->ready.store(true, std::memory_order_release);
+  }
+  return compiled->function;
 }
 
 Function compile_text(int device, const char* texts, const std::string& body, const char* name,

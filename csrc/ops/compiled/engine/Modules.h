@@ -1,7 +1,6 @@
 // Kernels that the device compiles: each specialization once, kept for as long as the process lives.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 
@@ -32,14 +31,6 @@ bool runs_in_stretches(int device);
 /// `wanted` as a function. Blocks while it is compiled, the first time for the device. Throws RuntimeError with the
 /// compiler's messages. Threads: any; two that want the same wait for one compilation.
 const Function& find_function(int device, const Specialization& wanted);
-
-/// For families whose texts are not made of facts: what the text depends on.
-struct KernelKey {
-  const void* kind = nullptr; // static storage: a skeleton, or an entry of a table
-  std::array<uint64_t, 4> words{};
-};
-const Function& find_function(int device, const KernelKey& key, const char* skeletons, const char* name,
-                              c10::function_ref<void(SourceText&)> write);
 
 /// A function of a text that was written at run time: `body` goes after what `write` writes and the `texts`. The caller keeps
 /// what it returns, which is compiled anew each time but for what is on disk.

@@ -87,17 +87,15 @@ void read_back(const tb_kernel_context& context, const char* op, const void* mem
 }
 
 void report_unless(const tb_kernel_context& context, const void* flags, int64_t count, const char* message) {
-  static const char kKind = 0;
-  const auto& function = find_function(context.device, {&kKind}, "verify", "verify", [&](SourceText& text) {
-    text.index_of(false);
-    text.parameters(2);
-  });
+  static constexpr Skeleton kVerify{"verify", "verify"};
+  Specialization wanted(kVerify);
+  wanted.index_of(false).parameters(2);
   const int64_t args[] = {count, fallible_operator(message)};
   Launch launch(context);
   launch.pointer(flags);
   launch.pointer(error_cell(context.device));
   launch.value(args, sizeof args);
-  launch.run(function, count);
+  launch.run(find_function(context.device, wanted), count);
   fallible_launch(context.device, context.stream);
 }
 

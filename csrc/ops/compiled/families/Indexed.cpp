@@ -396,21 +396,20 @@ bool mode_of(const tb_arg& reduce, Mode* mode) {
   return true;
 }
 
-/// scatter.src_out, scatter.value_out, scatter_add.out, and with `reduce` scatter.reduce_out and scatter.value_reduce_out.
-tb_status scatter(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t num_args) {
-  using Op = op::scatter_reduce_out;
-  static_assert(agree<Op, op::scatter_src_out, op::scatter_add_out>("self dim index src"));
-  static_assert(agree<Op, op::scatter_value_out, op::scatter_value_reduce_out>("self dim index"));
-  static_assert(agree<Op, op::scatter_value_reduce_out>("reduce out"));
-  static_assert(+Op::src == +op::scatter_value_out::value && +Op::src == +op::scatter_value_reduce_out::value);
-  const auto* op = static_cast<const char*>(entry);
-  const auto* out = tensor_of(args[num_args - 1]);
-  Mode mode = std::strcmp(op, op::scatter_add_out::kName) == 0 ? Mode::kAdd : Mode::kSet;
-  if (!takes(*out, args[Op::src]) || (num_args > Op::out && !mode_of(args[Op::reduce], &mode)) ||
-      !begin_as(context, *out, *tensor_of(args[Op::self]))) {
+/// An overload's `reduce` is in place of kMode.
+template <class Op, int32_t kSource, Mode kMode = Mode::kSet>
+tb_status scatter(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  const auto* out = tensor_of(args[Op::out]);
+  Mode mode = kMode;
+  if constexpr (requires { Op::reduce; }) {
+    if (!mode_of(args[Op::reduce], &mode)) {
+      return TB_STATUS_UNSUPPORTED;
+    }
+  }
+  if (!takes(*out, args[kSource]) || !begin_as(context, *out, *tensor_of(args[Op::self]))) {
     return TB_STATUS_UNSUPPORTED;
   }
-  return write_along(context, op, mode, *out, args[Op::dim].v.i, *tensor_of(args[Op::index]), args[Op::src]);
+  return write_along(context, Op::kName, mode, *out, args[Op::dim].v.i, *tensor_of(args[Op::index]), args[kSource]);
 }
 
 /// What changes nothing that it is combined with.
@@ -906,11 +905,16 @@ struct Operator {
 constexpr Operator kOperators[] = {
     {op::index_select_out::kName, guarded<index_select>, kTakesEmpty},
     {op::gather_out::kName, guarded<gather>, kTakesEmpty},
-    {op::scatter_src_out::kName, guarded<scatter>, kTakesEmpty | kUpdatesFirst},
-    {op::scatter_value_out::kName, guarded<scatter>, kTakesEmpty | kUpdatesFirst},
-    {op::scatter_reduce_out::kName, guarded<scatter>, kTakesEmpty | kUpdatesFirst},
-    {op::scatter_value_reduce_out::kName, guarded<scatter>, kTakesEmpty | kUpdatesFirst},
-    {op::scatter_add_out::kName, guarded<scatter>, kTakesEmpty | kUpdatesFirst},
+    {op::scatter_src_out::kName, guarded<scatter<op::scatter_src_out, op::scatter_src_out::src>>,
+     kTakesEmpty | kUpdatesFirst},
+    {op::scatter_value_out::kName, guarded<scatter<op::scatter_value_out, op::scatter_value_out::value>>,
+     kTakesEmpty | kUpdatesFirst},
+    {op::scatter_reduce_out::kName, guarded<scatter<op::scatter_reduce_out, op::scatter_reduce_out::src>>,
+     kTakesEmpty | kUpdatesFirst},
+    {op::scatter_value_reduce_out::kName,
+     guarded<scatter<op::scatter_value_reduce_out, op::scatter_value_reduce_out::value>>, kTakesEmpty | kUpdatesFirst},
+    {op::scatter_add_out::kName, guarded<scatter<op::scatter_add_out, op::scatter_add_out::src, Mode::kAdd>>,
+     kTakesEmpty | kUpdatesFirst},
     {op::scatter_reduce_two_out::kName, guarded<scatter_reduce>, kTakesEmpty | kUpdatesFirst, false},
     {op::index_add_out::kName, guarded<index_add>, kTakesEmpty | kUpdatesFirst},
     {op::index_copy_out::kName, guarded<index_copy>, kTakesEmpty | kUpdatesFirst},

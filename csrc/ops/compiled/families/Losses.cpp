@@ -1,11 +1,11 @@
 // Losses, summed, averaged or for each element, and their gradients.
 
-#include <string>
-
-#include <c10/util/StringUtil.h>
+#include <array>
+#include <cstdlib>
 
 #include "csrc/core/ErrorCell.h"
 #include "csrc/ops/compiled/engine/Modules.h"
+#include "csrc/ops/compiled/engine/Overloads.h"
 #include "csrc/ops/compiled/engine/Part.h"
 #include "csrc/ops/compiled/engine/Support.h"
 #include "csrc/ops/compiled/families/Families.h"
@@ -18,46 +18,73 @@ namespace {
 constexpr int64_t kNoReduction = 0; // at::Reduction
 constexpr int64_t kMeanReduction = 1;
 
+/// Where an overload has what not all of them have in the same place; -1: nowhere.
+struct Places {
+  int32_t reduction;
+  int32_t result;
+  int32_t weight = -1;
+  int32_t number = -1; // beta, delta
+};
+template <class Op, class Backward>
+constexpr bool begin_alike = agree<op::mse_loss_out, Op>("self target") &&
+                             agree<op::mse_loss_backward_grad_input, Backward>("grad_output self target");
+
 struct Loss {
-  bool has_weight;
-  bool has_number; // beta, delta
+  Places forward;
+  Places backward;
   const char* reduction;
   const char* weighted_reduction;
-  PointwiseEntry each;  // (x, y[, weight][, number])
-  const char* backward; // of codegen/kernels/pointwise.yaml
+  PointwiseEntry each;    // (x, y[, weight][, number])
+  const char* derivative; // of codegen/kernels/pointwise.yaml
 };
 
 constexpr PointwiseEntry each_of(const char* name, const char* parameters, const char* text, const char* kinds) {
   return {name, nullptr, parameters, text, nullptr, nullptr, "floating", "", 1, kinds};
 }
+
+using MseLoss = op::mse_loss_out;
+using MseLossBackward = op::mse_loss_backward_grad_input;
+static_assert(begin_alike<MseLoss, MseLossBackward>);
 constexpr Loss kSquaredError{
-    false,
-    false,
+    {MseLoss::reduction, MseLoss::out},
+    {MseLossBackward::reduction, MseLossBackward::grad_input},
     "squared_error",
     nullptr,
     each_of("squared_error", "T x, T y, TB_PRIVATE T* out", "*out = tb_squared_error(x, y);", "tt"),
-    "aten::mse_loss_backward.grad_input"};
+    MseLossBackward::kName};
+
+using SmoothL1Loss = op::smooth_l1_loss_out;
+using SmoothL1LossBackward = op::smooth_l1_loss_backward_grad_input;
+static_assert(begin_alike<SmoothL1Loss, SmoothL1LossBackward>);
 constexpr Loss kSmoothL1{
-    false,
-    true,
+    {SmoothL1Loss::reduction, SmoothL1Loss::out, -1, SmoothL1Loss::beta},
+    {SmoothL1LossBackward::reduction, SmoothL1LossBackward::grad_input, -1, SmoothL1LossBackward::beta},
     "smooth_l1",
     nullptr,
     each_of("smooth_l1", "T x, T y, T beta, TB_PRIVATE T* out", "*out = tb_smooth_l1(x, y, beta);", "ttn"),
-    "aten::smooth_l1_loss_backward.grad_input"};
-constexpr Loss kHuber{false,
-                      true,
+    SmoothL1LossBackward::kName};
+
+using HuberLoss = op::huber_loss_out;
+using HuberLossBackward = op::huber_loss_backward_out;
+static_assert(begin_alike<HuberLoss, HuberLossBackward>);
+constexpr Loss kHuber{{HuberLoss::reduction, HuberLoss::out, -1, HuberLoss::delta},
+                      {HuberLossBackward::reduction, HuberLossBackward::grad_input, -1, HuberLossBackward::delta},
                       "huber",
                       nullptr,
                       each_of("huber", "T x, T y, T delta, TB_PRIVATE T* out", "*out = tb_huber(x, y, delta);", "ttn"),
-                      "aten::huber_loss_backward.out"};
+                      HuberLossBackward::kName};
+
+using CrossEntropy = op::binary_cross_entropy_out;
+using CrossEntropyBackward = op::binary_cross_entropy_backward_grad_input;
+static_assert(begin_alike<CrossEntropy, CrossEntropyBackward>);
 constexpr Loss kBinaryCrossEntropy{
-    true,
-    false,
+    {CrossEntropy::reduction, CrossEntropy::out, CrossEntropy::weight},
+    {CrossEntropyBackward::reduction, CrossEntropyBackward::grad_input, CrossEntropyBackward::weight},
     "binary_cross_entropy",
     "weighted_binary_cross_entropy",
     each_of("binary_cross_entropy", "T x, T y, int has_weight, T weight, TB_PRIVATE T* out",
             "*out = tb_binary_cross_entropy(x, y) * (has_weight ? weight : TC(1.0));", "ttT"),
-    "aten::binary_cross_entropy_backward.grad_input"};
+    CrossEntropyBackward::kName};
 
 /// `view` for every element of `like`: its own, or one for all.
 bool spread_over(const View& like, View* view) {
@@ -85,61 +112,66 @@ tb_status expect_probabilities(const tb_kernel_context& context, const View& x, 
   return status;
 }
 
-/// (self, target, weight or not, reduction, number or not, out)
-tb_status loss(const void* data, const tb_kernel_context& context, const tb_arg* args, int32_t num_args) {
+bool take_weight(const Places& places, const tb_arg* args, View* weight) {
+  return places.weight < 0 || args[places.weight].tag == TB_ARG_NONE || view_of(args[places.weight], weight);
+}
+
+tb_status loss(const void* data, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  using Op = MseLoss;
   const auto& which = *static_cast<const Loss*>(data);
+  const auto& places = which.forward;
   View operands[3], out;
-  const int32_t at = which.has_weight ? 3 : 2;
-  if (!view_of(args[0], &operands[0]) || !view_of(args[1], &operands[1]) || !view_of(args[num_args - 1], &out) ||
-      !is_floating(operands[0].type()) || operands[0].sizes != operands[1].sizes ||
-      (which.has_weight && args[2].tag != TB_ARG_NONE && !view_of(args[2], &operands[2])) ||
-      !spread_over(operands[0], &operands[2])) {
+  auto& [self, target, weight] = operands;
+  if (!view_of(args[Op::self], &self) || !view_of(args[Op::target], &target) || !view_of(args[places.result], &out) ||
+      !is_floating(self.type()) || self.sizes != target.sizes || !take_weight(places, args, &weight) ||
+      !spread_over(self, &weight)) {
     return TB_STATUS_UNSUPPORTED;
   }
   const auto compute = compute_type(out.type());
   if (&which == &kBinaryCrossEntropy) {
-    auto status = expect_probabilities(context, operands[0],
+    auto status = expect_probabilities(context, self,
                                        "aten::binary_cross_entropy: all elements of input should be between 0 and 1");
     if (status == TB_STATUS_OK) {
-      status = expect_probabilities(context, operands[1],
+      status = expect_probabilities(context, target,
                                     "aten::binary_cross_entropy: all elements of target should be between 0 and 1");
     }
     if (status != TB_STATUS_OK) {
       return status;
     }
   }
-  const int64_t how = args[at].v.i;
-  const double numbers[2] = {how == kMeanReduction ? 1.0 : 0.0, which.has_number ? args[at + 1].v.f : 0};
-  const std::size_t num_numbers = which.has_number ? 1 : 0;
-  const c10::ArrayRef<View> inputs(operands, which.has_weight ? 3 : 2);
-  if (out.sizes == operands[0].sizes) { // whatever number says so
+  const bool has_number = places.number >= 0;
+  const double numbers[2] = {args[places.reduction].v.i == kMeanReduction ? 1.0 : 0.0,
+                             has_number ? args[places.number].v.f : 0};
+  const std::size_t num_numbers = has_number ? 1 : 0;
+  const c10::ArrayRef<View> inputs(operands, places.weight >= 0 ? 3 : 2);
+  if (out.sizes == self.sizes) { // whatever number says so
     return compute_elements(context, which.each, out, inputs, {numbers + 1, num_numbers}, compute)
                ? TB_STATUS_OK
                : TB_STATUS_UNSUPPORTED;
   }
-  const uint64_t dims = all_dims(operands[0].dim());
-  const bool weighted = operands[2].data != nullptr;
-  return reduce(context, reduction(weighted ? which.weighted_reduction : which.reduction),
-                with_reduced(out, operands[0].dim(), dims), inputs.slice(0, weighted ? 3 : 2), dims, compute,
+  const uint64_t dims = all_dims(self.dim());
+  return reduce(context, reduction(weight.data ? which.weighted_reduction : which.reduction),
+                with_reduced(out, self.dim(), dims), inputs.slice(0, weight.data ? 3 : 2), dims, compute,
                 {numbers, 1 + num_numbers});
 }
 
-/// (grad_output, self, target, weight or not, reduction, number or not, grad_input)
-tb_status loss_backward(const void* data, const tb_kernel_context& context, const tb_arg* args, int32_t num_args) {
+tb_status loss_backward(const void* data, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  using Op = MseLossBackward;
   const auto& which = *static_cast<const Loss*>(data);
+  const auto& places = which.backward;
   View operands[4], out;
-  const int32_t at = which.has_weight ? 4 : 3;
-  if (!view_of(args[0], &operands[0]) || !view_of(args[1], &operands[1]) || !view_of(args[2], &operands[2]) ||
-      !view_of(args[num_args - 1], &out) || !is_floating(operands[1].type()) || out.sizes != operands[1].sizes ||
-      operands[1].sizes != operands[2].sizes ||
-      (which.has_weight && args[3].tag != TB_ARG_NONE && !view_of(args[3], &operands[3])) ||
-      !spread_over(out, &operands[0]) || !spread_over(out, &operands[3])) {
+  auto& [grad, self, target, weight] = operands;
+  if (!view_of(args[Op::grad_output], &grad) || !view_of(args[Op::self], &self) ||
+      !view_of(args[Op::target], &target) || !view_of(args[places.result], &out) || !is_floating(self.type()) ||
+      out.sizes != self.sizes || self.sizes != target.sizes || !take_weight(places, args, &weight) ||
+      !spread_over(out, &grad) || !spread_over(out, &weight)) {
     return TB_STATUS_UNSUPPORTED;
   }
-  const double numbers[2] = {static_cast<double>(args[at].v.i), which.has_number ? args[at + 1].v.f : 0};
-  return compute_elements(context, *find_pointwise(which.backward), out,
-                          {operands, which.has_weight ? std::size_t{4} : std::size_t{3}},
-                          {numbers, which.has_number ? std::size_t{2} : std::size_t{1}}, compute_type(out.type()))
+  const bool has_number = places.number >= 0;
+  const double numbers[2] = {static_cast<double>(args[places.reduction].v.i), has_number ? args[places.number].v.f : 0};
+  return compute_elements(context, *find_pointwise(which.derivative), out,
+                          {operands, places.weight >= 0 ? std::size_t{4} : std::size_t{3}},
+                          {numbers, has_number ? std::size_t{2} : std::size_t{1}}, compute_type(out.type()))
              ? TB_STATUS_OK
              : TB_STATUS_UNSUPPORTED;
 }
@@ -147,8 +179,7 @@ tb_status loss_backward(const void* data, const tb_kernel_context& context, cons
 // ---- classes ----
 
 constexpr PointwiseEntry kZero{"zero", nullptr, "TB_PRIVATE T* out", "*out = 0;", nullptr, nullptr, "", "", 1, ""};
-constexpr char kForwardKey = 0;
-constexpr char kBackwardKey = 0;
+constexpr Skeleton kNll{"nll", "nll"};
 
 /// PyTorch's kernels refuse others.
 bool goes_with(const View& x, const View& other) {
@@ -161,7 +192,7 @@ View without_classes(const View& view) {
 }
 
 struct Classes {
-  View operands[4]; // see the skeleton
+  View operands[4]; // the loss and its weight or the gradient, target, x or grad
   View like;        // has the dimension of classes
   View weight;
   View total_weight; // of an average
@@ -175,7 +206,8 @@ tb_status run_classes(const tb_kernel_context& context, const Classes& classes, 
   }
   Part part;
   part.sizes = operands[2].sizes;
-  KernelKey key{backward ? &kBackwardKey : &kForwardKey};
+  Specialization wanted(kNll);
+  wanted.compute_in(compute).flag("BACKWARD", backward).parameters(7);
   for (std::size_t n = 0; n < 4; ++n) {
     part.strides[n] = operands[n].strides;
     if (operands[n].data && operands[n].sizes != part.sizes) {
@@ -184,7 +216,7 @@ tb_status run_classes(const tb_kernel_context& context, const Classes& classes, 
     if (!operands[n].data) {
       part.strides[n].assign(part.sizes.size(), 0);
     }
-    key.words[0] = key.words[0] << 5 | static_cast<uint64_t>(operands[n].type());
+    wanted.type("TYPE", static_cast<int>(n), operands[n].type());
   }
   const std::array<int, 4> order{3, 2, 0, 1};
   if (!part.collapse(4, order)) {
@@ -197,28 +229,11 @@ tb_status run_classes(const tb_kernel_context& context, const Classes& classes, 
   for (int n = 0; n < 4; ++n) {
     fits_32 = fits_32 && part.reach(n) + num_classes * std::llabs(class_stride) < Geometry::kLimit32;
   }
-  key.words[1] = static_cast<uint64_t>(compute) << 16 | static_cast<uint64_t>(part.geometry.rank_class()) << 12 |
-                 static_cast<uint64_t>(classes.weight.type()) << 6 |
-                 static_cast<uint64_t>(classes.total_weight.type()) << 1 | static_cast<uint64_t>(fits_32);
-  const auto& function = find_function(context.device, key, "nll", "nll", [&](SourceText& text) {
-    text.compute_in(compute);
-    text.index_of(fits_32);
-    text.define("RANK", part.geometry.rank_class());
-    text.define("TARGET(i)", c10::str("TB_LOAD_", name_of(operands[2].type()), "(p2, i)"));
-    text.define("X(i)", c10::str("(T)TB_LOAD_", name_of(operands[3].type()), "(p3, i)"));
-    text.define("W(i)", classes.weight.data ? c10::str("(T)TB_LOAD_", name_of(classes.weight.type()), "(p4, i)")
-                                            : std::string("(T)1"));
-    text.define("STORE_0(i, x)", c10::str("TB_STORE_", name_of(operands[0].type()), "(p0, i, (x))"));
-    text.define("STORE_1(i, x)",
-                operands[1].data ? c10::str("TB_STORE_", name_of(operands[1].type()), "(p1, i, (x))") : std::string());
-    text.define("AVERAGE", classes.total_weight.data
-                               ? c10::str("grad = grad / (T)TB_LOAD_", name_of(classes.total_weight.type()), "(p5, 0);")
-                               : std::string());
-    if (backward) {
-      text.define("BACKWARD", 1);
-    }
-    text.parameters(7);
-  });
+  wanted.index_of(fits_32)
+      .number("RANK", part.geometry.rank_class())
+      .type("WEIGHT", classes.weight.type())
+      .type("TOTAL_WEIGHT", classes.total_weight.type());
+  const auto& function = find_function(context.device, wanted);
   ArgsStruct args;
   args.add(part.geometry.count);
   args.add(num_classes);
@@ -242,21 +257,23 @@ tb_status run_classes(const tb_kernel_context& context, const Classes& classes, 
   return TB_STATUS_OK;
 }
 
-/// (self, target, weight, reduction, ignore_index, output, total_weight)
 tb_status nll(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  using Op = op::nll_loss_forward_output;
+  static_assert(agree<Op, op::nll_loss2d_forward_output>());
   Classes classes{};
   View output, total_weight;
-  if (!view_of(args[0], &classes.like) || !is_floating(classes.like.type()) || classes.like.dim() == 0 ||
-      !view_of(args[1], &classes.operands[2]) || !optional_view(args[2], &classes.weight) ||
-      !goes_with(classes.like, classes.weight) || !view_of(args[5], &output) || !view_of(args[6], &total_weight)) {
+  if (!view_of(args[Op::self], &classes.like) || !is_floating(classes.like.type()) || classes.like.dim() == 0 ||
+      !view_of(args[Op::target], &classes.operands[2]) || !optional_view(args[Op::weight], &classes.weight) ||
+      !goes_with(classes.like, classes.weight) || !view_of(args[Op::output], &output) ||
+      !view_of(args[Op::total_weight], &total_weight)) {
     return TB_STATUS_UNSUPPORTED;
   }
   const auto compute = compute_type(classes.like.type());
-  const int64_t how = args[3].v.i;
+  const int64_t how = args[Op::reduction].v.i;
   if (how != kNoReduction && output.dim() != 0) { // a number that stands for none
     return TB_STATUS_UNSUPPORTED;
   }
-  classes.ignored = args[4].v.i;
+  classes.ignored = args[Op::ignore_index].v.i;
   classes.operands[3] = without_classes(classes.like);
   auto& target = classes.operands[2];
   if (target.dim() > classes.operands[3].dim() && target.numel() == 1) { // [1] for [C]
@@ -292,24 +309,25 @@ tb_status nll(const void*, const tb_kernel_context& context, const tb_arg* args,
   return reduce(context, reduction("nll"), results, each, dims, compute, how == kMeanReduction ? 1.0 : 0.0);
 }
 
-/// (grad_output, self, target, weight, reduction, ignore_index, total_weight, grad_input)
 tb_status nll_backward(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  using Op = op::nll_loss_backward_grad_input;
+  static_assert(agree<Op, op::nll_loss2d_backward_grad_input>());
   Classes classes{};
   View grad, self, total_weight;
-  if (!view_of(args[0], &grad) || !view_of(args[1], &self) || !is_floating(self.type()) || self.dim() == 0 ||
-      !view_of(args[2], &classes.operands[2]) || !optional_view(args[3], &classes.weight) ||
-      !goes_with(self, classes.weight) || !goes_with(self, grad) || !view_of(args[6], &total_weight) ||
-      !view_of(args[7], &classes.like)) {
+  if (!view_of(args[Op::grad_output], &grad) || !view_of(args[Op::self], &self) || !is_floating(self.type()) ||
+      self.dim() == 0 || !view_of(args[Op::target], &classes.operands[2]) ||
+      !optional_view(args[Op::weight], &classes.weight) || !goes_with(self, classes.weight) || !goes_with(self, grad) ||
+      !view_of(args[Op::total_weight], &total_weight) || !view_of(args[Op::grad_input], &classes.like)) {
     return TB_STATUS_UNSUPPORTED;
   }
   const auto compute = compute_type(self.type());
-  classes.ignored = args[5].v.i;
+  classes.ignored = args[Op::ignore_index].v.i;
   classes.operands[0] = without_classes(classes.like);
   auto& target = classes.operands[2];
   if (target.dim() > classes.operands[0].dim() && target.numel() == 1) {
     target = View(target.data, target.type(), {});
   }
-  if (args[4].v.i == kMeanReduction) {
+  if (args[Op::reduction].v.i == kMeanReduction) {
     classes.total_weight = total_weight;
   }
   if (!spread_over(target, &grad) || grad.sizes != target.sizes || classes.operands[0].sizes != target.sizes) {
@@ -325,20 +343,18 @@ tb_status nll_backward(const void*, const tb_kernel_context& context, const tb_a
 } // namespace
 
 void add_losses(Kernels& kernels) {
-  kernels.add("aten::mse_loss.out", loss, 0, &kSquaredError);
-  kernels.add("aten::mse_loss_backward.grad_input", loss_backward, 0, &kSquaredError);
-  kernels.add("aten::smooth_l1_loss.out", loss, 0, &kSmoothL1);
-  kernels.add("aten::smooth_l1_loss_backward.grad_input", loss_backward, 0, &kSmoothL1);
-  kernels.add("aten::huber_loss.out", loss, 0, &kHuber);
-  kernels.add("aten::huber_loss_backward.out", loss_backward, 0, &kHuber);
-  kernels.add("aten::binary_cross_entropy.out", loss, 0, &kBinaryCrossEntropy);
-  kernels.add("aten::binary_cross_entropy_backward.grad_input", loss_backward, 0, &kBinaryCrossEntropy);
-  for (const char* overload : {"aten::nll_loss_forward.output", "aten::nll_loss2d_forward.output"}) {
-    kernels.add(overload, nll);
-  }
-  for (const char* overload : {"aten::nll_loss_backward.grad_input", "aten::nll_loss2d_backward.grad_input"}) {
-    kernels.add(overload, nll_backward);
-  }
+  kernels.add(MseLoss::kName, loss, 0, &kSquaredError);
+  kernels.add(MseLossBackward::kName, loss_backward, 0, &kSquaredError);
+  kernels.add(SmoothL1Loss::kName, loss, 0, &kSmoothL1);
+  kernels.add(SmoothL1LossBackward::kName, loss_backward, 0, &kSmoothL1);
+  kernels.add(HuberLoss::kName, loss, 0, &kHuber);
+  kernels.add(HuberLossBackward::kName, loss_backward, 0, &kHuber);
+  kernels.add(CrossEntropy::kName, loss, 0, &kBinaryCrossEntropy);
+  kernels.add(CrossEntropyBackward::kName, loss_backward, 0, &kBinaryCrossEntropy);
+  kernels.add(op::nll_loss_forward_output::kName, nll);
+  kernels.add(op::nll_loss2d_forward_output::kName, nll);
+  kernels.add(op::nll_loss_backward_grad_input::kName, nll_backward);
+  kernels.add(op::nll_loss2d_backward_grad_input::kName, nll_backward);
 }
 
 } // namespace torch_backend::compiled

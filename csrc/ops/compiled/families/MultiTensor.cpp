@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -16,6 +15,8 @@
 #include "csrc/ops/compiled/engine/Geometry.h"
 #include "csrc/ops/compiled/engine/Launch.h"
 #include "csrc/ops/compiled/engine/Modules.h"
+#include "csrc/ops/compiled/engine/Overloads.h"
+#include "csrc/ops/compiled/engine/Support.h"
 #include "csrc/ops/compiled/families/Families.h"
 #include "csrc/ops/compiled/families/Pointwise.h"
 
@@ -80,15 +81,13 @@ bool laid_out_alike(const tb_tensor& a, const tb_tensor& b) {
 
 /// One operator's call: lists of tensors that belong together one by one.
 struct Work {
-  const void* kind = nullptr; // of the text, with `flags` and dtypes
-  const char* name = "";      // KIND in the skeleton
-  uint64_t flags = 0;
   std::size_t num_lists = 0;
   std::array<const tb_tensor* const*, kMaxLists> lists{};
   std::array<bool, kMaxLists> is_number{}; // tensors of one element, beside those of the other lists
   std::size_t num_tensors = 0;
   std::size_t num_extras = 0;
   std::array<const tb_tensor*, kMaxExtras> extras{};
+  std::array<const char*, kMaxExtras> extra_names{}; // in the skeleton
   std::size_t num_numbers = 0;
   std::array<double, kMaxNumbers> numbers{};
   const tb_arg* each = nullptr; // a number for each tensor
@@ -104,7 +103,8 @@ struct Work {
     lists[num_lists++] = static_cast<const tb_tensor* const*>(argument.v.p);
     return true;
   }
-  void add_extra(const tb_arg& argument) {
+  void add_extra(const char* name, const tb_arg& argument) {
+    extra_names[num_extras] = name;
     extras[num_extras++] = &tensor_in(argument);
   }
   void add_number(double number) {
@@ -113,10 +113,13 @@ struct Work {
   const tb_tensor& tensor(std::size_t list, std::size_t index) const {
     return *lists[list][index];
   }
+  ValueType type(std::size_t list, std::size_t index) const {
+    return value_type(tensor(list, index).dtype);
+  }
   uint64_t types_of(std::size_t index) const {
     uint64_t types = 0;
     for (std::size_t list = 0; list < num_lists; ++list) {
-      types = types << 4 | static_cast<uint64_t>(value_type(tensor(list, index).dtype));
+      types = types << 4 | static_cast<uint64_t>(type(list, index));
     }
     return types;
   }
@@ -208,50 +211,54 @@ void for_each_batch(const Work& work, std::size_t pointers_of_each, std::size_t 
   }
 }
 
-KernelKey key_of(const Work& work, const Batch& batch) {
-  KernelKey key{work.kind};
-  key.words[0] = work.types_of(batch.tensors[0]);
-  for (std::size_t n = 0; n < work.num_extras; ++n) {
-    key.words[0] = key.words[0] << 4 | static_cast<uint64_t>(value_type(work.extras[n]->dtype));
+/// `, p1, p2`, without the first comma.
+std::string pointers_from(int64_t first, int64_t count) {
+  std::string pointers;
+  for (int64_t i = first; i < first + count; ++i) {
+    pointers += c10::str(i == first ? "p" : ", p", i);
   }
-  key.words[1] = work.flags;
-  key.words[2] = static_cast<uint64_t>(batch.places) << 16 | static_cast<uint64_t>(work.num_lists) << 12 |
-                 static_cast<uint64_t>(work.num_extras) << 8 | static_cast<uint64_t>(work.compute) << 4 |
-                 static_cast<uint64_t>(work.each != nullptr) << 1 |
-                 static_cast<uint64_t>(batch.count() < Geometry::kLimit32);
-  return key;
+  return pointers;
 }
 
-void write_common(SourceText& text, const Work& work, const Batch& batch, std::size_t more_pointers) {
-  text.compute_in(work.compute);
-  text.index_of(batch.count() < Geometry::kLimit32);
-  text.define("REAL_", work.compute == ValueType::f64 ? "f64_" : "f32_");
-  text.define("LISTS", static_cast<int64_t>(work.num_lists));
-  text.define("TENSORS", static_cast<int64_t>(batch.places));
-  text.define("NUMBERS", static_cast<int64_t>(std::max<std::size_t>(work.num_numbers, 1)));
-  text.define("KIND", work.name);
-  const std::size_t num_pointers = work.num_lists * batch.places;
-  std::string pointers, declarations;
-  for (std::size_t i = 0; i < num_pointers; ++i) {
-    pointers += c10::str(i == 0 ? "p" : ", p", i);
-  }
-  text.define("POINTERS", pointers);
-  for (std::size_t list = 0; list < work.num_lists; ++list) {
-    const char* type = name_of(value_type(work.tensor(list, batch.tensors[0]).dtype));
+void derive_multi(const Specialization& facts, SourceText& text) {
+  const auto lists = facts.number_of("LISTS"), extras = facts.number_of("EXTRAS");
+  const auto num_pointers = lists * facts.number_of("TENSORS");
+  text.define("POINTERS", pointers_from(0, num_pointers));
+  std::string declarations;
+  for (int64_t list = 0; list < lists; ++list) {
     declarations +=
         c10::str("TB_GLOBAL char* const q", list, " = pointers[t * LISTS + ", list, "]; (void)q", list, "; ");
-    text.define(c10::str("LOAD_", list), c10::str("((T)TB_LOAD_", type, "(q", list, ", k))"));
-    text.define(c10::str("LOAD_FIRST_", list), c10::str("((T)TB_LOAD_", type, "(q", list, ", 0))"));
-    text.define(c10::str("STORE_", list, "(x)"), c10::str("TB_STORE_", type, "(q", list, ", k, x)"));
   }
   text.define("DECLARE_LISTS", declarations);
-  for (std::size_t n = 0; n < work.num_extras; ++n) {
-    text.define(c10::str("EXTRA_", n),
-                c10::str("((T)TB_LOAD_", name_of(value_type(work.extras[n]->dtype)), "(p", num_pointers + n, ", 0))"));
-    text.define(c10::str("p", n, "_EXTRA"), c10::str("p", num_pointers + n));
+  for (int n = 0; n < extras; ++n) {
+    const std::string name = facts.text_of("EXTRA", n), pointer = c10::str("p", num_pointers + n);
+    text.define(name + "_AT", pointer);
+    text.define(name, c10::str("((T)TB_LOAD_", name_of(facts.type_of("EXTRA_TYPE", n)), "(", pointer, ", 0))"));
   }
-  text.define("S", work.each ? "((T)args.each[t].REAL_)" : "NUMBER(0)");
-  text.parameters(static_cast<int>(num_pointers + work.num_extras + more_pointers));
+  text.define("PARTS", c10::str("p", num_pointers + extras));
+}
+constexpr Skeleton kMulti{"multi", "multi", derive_multi};
+
+/// What every text of one of the skeletons is told.
+Specialization specialize(const Skeleton& skeleton, const Work& work, const Batch& batch, int more_pointers = 0) {
+  const std::size_t num_pointers = work.num_lists * batch.places + work.num_extras;
+  Specialization wanted(skeleton);
+  wanted.compute_in(work.compute)
+      .index_of(batch.count() < Geometry::kLimit32)
+      .number("LISTS", static_cast<int64_t>(work.num_lists))
+      .number("TENSORS", static_cast<int64_t>(batch.places))
+      .number("NUMBERS", static_cast<int64_t>(std::max<std::size_t>(work.num_numbers, 1)))
+      .number("EXTRAS", static_cast<int64_t>(work.num_extras))
+      .flag("EACH", work.each != nullptr)
+      .parameters(static_cast<int>(num_pointers) + more_pointers);
+  for (std::size_t list = 0; list < work.num_lists; ++list) {
+    wanted.type("TYPE", static_cast<int>(list), work.type(list, batch.tensors[0]));
+  }
+  for (std::size_t n = 0; n < work.num_extras; ++n) {
+    const int at = static_cast<int>(n);
+    wanted.text("EXTRA", at, work.extra_names[n]).type("EXTRA_TYPE", at, value_type(work.extras[n]->dtype));
+  }
+  return wanted;
 }
 
 void add_pointers(Launch& launch, const Work& work, const Batch& batch) {
@@ -278,35 +285,26 @@ struct Arguments {
                      ? static_cast<const double*>(work.each->v.p)[batch.tensors[i]]
                      : static_cast<double>(static_cast<const int64_t*>(work.each->v.p)[batch.tensors[i]]);
       }
-      add(number, work.compute);
+      words[size++] = scalar_of(number, work.compute);
     }
     for (std::size_t n = 0; n < std::max<std::size_t>(work.num_numbers, 1); ++n) {
-      add(work.numbers[n], work.compute);
-    }
-  }
-  void add(double number, ValueType type) {
-    words[size] = 0;
-    const float narrow = static_cast<float>(number);
-    if (type == ValueType::f64) {
-      std::memcpy(&words[size++], &number, sizeof(number));
-    } else {
-      std::memcpy(&words[size++], &narrow, sizeof(narrow));
+      words[size++] = scalar_of(work.numbers[n], work.compute);
     }
   }
   std::array<int64_t, 2 * kMostTensors + kMaxNumbers> words;
   std::size_t size = 0;
 };
 
-/// `write` defines what the kind asks for.
-tb_status run(Work& work, const tb_kernel_context& context, c10::function_ref<void(SourceText&)> write) {
+/// `add_facts` are those of the kind, which the skeleton has by the name KIND.
+tb_status run(Work& work, const tb_kernel_context& context, const Skeleton& skeleton,
+              c10::function_ref<void(Specialization&)> add_facts) {
   if (!work.check(context.device)) {
     return TB_STATUS_UNSUPPORTED;
   }
   for_each_batch(work, work.num_lists, work.num_extras, /*with_empty=*/false, [&](Batch& batch) {
-    const auto& function = find_function(context.device, key_of(work, batch), "multi", "multi", [&](SourceText& text) {
-      write_common(text, work, batch, 0);
-      write(text);
-    });
+    auto wanted = specialize(skeleton, work, batch);
+    add_facts(wanted);
+    const auto& function = find_function(context.device, wanted);
     const Arguments arguments(work, batch);
     Launch launch(context);
     add_pointers(launch, work, batch);
@@ -318,187 +316,122 @@ tb_status run(Work& work, const tb_kernel_context& context, c10::function_ref<vo
 
 // ---- optimizers ----
 
-constexpr uint64_t kHasScale = 1;
-constexpr uint64_t kHasFoundInf = 2;
-constexpr uint64_t kTensorRate = 4;
-constexpr uint64_t kMaximize = 8;
-constexpr uint64_t kNesterov = 16;
-constexpr uint64_t kFirstStep = 32;
-constexpr uint64_t kMomentum = 64;
-constexpr uint64_t kDecoupled = 128;
-constexpr uint64_t kAmsgrad = 256;
-
-struct Optimizer {
-  const char* overload;
-  uint64_t flags; // those of every call
-};
-
 bool is_set(const tb_arg& argument) {
   return argument.tag != TB_ARG_NONE && argument.v.i != 0;
 }
 
-/// The learning rate, and grad_scale and found_inf at `scale` and after it: extras, in this order.
-void add_extras(Work& work, const tb_arg& rate, const tb_arg* scale) {
+/// The learning rate is the first number, where it is one.
+void add_extras(Work& work, const tb_arg& rate, const tb_arg& scale, const tb_arg& found_inf) {
   if (rate.tag == TB_ARG_TENSOR) {
-    work.flags |= kTensorRate;
-    work.add_extra(rate);
+    work.add_extra("RATE", rate);
     work.add_number(0);
   } else {
     work.add_number(double_of(rate));
   }
-  if (scale[0].tag == TB_ARG_TENSOR) {
-    work.flags |= kHasScale;
-    work.add_extra(scale[0]);
+  if (scale.tag == TB_ARG_TENSOR) {
+    work.add_extra("SCALE", scale);
   }
-  if (scale[1].tag == TB_ARG_TENSOR) {
-    work.flags |= kHasFoundInf;
-    work.add_extra(scale[1]);
+  if (found_inf.tag == TB_ARG_TENSOR) {
+    work.add_extra("FOUND_INF", found_inf);
   }
 }
 
-tb_status run_optimizer(Work& work, const tb_kernel_context& context) {
-  return run(work, context, [&](SourceText& text) {
-    int extra = 0;
-    const auto has = [&](uint64_t flag) { return (work.flags & flag) != 0; };
-    text.define("LR", has(kTensorRate) ? c10::str("EXTRA_", extra++) : "NUMBER(0)");
-    text.define("SCALE", has(kHasScale) ? c10::str("EXTRA_", extra++) : "TC(1.0)");
-    text.define("SKIP", has(kHasFoundInf) ? c10::str("if (EXTRA_", extra, " == TC(1.0)) return;") : "");
-    text.define("FINISH", "");
-    text.define("HAS_SCALE", has(kHasScale));
-    text.define("MAXIMIZE", has(kMaximize));
-    text.define("NESTEROV", has(kNesterov));
-    text.define("FIRST_STEP", has(kFirstStep));
-    text.define("DECOUPLED", has(kDecoupled));
-    if (has(kMomentum)) {
-      text.define("MOMENTUM", 1);
-    }
-    if (has(kAmsgrad)) {
-      text.define("AMSGRAD", 1);
-    }
+tb_status fused_sgd(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  using Op = op::_fused_sgd_;
+  static_assert(agree<Op, op::_fused_sgd__tensor_lr>());
+  Work work;
+  const bool has_momentum = args[Op::momentum_buffer_list].length > 0;
+  if (!work.add_list(args[Op::self]) || !work.add_list(args[Op::grads]) ||
+      (has_momentum && !work.add_list(args[Op::momentum_buffer_list]))) {
+    return TB_STATUS_UNSUPPORTED;
+  }
+  add_extras(work, args[Op::lr], args[Op::grad_scale], args[Op::found_inf]);
+  work.add_number(double_of(args[Op::weight_decay]));
+  work.add_number(double_of(args[Op::momentum]));
+  work.add_number(1 - double_of(args[Op::dampening]));
+  return run(work, context, kMulti, [&](Specialization& wanted) {
+    wanted.text("KIND", "sgd")
+        .number("MAXIMIZE", is_set(args[Op::maximize]))
+        .number("NESTEROV", is_set(args[Op::nesterov]))
+        .number("FIRST_STEP", is_set(args[Op::is_first_step]))
+        .flag("MOMENTUM", has_momentum);
   });
 }
 
-/// (self, grads, momentum_buffer_list, weight_decay, momentum, lr, dampening, nesterov, maximize, is_first_step,
-/// grad_scale, found_inf)
-tb_status fused_sgd(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+template <bool kDecoupled>
+tb_status fused_adam(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  using Op = op::_fused_adam_;
+  static_assert(agree<Op, op::_fused_adam__tensor_lr, op::_fused_adamw_, op::_fused_adamw__tensor_lr>());
   Work work;
-  work.kind = entry;
-  work.name = "sgd";
-  work.flags =
-      (is_set(args[7]) ? kNesterov : 0) | (is_set(args[8]) ? kMaximize : 0) | (is_set(args[9]) ? kFirstStep : 0);
-  if (!work.add_list(args[0]) || !work.add_list(args[1])) {
+  const bool amsgrad = is_set(args[Op::amsgrad]);
+  if (!work.add_list(args[Op::self]) || !work.add_list(args[Op::grads]) || !work.add_list(args[Op::exp_avgs]) ||
+      !work.add_list(args[Op::exp_avg_sqs]) || !work.add_list(args[Op::state_steps], /*numbers_only=*/true) ||
+      (amsgrad && !work.add_list(args[Op::max_exp_avg_sqs]))) {
     return TB_STATUS_UNSUPPORTED;
   }
-  if (args[2].length > 0) {
-    work.flags |= kMomentum;
-    if (!work.add_list(args[2])) {
-      return TB_STATUS_UNSUPPORTED;
-    }
-  }
-  add_extras(work, args[5], args + 10);
-  work.add_number(double_of(args[3]));
-  work.add_number(double_of(args[4]));
-  work.add_number(1 - double_of(args[6]));
-  return run_optimizer(work, context);
-}
-
-/// (self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, lr, beta1, beta2, weight_decay, eps, amsgrad,
-/// maximize, grad_scale, found_inf)
-tb_status fused_adam(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  Work work;
-  work.kind = entry;
-  work.name = "adam";
-  work.flags = static_cast<const Optimizer*>(entry)->flags | (is_set(args[12]) ? kMaximize : 0);
-  if (!work.add_list(args[0]) || !work.add_list(args[1]) || !work.add_list(args[2]) || !work.add_list(args[3]) ||
-      !work.add_list(args[5], /*numbers_only=*/true)) {
-    return TB_STATUS_UNSUPPORTED;
-  }
-  if (is_set(args[11])) {
-    work.flags |= kAmsgrad;
-    if (!work.add_list(args[4])) {
-      return TB_STATUS_UNSUPPORTED;
-    }
-  }
-  const double beta1 = double_of(args[7]), beta2 = double_of(args[8]);
-  add_extras(work, args[6], args + 13);
-  for (const double number :
-       {double_of(args[9]), double_of(args[10]), beta2, 1 - beta1, 1 - beta2, std::log(beta1), std::log(beta2)}) {
+  const double beta1 = double_of(args[Op::beta1]), beta2 = double_of(args[Op::beta2]);
+  add_extras(work, args[Op::lr], args[Op::grad_scale], args[Op::found_inf]);
+  for (const double number : {double_of(args[Op::weight_decay]), double_of(args[Op::eps]), beta2, 1 - beta1, 1 - beta2,
+                              std::log(beta1), std::log(beta2)}) {
     work.add_number(number);
   }
-  return run_optimizer(work, context);
+  return run(work, context, kMulti, [&](Specialization& wanted) {
+    wanted.text("KIND", "adam")
+        .number("MAXIMIZE", is_set(args[Op::maximize]))
+        .number("DECOUPLED", kDecoupled)
+        .flag("AMSGRAD", amsgrad);
+  });
 }
 
-/// (self, grads, state_sums, state_steps, lr, lr_decay, weight_decay, eps, maximize, grad_scale, found_inf)
-tb_status fused_adagrad(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+tb_status fused_adagrad(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  using Op = op::_fused_adagrad_;
+  static_assert(agree<Op, op::_fused_adagrad__tensor_lr>());
   Work work;
-  work.kind = entry;
-  work.name = "adagrad";
-  work.flags = is_set(args[8]) ? kMaximize : 0;
-  if (!work.add_list(args[0]) || !work.add_list(args[1]) || !work.add_list(args[2]) ||
-      !work.add_list(args[3], /*numbers_only=*/true)) {
+  if (!work.add_list(args[Op::self]) || !work.add_list(args[Op::grads]) || !work.add_list(args[Op::state_sums]) ||
+      !work.add_list(args[Op::state_steps], /*numbers_only=*/true)) {
     return TB_STATUS_UNSUPPORTED;
   }
-  add_extras(work, args[4], args + 9);
-  work.add_number(double_of(args[6]));
-  work.add_number(double_of(args[7]));
-  work.add_number(double_of(args[5]));
-  return run_optimizer(work, context);
+  add_extras(work, args[Op::lr], args[Op::grad_scale], args[Op::found_inf]);
+  work.add_number(double_of(args[Op::weight_decay]));
+  work.add_number(double_of(args[Op::eps]));
+  work.add_number(double_of(args[Op::lr_decay]));
+  return run(work, context, kMulti, [&](Specialization& wanted) {
+    wanted.text("KIND", "adagrad").number("MAXIMIZE", is_set(args[Op::maximize]));
+  });
 }
-
-constexpr Optimizer kSgd[] = {{"aten::_fused_sgd_", 0}, {"aten::_fused_sgd_.tensor_lr", 0}};
-constexpr Optimizer kAdam[] = {{"aten::_fused_adam_", 0},
-                               {"aten::_fused_adam_.tensor_lr", 0},
-                               {"aten::_fused_adamw_", kDecoupled},
-                               {"aten::_fused_adamw_.tensor_lr", kDecoupled}};
-constexpr Optimizer kAdagrad[] = {{"aten::_fused_adagrad_", 0}, {"aten::_fused_adagrad_.tensor_lr", 0}};
 
 // ---- scaled gradients ----
 
-const char kUnscale = 0;
-const char kAmpScale = 0;
-
-/// (self, found_inf, inv_scale)
 tb_status unscale(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  using Op = op::_amp_foreach_non_finite_check_and_unscale_;
   Work work;
-  work.kind = &kUnscale;
-  work.name = "unscale";
-  if (!work.add_list(args[0]) || value_type(tensor_in(args[1]).dtype) != ValueType::f32) {
+  if (!work.add_list(args[Op::self]) || value_type(tensor_in(args[Op::found_inf]).dtype) != ValueType::f32) {
     return TB_STATUS_UNSUPPORTED;
   }
-  work.add_extra(args[1]);
-  work.add_extra(args[2]);
-  return run(work, context, [&](SourceText& text) {
-    text.define("MOST", work.compute == ValueType::f64 ? "TC(1.7976931348623157e+308)" : "TC(3.4028234663852886e+38)");
-    text.define("SKIP", "");
-    text.define("FINISH", "END_unscale");
-  });
+  work.add_extra("FOUND_INF", args[Op::found_inf]);
+  work.add_extra("INVERSE", args[Op::inv_scale]);
+  return run(work, context, kMulti, [](Specialization& wanted) { wanted.text("KIND", "unscale"); });
 }
 
-/// (self, growth_tracker, found_inf, growth factor, backoff factor, interval)
 tb_status amp_update_scale(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
-  if (value_type(tensor_in(args[0]).dtype) != ValueType::f32 ||
-      value_type(tensor_in(args[1]).dtype) != ValueType::i32 ||
-      value_type(tensor_in(args[2]).dtype) != ValueType::f32) {
+  using Op = op::_amp_update_scale_;
+  static constexpr Skeleton kAmpScale{"amp_scale", "amp_scale"};
+  const tb_tensor* const operands[] = {tensor_of(args[Op::self]), tensor_of(args[Op::growth_tracker]),
+                                       tensor_of(args[Op::found_inf])};
+  if (value_type(operands[0]->dtype) != ValueType::f32 || value_type(operands[1]->dtype) != ValueType::i32 ||
+      value_type(operands[2]->dtype) != ValueType::f32) {
     return TB_STATUS_UNSUPPORTED;
   }
-  const auto& function =
-      find_function(context.device, KernelKey{&kAmpScale}, "amp_scale", "amp_scale", [](SourceText& text) {
-        text.compute_in(ValueType::f32);
-        text.index_of(true);
-        text.parameters(3);
-      });
-  std::array<int64_t, 3> words{};
-  for (std::size_t i = 0; i < 2; ++i) {
-    const float factor = static_cast<float>(double_of(args[3 + i]));
-    std::memcpy(&words[i], &factor, sizeof(factor));
-  }
-  words[2] = args[5].v.i;
+  Specialization wanted(kAmpScale);
+  wanted.compute_in(ValueType::f32).index_of(true).parameters(3);
+  const int64_t words[] = {scalar_of(args[Op::scale_growth_factor], ValueType::f32),
+                           scalar_of(args[Op::scale_backoff_factor], ValueType::f32), args[Op::growth_interval].v.i};
   Launch launch(context);
-  for (int i = 0; i < 3; ++i) {
-    launch.pointer(tensor_in(args[i]));
+  for (const auto* operand : operands) {
+    launch.pointer(*operand);
   }
-  launch.value(words.data(), sizeof(words));
-  launch.run(function, 1);
+  launch.value(words, sizeof(words));
+  launch.run(find_function(context.device, wanted), 1);
   return TB_STATUS_OK;
 }
 
@@ -515,11 +448,17 @@ struct Each {
   bool in_place = false;
 };
 
+void derive_each(const Specialization& facts, SourceText& text) {
+  const auto& entry = facts.entry<Each>();
+  write_apply(text, *find_pointwise(c10::str("aten::", entry.formula).c_str()), facts.computes_in());
+  text.define("APPLY", c10::str("apply(", entry.operands, ", &result)"));
+  derive_multi(facts, text);
+}
+constexpr Skeleton kEach{"multi", "multi", derive_each};
+
 tb_status each(const void* data, const tb_kernel_context& context, const tb_arg* args, int32_t num_args) {
   const auto& entry = *static_cast<const Each*>(data);
   Work work;
-  work.kind = data;
-  work.name = "each";
   int32_t i = 0;
   for (const char* kind = entry.arguments; *kind != '\0'; ++kind, ++i) {
     const bool is_number = args[i].tag == TB_ARG_FLOAT || args[i].tag == TB_ARG_INT || args[i].tag == TB_ARG_BOOL;
@@ -529,7 +468,7 @@ tb_status each(const void* data, const tb_kernel_context& context, const tb_arg*
       return TB_STATUS_UNSUPPORTED;
     }
     if (*kind == 't') {
-      work.add_extra(args[i]);
+      work.add_extra("X", args[i]);
     } else if (*kind == 's' || *kind == 'a') {
       work.add_number(double_of(args[i]));
     } else if (*kind == 'e') {
@@ -543,25 +482,17 @@ tb_status each(const void* data, const tb_kernel_context& context, const tb_arg*
   const std::size_t output = entry.in_place ? 0 : work.num_lists - 1;
   for (std::size_t t = 0; t < work.num_tensors; ++t) {
     for (std::size_t list = 1; list < work.num_lists && !converts; ++list) { // else PyTorch promotes
-      if (!work.lists[0][t] || !work.lists[list][t] ||
-          value_type(work.tensor(0, t).dtype) != value_type(work.tensor(list, t).dtype)) {
+      if (!work.lists[0][t] || !work.lists[list][t] || work.type(0, t) != work.type(list, t)) {
         return TB_STATUS_UNSUPPORTED;
       }
     }
-    if (work.num_extras > 0 && value_type(work.tensor(0, t).dtype) != ValueType::f64 &&
+    if (work.num_extras > 0 && work.type(0, t) != ValueType::f64 &&
         value_type(work.extras[0]->dtype) == ValueType::f64 && work.extras[0]->ndim > 0) {
       return TB_STATUS_UNSUPPORTED;
     }
   }
-  return run(work, context, [&](SourceText& text) {
-    write_apply(text, *find_pointwise(c10::str("aten::", entry.formula).c_str()), work.compute);
-    text.define("A", "LOAD_0");
-    text.define("B", "LOAD_1");
-    text.define("C", "LOAD_2");
-    text.define("X", "EXTRA_0");
-    text.define("SKIP", "");
-    text.define("FINISH", "");
-    text.define("EXPRESSION", c10::str("T result; apply(", entry.operands, ", &result); STORE_", output, "(result);"));
+  return run(work, context, kEach, [&](Specialization& wanted) {
+    wanted.entry(&entry).text("KIND", "each").number("OUTPUT", static_cast<int64_t>(output));
   });
 }
 
@@ -623,30 +554,31 @@ void add_each(Kernels& kernels) {
 
 // ---- norms ----
 
-const char kNorm = 0;
-const char kNormEnd = 0;
+void derive_norm_end(const Specialization& facts, SourceText& text) {
+  text.define("POINTERS", pointers_from(1, facts.number_of("TENSORS")));
+}
+constexpr Skeleton kNorm{"multi", "multi_norm", derive_multi};
+constexpr Skeleton kNormEnd{"multi_norm_end", "multi_norm_end", derive_norm_end};
 
-/// (self, ord, dtype, out)
 tb_status norm(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
+  using Op = op::_foreach_norm_Scalar;
+  const auto& order = args[Op::ord];
   Work work;
-  work.kind = &kNorm;
-  work.name = "norm";
-  if (args[2].tag != TB_ARG_NONE || (args[1].tag != TB_ARG_INT && args[1].tag != TB_ARG_FLOAT) ||
-      !work.add_list(args[0])) {
+  if (args[Op::dtype].tag != TB_ARG_NONE || (order.tag != TB_ARG_INT && order.tag != TB_ARG_FLOAT) ||
+      !work.add_list(args[Op::self])) {
     return TB_STATUS_UNSUPPORTED;
   }
-  const double ord = double_of(args[1]);
+  const double ord = double_of(order);
   const bool is_max = std::isinf(ord) && ord > 0;
   if (ord != 1 && ord != 2 && !is_max) {
     return TB_STATUS_UNSUPPORTED;
   }
   const int kind = is_max ? 0 : static_cast<int>(ord);
-  work.flags = static_cast<uint64_t>(kind);
-  const auto* const* results = static_cast<const tb_tensor* const*>(args[3].v.p);
+  const auto* const* results = static_cast<const tb_tensor* const*>(args[Op::result].v.p);
   for (std::size_t i = 0; i < work.num_tensors; ++i) {
     // The maximum of nothing is an error.
     if (!work.lists[0][i] || !results[i] || (is_max && elements_of(work.tensor(0, i)) == 0) ||
-        value_type(results[i]->dtype) != value_type(work.tensor(0, i).dtype)) {
+        value_type(results[i]->dtype) != work.type(0, i)) {
       return TB_STATUS_UNSUPPORTED;
     }
   }
@@ -668,13 +600,9 @@ tb_status norm(const void*, const tb_kernel_context& context, const tb_arg* args
     if (status != TB_STATUS_OK) {
       return;
     }
-    const auto& function =
-        find_function(context.device, key_of(work, batch), "multi", "multi_norm", [&](SourceText& text) {
-          write_common(text, work, batch, 1);
-          text.define("NORM", kind);
-          text.define("BLOCK", static_cast<int64_t>(items));
-          text.define("p_PARTS", c10::str("p", batch.places));
-        });
+    auto wanted = specialize(kNorm, work, batch, /*more_pointers=*/1);
+    wanted.number("NORM", kind).number("BLOCK", items);
+    const auto& function = find_function(context.device, wanted);
     const Arguments arguments(work, batch);
     Launch launch(context);
     add_pointers(launch, work, batch);
@@ -682,22 +610,13 @@ tb_status norm(const void*, const tb_kernel_context& context, const tb_arg* args
     launch.value(arguments.words.data(), arguments.size * sizeof(int64_t));
     launch.run_blocks(function, blocks, items);
 
-    auto end_key = key_of(work, batch);
-    end_key.kind = &kNormEnd;
-    const auto& end = find_function(context.device, end_key, "multi_norm_end", "multi_norm_end", [&](SourceText& text) {
-      text.compute_in(work.compute);
-      text.index_of(true);
-      text.define("NORM", kind);
-      text.define("TENSORS", static_cast<int64_t>(batch.places));
-      std::string pointers;
-      for (std::size_t i = 1; i <= batch.places; ++i) {
-        pointers += c10::str(i == 1 ? "p" : ", p", i);
-      }
-      text.define("POINTERS", pointers);
-      text.define("STORE(p, x)",
-                  c10::str("TB_STORE_", name_of(value_type(work.tensor(0, batch.tensors[0]).dtype)), "(p, 0, x)"));
-      text.parameters(static_cast<int>(batch.places) + 1);
-    });
+    Specialization end(kNormEnd);
+    end.compute_in(work.compute)
+        .index_of(true)
+        .number("NORM", kind)
+        .number("TENSORS", static_cast<int64_t>(batch.places))
+        .type("RESULT", work.type(0, batch.tensors[0]))
+        .parameters(static_cast<int>(batch.places) + 1);
     Launch second(context);
     second.pointer(parts);
     for (std::size_t i = 0; i < batch.places; ++i) {
@@ -708,7 +627,7 @@ tb_status norm(const void*, const tb_kernel_context& context, const tb_arg* args
                                blocks * static_cast<int64_t>(batch.places - 1) * static_cast<int64_t>(sizeof(double)));
     }
     second.value(&blocks, sizeof(blocks));
-    second.run(end, static_cast<int64_t>(batch.places));
+    second.run(find_function(context.device, end), static_cast<int64_t>(batch.places));
   });
   return status;
 }
@@ -716,18 +635,18 @@ tb_status norm(const void*, const tb_kernel_context& context, const tb_arg* args
 } // namespace
 
 void add_multi_tensor(Kernels& kernels) {
-  const auto add_all = [&](const auto& optimizers, KernelFunction function) {
-    for (const auto& optimizer : optimizers) {
-      kernels.add(optimizer.overload, function, kTakesEmpty, &optimizer);
-    }
-  };
-  add_all(kAdagrad, fused_adagrad);
-  add_all(kAdam, fused_adam);
-  add_all(kSgd, fused_sgd);
-  kernels.add("aten::_amp_foreach_non_finite_check_and_unscale_", unscale, kTakesEmpty);
-  kernels.add("aten::_amp_update_scale_", amp_update_scale);
+  kernels.add(op::_fused_adagrad_::kName, fused_adagrad, kTakesEmpty);
+  kernels.add(op::_fused_adagrad__tensor_lr::kName, fused_adagrad, kTakesEmpty);
+  kernels.add(op::_fused_adam_::kName, fused_adam<false>, kTakesEmpty);
+  kernels.add(op::_fused_adam__tensor_lr::kName, fused_adam<false>, kTakesEmpty);
+  kernels.add(op::_fused_adamw_::kName, fused_adam<true>, kTakesEmpty);
+  kernels.add(op::_fused_adamw__tensor_lr::kName, fused_adam<true>, kTakesEmpty);
+  kernels.add(op::_fused_sgd_::kName, fused_sgd, kTakesEmpty);
+  kernels.add(op::_fused_sgd__tensor_lr::kName, fused_sgd, kTakesEmpty);
+  kernels.add(op::_amp_foreach_non_finite_check_and_unscale_::kName, unscale, kTakesEmpty);
+  kernels.add(op::_amp_update_scale_::kName, amp_update_scale, kTakesEmpty);
   add_each(kernels);
-  kernels.add("aten::_foreach_norm.Scalar", norm, kTakesEmpty);
+  kernels.add(op::_foreach_norm_Scalar::kName, norm, kTakesEmpty);
 }
 
 } // namespace torch_backend::compiled

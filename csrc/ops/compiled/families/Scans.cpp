@@ -209,11 +209,10 @@ int64_t dim_of(const tb_arg& argument, int64_t num_dims) {
   return argument.v.i < 0 ? argument.v.i + std::max<int64_t>(num_dims, 1) : argument.v.i;
 }
 
-tb_status run_scan(const void* data, const tb_kernel_context& context, const tb_arg* args, int32_t num_args) {
-  using Op = op::cumsum_out;
-  static_assert(agree<Op, op::cumprod_out, op::_logcumsumexp>("self dim"));
+template <class Op, int32_t kOut>
+tb_status run_scan(const void* data, const tb_kernel_context& context, const tb_arg* args, int32_t) {
   View self, out;
-  if (!view_of(args[Op::self], &self) || !view_of(args[num_args - 1], &out) ||
+  if (!view_of(args[Op::self], &self) || !view_of(args[kOut], &out) ||
       (out.type() == ValueType::b8 && self.type() != ValueType::b8)) {
     return TB_STATUS_UNSUPPORTED;
   }
@@ -236,9 +235,12 @@ tb_status run_extrema(const void* data, const tb_kernel_context& context, const 
 } // namespace
 
 void add_scans(Kernels& kernels) {
-  kernels.add(op::cumsum_out::kName, run_scan, 0, "cumsum", kAllTypes);
-  kernels.add(op::cumprod_out::kName, run_scan, 0, "cumprod", kAllTypes);
-  kernels.add(op::_logcumsumexp::kName, run_scan, 0, "logcumsumexp");
+  using Sum = op::cumsum_out;
+  using Product = op::cumprod_out;
+  using LogSumExp = op::_logcumsumexp;
+  kernels.add(Sum::kName, run_scan<Sum, Sum::out>, 0, "cumsum", kAllTypes);
+  kernels.add(Product::kName, run_scan<Product, Product::out>, 0, "cumprod", kAllTypes);
+  kernels.add(LogSumExp::kName, run_scan<LogSumExp, LogSumExp::result>, 0, "logcumsumexp");
   kernels.add(op::_cummax_helper::kName, run_extrema, 0, "cummax");
   kernels.add(op::_cummin_helper::kName, run_extrema, 0, "cummin");
 }
