@@ -3,15 +3,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <shared_mutex>
 #include <unordered_map>
+#include <utility>
 
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
@@ -57,13 +57,14 @@ struct Hash {
 
 struct Compiled {
   std::mutex mutex; // held while it is compiled
-  std::atomic<bool> ready{false};
+  int device = 0;
   Function function;
 };
 
 struct DeviceModules {
-  std::shared_mutex mutex; // guards by_key
-  std::unordered_map<Specialization, std::unique_ptr<Compiled>, Hash> by_key;
+  using Entry = std::pair<const Specialization, Compiled>;
+  std::mutex mutex; // guards by_key, whose entries stay where they are
+  std::unordered_map<Specialization, Compiled, Hash> by_key;
 };
 
 DeviceModules& modules_of(int device) {
@@ -215,6 +216,26 @@ Function compile(int device, const std::string& text, const char* name) {
   return function;
 }
 
+/// Compiled, now or before.
+const DeviceModules::Entry& compile_once(int device, const Specialization& wanted) {
+  auto& all = modules_of(device);
+  DeviceModules::Entry* entry = nullptr;
+  {
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    entry = &*all.by_key.try_emplace(wanted).first;
+  }
+  auto& compiled = entry->second;
+  const std::lock_guard<std::mutex> lock(compiled.mutex);
+  if (!compiled.function.handle) {
+    const auto& skeleton = wanted.skeleton();
+    SourceText text(language()->name);
+    wanted.write(text);
+    compiled.function = compile(device, text.complete(skeleton.texts, runs_in_stretches(device)), skeleton.function);
+    compiled.device = device;
+  }
+  return *entry;
+}
+
 } // namespace
 
 bool has_modules() {
@@ -230,33 +251,14 @@ bool runs_in_stretches(int device) {
 }
 
 const Function& find_function(int device, const Specialization& wanted) {
-  auto& all = modules_of(device);
-  Compiled* compiled = nullptr;
-  {
-    const std::shared_lock<std::shared_mutex> lock(all.mutex);
-    const auto found = all.by_key.find(wanted);
-    compiled = found == all.by_key.end() ? nullptr : found->second.get();
+  // What this thread has launched lately, by the high bits of the hash: no lock, no walk through the table.
+  static constexpr int kRecentBits = 8;
+  static thread_local std::array<const DeviceModules::Entry*, std::size_t{1} << kRecentBits> recent{};
+  auto& last = recent[wanted.hash() >> (64 - kRecentBits)];
+  if (C10_UNLIKELY(!last || last->second.device != device || !(last->first == wanted))) {
+    last = &compile_once(device, wanted);
   }
-  if (C10_LIKELY(compiled && compiled->ready.load(std::memory_order_acquire))) {
-    return compiled->function;
-  }
-  if (!compiled) {
-    const std::unique_lock<std::shared_mutex> lock(all.mutex);
-    auto& slot = all.by_key[wanted];
-    if (!slot) {
-      slot = std::make_unique<Compiled>();
-    }
-    compiled = slot.get();
-  }
-  const std::lock_guard<std::mutex> lock(compiled->mutex);
-  if (!compiled->ready.load(std::memory_order_relaxed)) {
-    const auto& skeleton = wanted.skeleton();
-    SourceText text(language()->name);
-    wanted.write(text);
-    compiled->function = compile(device, text.complete(skeleton.texts, runs_in_stretches(device)), skeleton.function);
-    compiled->ready.store(true, std::memory_order_release);
-  }
-  return compiled->function;
+  return last->second.function;
 }
 
 Function compile_text(int device, const char* texts, const std::string& body, const char* name,

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include <c10/util/ArrayRef.h>
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
 
@@ -34,6 +35,25 @@ uint64_t Specialization::find(Kind kind, std::string_view name, int32_t n) const
   return found->value;
 }
 
+namespace {
+
+void define_step(SourceText& text, const char* name, int n, StrideKind kind) {
+  const auto numbered = c10::str(name, "_", n);
+  if (kind == StrideKind::kOther) {
+    text.define(numbered, c10::str(name, "(", n, ")"));
+  } else {
+    text.define(numbered, static_cast<int64_t>(kind));
+  }
+}
+
+void define_type(SourceText& text, const std::string& name, ValueType type) {
+  if (type != ValueType::none) {
+    text.define(name, name_of(type));
+  }
+}
+
+} // namespace
+
 void Specialization::write(SourceText& text) const {
   for (const auto& fact : c10::ArrayRef<Fact>(facts_.data(), size_)) {
     const auto name = fact.n == kNone ? std::string(fact.name) : c10::str(fact.name, "_", fact.n);
@@ -48,9 +68,7 @@ void Specialization::write(SourceText& text) const {
         text.parameters(static_cast<int>(fact.value));
         break;
       case Kind::kType:
-        if (const auto type = static_cast<ValueType>(fact.value); type != ValueType::none) {
-          text.define(name, name_of(type));
-        }
+        define_type(text, name, static_cast<ValueType>(fact.value));
         break;
       case Kind::kNumber:
         text.define(name, static_cast<int64_t>(fact.value));
@@ -68,14 +86,11 @@ void Specialization::write(SourceText& text) const {
       case Kind::kEntry:
         break;
       case Kind::kStep:
-        switch (static_cast<StrideKind>(fact.value)) {
-          case StrideKind::kZero:
-          case StrideKind::kOne:
-            text.define(name, static_cast<int64_t>(fact.value));
-            break;
-          case StrideKind::kOther:
-            text.define(name, c10::str(fact.name, "(", fact.n, ")"));
-        }
+        define_step(text, fact.name, fact.n, static_cast<StrideKind>(fact.value));
+        break;
+      case Kind::kOperand:
+        define_type(text, c10::str("TYPE_", fact.n), operand_type(fact.n));
+        define_step(text, fact.name, fact.n, operand_step(fact.n));
     }
   }
   if (skeleton_->derive) {

@@ -84,6 +84,10 @@ class Specialization {
   Specialization& step(const char* name, int n, int64_t stride) {
     return add(Kind::kStep, name, static_cast<uint64_t>(kind_of(stride)), n);
   }
+  /// Of operand n, in one fact: TYPE_n, as by type(), and STEP_n, as by step().
+  Specialization& operand(int n, ValueType type, int64_t stride) {
+    return add(Kind::kOperand, "STEP", static_cast<uint64_t>(type) << 8 | static_cast<uint64_t>(kind_of(stride)), n);
+  }
 
   // For `derive`, and slow. A fact that is not in the list is an error.
   ValueType type_of(std::string_view name, int n = kNone) const {
@@ -104,8 +108,11 @@ class Specialization {
   bool is(std::string_view name) const {
     return find(Kind::kFlag, name, kNone) != 0;
   }
-  StrideKind step_of(std::string_view name, int n) const {
-    return static_cast<StrideKind>(find(Kind::kStep, name, n));
+  ValueType operand_type(int n) const {
+    return static_cast<ValueType>(find(Kind::kOperand, "STEP", n) >> 8);
+  }
+  StrideKind operand_step(int n) const {
+    return static_cast<StrideKind>(find(Kind::kOperand, "STEP", n) & 0xff);
   }
   template <class Entry>
   const Entry& entry() const {
@@ -117,15 +124,27 @@ class Specialization {
   }
   void write(SourceText& text) const;
 
+  /// Its high bits depend on all facts.
   std::size_t hash() const {
-    return hash_;
+    return hash_ * 0x9e3779b97f4a7c15U;
   }
   bool operator==(const Specialization& other) const;
 
  private:
   static constexpr std::size_t kMostFacts = 64;
   static constexpr int32_t kNone = -1;
-  enum class Kind : int32_t { kComputeType, kIndex, kParameters, kType, kNumber, kFlag, kText, kEntry, kStep };
+  enum class Kind : int32_t {
+    kComputeType,
+    kIndex,
+    kParameters,
+    kType,
+    kNumber,
+    kFlag,
+    kText,
+    kEntry,
+    kStep,
+    kOperand
+  };
   struct Fact {
     const char* name;
     uint64_t value;

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
@@ -30,6 +31,10 @@ namespace {
 constexpr int kMaxOperands = Geometry::kMaxOperands;
 constexpr int kMaxScalars = 8;
 
+/// What apply() is given.
+enum class Argument : uint64_t { kEnd, kOperand, kNumber, kWholeNumber, kNone };
+constexpr int kArgumentBits = 4;
+
 /// One call: operands (outputs first) and numbers.
 struct Call {
   std::array<const tb_tensor*, kMaxOperands> operands;
@@ -38,8 +43,8 @@ struct Call {
   std::array<int64_t, 2 * kMaxScalars> scalars; // where complex numbers are computed, two for each
   int num_scalars = 0;
   ValueType value = ValueType::none; // what PyTorch computes in: results are rounded to it
-  /// What stands for each argument of apply(), in order: 'o' an operand, 's' a number, '-' None.
-  std::array<char, 16> arguments;
+  /// What stands for each argument of apply(), in order, four bits each.
+  uint64_t arguments = 0;
   int num_arguments = 0;
 
   bool add_operand(const tb_tensor* tensor) {
@@ -50,13 +55,15 @@ struct Call {
     operands[static_cast<std::size_t>(num_operands)] = tensor;
     return types[static_cast<std::size_t>(num_operands++)] != ValueType::none;
   }
-  int scalar_words() const {
-    return std::max(num_scalars, 1) * (is_complex(value) ? 2 : 1);
-  }
-  void add_argument(char what) {
-    arguments[static_cast<std::size_t>(num_arguments++)] = what;
+  void add_argument(Argument what) {
+    arguments |= static_cast<uint64_t>(what) << (kArgumentBits * num_arguments++);
   }
 };
+
+/// In the struct Args: at least one number, two words for each where complex numbers are computed.
+int64_t scalar_words(int64_t num_scalars, ValueType value) {
+  return std::max<int64_t>(num_scalars, 1) * (is_complex(value) ? 2 : 1);
+}
 
 /// As a tensor of `type` would have it.
 int64_t wrap(int64_t number, ValueType type) {
@@ -117,7 +124,7 @@ bool add_number(const PointwiseEntry& entry, Call& call, const tb_arg& argument,
   } else {
     number = scalar_of(argument, compute);
   }
-  call.add_argument(is_whole ? 'i' : 's');
+  call.add_argument(is_whole ? Argument::kWholeNumber : Argument::kNumber);
   return true;
 }
 
@@ -165,22 +172,29 @@ const char* body_of(const PointwiseEntry& entry, ValueType value) {
   return value == ValueType::b8 && entry.boolean ? entry.boolean : entry.integral;
 }
 
+std::vector<Argument> arguments_of(const Specialization& facts) {
+  std::vector<Argument> arguments;
+  for (auto rest = static_cast<uint64_t>(facts.number_of("ARGUMENTS")); rest != 0; rest >>= kArgumentBits) {
+    arguments.push_back(static_cast<Argument>(rest & ((1U << kArgumentBits) - 1)));
+  }
+  return arguments;
+}
+
 /// `const T s0 = ...; const Index step1 = ...;`: what is the same for all elements.
 std::string write_locals(const Specialization& facts) {
   std::string locals;
   const bool complex = is_complex(facts.type_of("VALUE_TYPE"));
   int scalar = 0;
-  for (int i = 0; i < facts.number_of("ARGUMENTS"); ++i) {
-    const auto what = facts.number_of("ARGUMENT", i);
-    if (what == 'i') {
+  for (const auto what : arguments_of(facts)) {
+    if (what == Argument::kWholeNumber) {
       locals += c10::str("const i64 s", scalar, " = args.scalars[", scalar * (complex ? 2 : 1), "].i64_; ");
-    } else if (what == 's') {
+    } else if (what == Argument::kNumber) {
       locals += c10::str("const T s", scalar, " = ", complex ? "" : "(T)", "TB_SCALAR(", scalar, "); ");
     }
-    scalar += what == 'i' || what == 's';
+    scalar += what == Argument::kWholeNumber || what == Argument::kNumber;
   }
   for (int n = 0; n < facts.number_of("OPERANDS"); ++n) {
-    if (facts.step_of("STEP", n) == StrideKind::kOther) {
+    if (facts.operand_step(n) == StrideKind::kOther) {
       locals += c10::str("const Index step", n, " = (Index)args.strides[", n, "][RANK - 1]; ");
     }
   }
@@ -203,25 +217,25 @@ std::string write_inputs(const Specialization& facts) {
   int operand = entry.num_outputs;
   int scalar = 0;
   const char* kinds = entry.kinds;
-  for (int i = 0; i < facts.number_of("ARGUMENTS"); ++i, ++kinds) {
+  for (const auto what : arguments_of(facts)) {
     while (*kinds == 's' || *kinds == 'S') {
       ++kinds;
     }
-    const auto what = facts.number_of("ARGUMENT", i);
     if (*kinds >= 'A' && *kinds <= 'Z') {
-      inputs += what == '-' ? "0, " : "1, ";
+      inputs += what == Argument::kNone ? "0, " : "1, ";
     }
-    if (what == 'o') {
-      const auto type = facts.type_of("TYPE", operand);
+    if (what == Argument::kOperand) {
+      const auto type = facts.operand_type(operand);
       const bool rounds =
           *kinds != 'm' && !is_complex(value) && !holds(value, type) && !(is_floating(value) && keeps_numbers(entry));
       inputs += c10::str(rounds ? "TB_V_ROUND(" : "", load_text(type, value, operand), rounds ? "), " : ", ");
       ++operand;
-    } else if (what == '-') {
+    } else if (what == Argument::kNone) {
       inputs += is_complex(value) ? "tb_real(0), " : "0, ";
     } else {
       inputs += c10::str("s", scalar++, ", ");
     }
+    ++kinds;
   }
   return *kinds == '#' ? inputs + "(i64)args.count, " : inputs;
 }
@@ -243,10 +257,10 @@ void write_vectors(const Specialization& facts, SourceText& text) {
   const auto& entry = facts.entry<PointwiseEntry>();
   std::string vectors, shadows, keep;
   for (int n = 0; n < facts.number_of("OPERANDS"); ++n) {
-    if (facts.step_of("STEP", n) != StrideKind::kOne) {
+    if (facts.operand_step(n) != StrideKind::kOne) {
       continue;
     }
-    const auto bytes = facts.number_of("VECTOR") * static_cast<int64_t>(size_of(facts.type_of("TYPE", n)));
+    const auto bytes = facts.number_of("VECTOR") * static_cast<int64_t>(size_of(facts.operand_type(n)));
     const auto type = c10::str("tb_bytes<", bytes, ">");
     const auto there = c10::str("((", type, "*)p", n, ")[vector]");
     const bool is_output = n < entry.num_outputs;
@@ -262,8 +276,14 @@ void write_vectors(const Specialization& facts, SourceText& text) {
 
 void derive_pointwise(const Specialization& facts, SourceText& text) {
   const auto& entry = facts.entry<PointwiseEntry>();
-  const auto value = facts.type_of("VALUE_TYPE"), compute = facts.computes_in();
-  if (!is_complex(compute)) {
+  const auto value = facts.type_of("VALUE_TYPE");
+  const auto arguments = arguments_of(facts);
+  const auto num_scalars = std::count(arguments.begin(), arguments.end(), Argument::kNumber) +
+                           std::count(arguments.begin(), arguments.end(), Argument::kWholeNumber);
+  text.compute_in(compute_type(value));
+  text.parameters(static_cast<int>(facts.number_of("OPERANDS")));
+  text.define("SCALARS", scalar_words(num_scalars, value));
+  if (!is_complex(value)) {
     text.define("TB_V", name_of(value));
   }
   write_apply(text, entry, value);
@@ -272,7 +292,7 @@ void derive_pointwise(const Specialization& facts, SourceText& text) {
   for (int n = 0; n < entry.num_outputs; ++n) {
     results += c10::str("T r", n, "; ");
     inputs += c10::str("&r", n, n + 1 < entry.num_outputs ? ", " : "");
-    stores += write_store(facts.type_of("TYPE", n), value, n);
+    stores += write_store(facts.operand_type(n), value, n);
   }
   if (facts.number_of("VECTOR") != 0) {
     write_vectors(facts, text);
@@ -285,20 +305,14 @@ constexpr Skeleton kPointwise{"pointwise", "pointwise", derive_pointwise};
 Specialization specialize(const PointwiseEntry& entry, const Call& call, const Geometry& geometry, int vector) {
   Specialization wanted(kPointwise);
   wanted.entry(&entry)
-      .compute_in(compute_type(call.value))
       .type("VALUE_TYPE", call.value)
       .index_of(geometry.fits_32)
       .number("OPERANDS", call.num_operands)
       .number("RANK", geometry.rank_class())
-      .number("SCALARS", call.scalar_words())
       .number("VECTOR", vector)
-      .number("ARGUMENTS", call.num_arguments)
-      .parameters(call.num_operands);
+      .number("ARGUMENTS", static_cast<int64_t>(call.arguments));
   for (int n = 0; n < call.num_operands; ++n) {
-    wanted.type("TYPE", n, call.types[static_cast<std::size_t>(n)]).step("STEP", n, geometry.inner_stride(n));
-  }
-  for (int i = 0; i < call.num_arguments; ++i) {
-    wanted.number("ARGUMENT", i, call.arguments[static_cast<std::size_t>(i)]);
+    wanted.operand(n, call.types[static_cast<std::size_t>(n)], geometry.inner_stride(n));
   }
   return wanted;
 }
@@ -319,7 +333,7 @@ bool launch(const PointwiseEntry& entry, const Call& call, const tb_kernel_conte
   ArgsStruct args;
   args.add(geometry.count);
   args.add_dims(geometry);
-  args.add({call.scalars.data(), static_cast<std::size_t>(call.scalar_words())});
+  args.add({call.scalars.data(), static_cast<std::size_t>(scalar_words(call.num_scalars, call.value))});
   Launch launch(context);
   for (int n = 0; n < call.num_operands; ++n) {
     launch.pointer(*call.operands[static_cast<std::size_t>(n)]);
@@ -414,10 +428,10 @@ tb_status pointwise(const void* data, const tb_kernel_context& context, const tb
       const bool added = call.add_operand(static_cast<const tb_tensor*>(args[i].v.p));
       const bool is_bool = added && call.types[static_cast<std::size_t>(call.num_operands - 1)] == ValueType::b8;
       taken = added && (kind == 'm' ? is_bool : !is_bool || !refuses_bools(*entry));
-      call.add_argument('o');
+      call.add_argument(Argument::kOperand);
     } else if (args[i].tag == TB_ARG_NONE) {
       taken = kind >= 'A' && kind <= 'Z';
-      call.add_argument('-');
+      call.add_argument(Argument::kNone);
     } else {
       taken = add_number(*entry, call, args[i], kind);
     }
@@ -461,7 +475,7 @@ bool compute(const PointwiseEntry& entry, const tb_tensor& dst, const tb_tensor&
   if (!call.add_operand(&dst) || !call.add_operand(&src)) {
     return false;
   }
-  call.add_argument('o');
+  call.add_argument(Argument::kOperand);
   call.value = compute_type(call.types[is_complex(call.types[0]) && !is_complex(call.types[1]) ? 0 : 1]);
   return launch(entry, call, context);
 }
@@ -529,12 +543,12 @@ bool compute_elements(const tb_kernel_context& context, const PointwiseEntry& en
   }
   for (const auto& input : inputs) {
     if (!input.data) {
-      call.add_argument('-');
+      call.add_argument(Argument::kNone);
       continue;
     }
     tensors.push_back(input.tensor());
     taken = taken && call.add_operand(&tensors.back());
-    call.add_argument('o');
+    call.add_argument(Argument::kOperand);
   }
   for (const double number : numbers) {
     tb_arg argument{TB_ARG_FLOAT, 0, {}};

@@ -85,10 +85,10 @@ void derive_rows(const Specialization& facts, SourceText& text) {
   std::string constants, loads, row_stores, kept_elements, keep, kept_element;
   for (int input = 0; input < num_inputs; ++input) {
     const int n = num_outputs + input;
-    const auto type = facts.type_of("TYPE", n);
+    const auto type = facts.operand_type(n);
     if (type == ValueType::none) {
       constants += c10::str("const T x", input, " = (T)(", facts.text_of("ABSENT", input), "); ");
-    } else if (facts.step_of("STEP", n) == StrideKind::kZero) {
+    } else if (facts.operand_step(n) == StrideKind::kZero) {
       constants += c10::str("const T x", input, " = (T)TB_LOAD_", name_of(type), "(p", n, ", base[", n, "]); ");
     } else {
       loads += c10::str("const T x", input, " = (T)TB_LOAD_", name_of(type), "(p", n, ", base[", n, "] + k); ");
@@ -98,12 +98,12 @@ void derive_rows(const Specialization& facts, SourceText& text) {
     }
   }
   for (int n = 1; n < num_outputs; ++n) {
-    const auto type = facts.type_of("TYPE", n);
+    const auto type = facts.operand_type(n);
     row_stores += type == ValueType::none ? std::string()
                                           : c10::str("TB_STORE_", name_of(type), "(p", n, ", base[", n, "], ",
                                                      entry.row_results[n - 1], "); ");
   }
-  text.define("STASHES", entry.stashes && facts.type_of("TYPE", 0) == facts.computes_in());
+  text.define("STASHES", entry.stashes && facts.operand_type(0) == facts.computes_in());
   text.define("CONSTANTS", constants);
   text.define("LOADS", loads);
   text.define("KEPT_ELEMENTS", kept_elements);
@@ -134,7 +134,7 @@ Specialization RowPlan::specialize(c10::ArrayRef<const char*> absent) const {
       .number("EACH", each)
       .parameters(num_operands);
   for (int n = 0; n < num_operands; ++n) {
-    wanted.type("TYPE", n, is_there(n) ? operand(n).type() : ValueType::none).step("STEP", n, row.inner_stride(n));
+    wanted.operand(n, is_there(n) ? operand(n).type() : ValueType::none, row.inner_stride(n));
     if (n >= num_outputs && !is_there(n)) {
       const int input = n - num_outputs;
       wanted.text("ABSENT", input, absent[static_cast<std::size_t>(input)]);
