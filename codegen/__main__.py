@@ -1,4 +1,4 @@
-"""``python -m codegen --out DIR --headers DIR --shards N``: write everything that is generated."""
+"""``python -m codegen --out DIR --shards N``: write everything that is generated but OperatorArguments.h."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import argparse
 import sys
 from pathlib import Path
 
-from . import arguments, device_checks, emit, kernel_texts, operators, parse, schemas, structured, typed
+from . import device_checks, emit, kernel_texts, operators, parse, schemas, structured, typed
 
 
 def main() -> int:
     """Returns the exit status: 1, with a message, if the tables do not fit the installed torch."""
     parser = argparse.ArgumentParser(prog="codegen", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder for the generated sources")
-    parser.add_argument("--headers", type=Path, required=True, help="folder for the generated header")
     parser.add_argument("--shards", type=int, required=True, help="number of files to split the kernels over")
     options = parser.parse_args()
     functions, backends = parse.native_functions()
@@ -34,7 +33,6 @@ def main() -> int:
     emit.emit_structured_kernels(structured_kernels, options.out, options.shards)
     facts = operators.facts(known, device_checks.checked_overloads(functions, backends))
     emit.emit_facts(facts, options.out)
-    emit.emit_arguments(arguments.overloads(functions), options.headers)
     emit.emit_kernel_texts(
         kernel_texts.texts(), kernel_texts.pointwise_entries(functions), kernel_texts.reduction_entries(), options.out
     )

@@ -1,12 +1,22 @@
-"""Where operators' arguments are in what their kernels are called with, by name."""
+"""``python -m codegen.arguments OUT SOURCES...``: where operators' arguments are in what their kernels are called with.
+
+Of the overloads that the sources name, as ``op::index_reduce_out``: a name that the installed torch lacks is left out,
+and then an error of the compiler's where it is used.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import argparse
+import re
+import sys
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from torchgen.api import cpp
 from torchgen.model import NativeFunction
+
+from . import emit, parse
 
 
 @dataclass(frozen=True)
@@ -18,9 +28,31 @@ class Overload:
     arguments: tuple[str, ...]  # the schema's, and what it returns that is none of them
 
 
-def overloads(functions: Iterable[NativeFunction]) -> list[Overload]:
-    """All of them, in the order of their names."""
-    return sorted((_overload(function) for function in functions), key=lambda overload: overload.name)
+def main() -> int:
+    """Returns the exit status."""
+    parser = argparse.ArgumentParser(prog="codegen.arguments", description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("sources", type=Path, nargs="+")
+    options = parser.parse_args()
+    functions, _ = parse.native_functions()
+    emit.emit_arguments(overloads(functions, named_in(options.sources)), options.out)
+    return 0
+
+
+def named_in(sources: Iterable[Path]) -> set[str]:
+    """The identifiers of overloads; where a macro writes ``op::name##_out``, those of all words of its source."""
+    names = set()
+    for text in map(Path.read_text, sources):
+        names.update(re.findall(r"\bop::(\w+)", text))
+        for ending in re.findall(r"\bop::\w+##(\w+)", text):
+            names.update(word + ending for word in re.findall(r"\w+", text))
+    return names
+
+
+def overloads(functions: Iterable[NativeFunction], identifiers: Collection[str]) -> list[Overload]:
+    """In the order of their names."""
+    found = (_overload(function) for function in functions if function.func.name.unambiguous_name() in identifiers)
+    return sorted(found, key=lambda overload: overload.name)
 
 
 def _overload(function: NativeFunction) -> Overload:
@@ -32,3 +64,7 @@ def _overload(function: NativeFunction) -> Overload:
             names.append(name)
     # C++ has no member that is called like its class.
     return Overload(str(schema.name), identifier, tuple(name + "_" * (name == identifier) for name in names))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

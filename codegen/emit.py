@@ -59,11 +59,9 @@ def emit_facts(facts: Mapping[str, Sequence[str]], out_dir: Path) -> Path:
     return path
 
 
-def emit_arguments(overloads: Sequence[Overload], out_dir: Path) -> Path:
-    """``OperatorArguments.h``. Returns its path."""
-    path = out_dir / "OperatorArguments.h"
-    write_if_changed(path, _TEMPLATES.get_template("OperatorArguments.h.jinja").render(overloads=overloads))
-    return path
+def emit_arguments(overloads: Sequence[Overload], header: Path) -> None:
+    """``OperatorArguments.h``."""
+    write_if_changed(header, _TEMPLATES.get_template("OperatorArguments.h.jinja").render(overloads=overloads))
 
 
 def emit_kernel_texts(

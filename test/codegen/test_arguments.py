@@ -14,7 +14,16 @@ from codegen import arguments, parse
 def places():
     """Arguments by overload."""
     functions, _ = parse.native_functions()
-    return {overload.name: overload.arguments for overload in arguments.overloads(functions)}
+    everything = {function.func.name.unambiguous_name() for function in functions}
+    return {overload.name: overload.arguments for overload in arguments.overloads(functions, everything)}
+
+
+def test_that_only_overloads_that_a_source_names_have_places(tmp_path):
+    source = tmp_path / "Sorting.cpp"
+    source.write_text("args[op::sort::self]; run<op::put_>(); op::no_such_operator; op::name##_out; RUN(index_select)")
+    functions, _ = parse.native_functions()
+    found = arguments.overloads(functions, arguments.named_in([source]))
+    assert [overload.identifier for overload in found] == ["index_select_out", "put_", "sort"]
 
 
 def test_that_outputs_come_last_whether_they_are_given_or_made(places):

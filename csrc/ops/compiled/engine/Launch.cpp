@@ -25,10 +25,10 @@ bool computes(int device, ValueType type) {
 }
 
 uint32_t block_items(int device) {
-  const auto& properties = device_api().properties(device);
   if (runs_in_stretches(device)) {
     return 1;
   }
+  const auto& properties = device_api().properties(device);
   uint32_t items = properties.preferred_block_items ? properties.preferred_block_items : kUsualBlock;
   for (const uint32_t most : {properties.max_block_items, properties.max_block[0]}) {
     items = most ? std::min(items, most) : items;
@@ -37,17 +37,16 @@ uint32_t block_items(int device) {
 }
 
 void Launch::run(const Function& function, int64_t count, int64_t cost) {
-  const auto& properties = device_api().properties(device_);
-  const uint32_t items = block_items(device_);
-  int64_t blocks = 1;
+  if (count <= 0) {
+    return;
+  }
   if (runs_in_stretches(device_)) {
-    blocks = std::clamp<int64_t>(count * cost / kStretch, 1, std::max(properties.multiprocessor_count, 1));
-  } else {
-    blocks = (count + items * kElementsPerItem - 1) / (items * kElementsPerItem);
+    const int64_t processors = std::max(device_api().properties(device_).multiprocessor_count, 1);
+    run_blocks(function, std::min(std::clamp<int64_t>(count * cost / kStretch, 1, processors), count), 1);
+    return;
   }
-  if (count > 0) {
-    run_blocks(function, std::min(blocks, count), items);
-  }
+  const uint32_t items = block_items(device_);
+  run_blocks(function, (count + items * kElementsPerItem - 1) / (items * kElementsPerItem), items);
 }
 
 void Launch::run_each(const Function& function, int64_t count, int64_t cost) {

@@ -152,7 +152,8 @@ class Specialization {
     Kind kind;
   };
 
-  Specialization& add(Kind kind, const char* name, uint64_t value, int32_t n = kNone) {
+  // For each fact of each launch: a call would cost more than what it does.
+  C10_ALWAYS_INLINE Specialization& add(Kind kind, const char* name, uint64_t value, int32_t n = kNone) {
     if (C10_UNLIKELY(size_ == kMostFacts)) {
       refuse(name);
     }

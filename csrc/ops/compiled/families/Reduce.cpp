@@ -130,10 +130,11 @@ struct Plan {
 
 void derive_reduction(const Specialization& facts, SourceText& text) {
   const auto& entry = facts.entry<ReductionEntry>();
-  const auto num_outputs = static_cast<int>(facts.number_of("OUTPUTS"));
-  const auto num_operands = num_outputs + static_cast<int>(facts.number_of("INPUTS"));
+  const int num_outputs = entry.num_outputs, num_operands = num_outputs + entry.num_inputs;
   const auto compute = facts.computes_in();
   define_limits(facts, text);
+  text.define("OUTPUTS", num_outputs);
+  text.define("INPUTS", entry.num_inputs);
   std::string values, finish, stores, numbers;
   for (int n = num_outputs; n < num_operands; ++n) {
     // Numbers are bools before they are added as such.
@@ -166,8 +167,6 @@ Specialization Plan::specialize(bool second_stage) const {
   wanted.entry(entry)
       .compute_in(compute)
       .index_of(fits_32)
-      .number("OUTPUTS", num_outputs)
-      .number("INPUTS", num_operands - num_outputs)
       .number("KEPT", kept.geometry.rank_class())
       .number("REDUCED", reduced.geometry.rank_class())
       .flag("COLUMNS", columns)
