@@ -1,7 +1,8 @@
 """Which source serves which operator of the reference device, compared with expected_sources_xcpu.txt.
 
-A change of that file is a change for users: an operator that newly falls back got slower. After an intended one, or
-for a new version of torch, write the file anew and look at the difference::
+ATen serves every operator that has a CPU kernel, and no other. The list has what is not so. A change of it is a change
+for users: an operator that newly falls back got slower. After an intended one, or for a new version of torch, write the
+file anew and look at the difference::
 
     TORCH_BACKEND=xcpu python test/python/test_operator_sources.py
 """
@@ -14,20 +15,26 @@ import torch
 from torch_backend import operators
 
 EXPECTED = Path(__file__).with_name("expected_sources_xcpu.txt")
-LISTED = ("native", "aten", "fallback")
+LISTED = ("native", "aten", "composite", "fallback")
 TORCH = ".".join(torch.__version__.split(".")[:2])
 HEADER = f"""\
-# Operator overloads of namespace aten by source, on xcpu with torch {TORCH}. The others are composite or unavailable.
+# Operator overloads of namespace aten by source, on xcpu with torch {TORCH}. Not listed: CPU kernels that ATen serves,
+# and what has no CPU kernel and is composite or unavailable.
 # Written by: TORCH_BACKEND=xcpu python test/python/test_operator_sources.py
 """
 
 
+def is_listed(op: str, source: str) -> bool:
+    has_cpu_kernel = torch._C._dispatch_has_kernel_for_dispatch_key(op, "CPU")
+    return source not in (("aten",) if has_cpu_kernel else ("composite", "unavailable"))
+
+
 def listing() -> str:
-    sources = operators.operator_sources()
+    listed = [(op, source) for op, source in operators.operator_sources().items() if is_listed(op, source)]
     lines = [HEADER]
-    for listed in LISTED:
-        overloads = sorted(op for op, source in sources.items() if source == listed and op.startswith("aten::"))
-        lines += [f"\n[{listed}]\n", *(f"{op.removeprefix('aten::')}\n" for op in overloads)]
+    for section in LISTED:
+        overloads = sorted(op for op, source in listed if source == section and op.startswith("aten::"))
+        lines += [f"\n[{section}]\n", *(f"{op.removeprefix('aten::')}\n" for op in overloads)]
     return "".join(lines)
 
 
@@ -51,7 +58,7 @@ def test_sources_are_the_expected_ones(name: str) -> None:
 def test_list_is_well_formed() -> None:
     sections = by_source(EXPECTED.read_text())
     assert tuple(sections) == LISTED
-    assert sum(map(len, sections.values())) == len(set.union(*sections.values())) > 500
+    assert sum(map(len, sections.values())) == len(set.union(*sections.values())) > 200
     assert EXPECTED.read_text().startswith("# Operator overloads of namespace aten by source")
 
 
