@@ -3,7 +3,7 @@
 #include <exception>
 #include <new>
 
-#include "ccl/group.h"
+#include "ccl/submit.h"
 #include "ccl/table.h"
 #include "common/forked_child.h"
 #include "copy.h"

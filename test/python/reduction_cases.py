@@ -54,14 +54,13 @@ def differences(data: bytes, expected: torch.Tensor) -> int:
 
 
 def cases(num_ranks: int) -> Iterator[Case]:
-    """Every dtype that torch can add, every reduction, and some counts."""
+    """Every dtype that xcpu and torch can add, every reduction, and some counts."""
     for dtype in TORCH_DTYPES:
-        if dtype in _NOT_ADDED_BY_TORCH:
+        if dtype in _NOT_ADDED_BY_TORCH or dtype.startswith("float8"):  # left to the core
             continue
         for reduction in Reduction:
             if dtype == "bool" and reduction == Reduction.AVERAGE:
                 continue
-            # torch rounds products of complex numbers in another order.
             if dtype.startswith("complex") and reduction not in (Reduction.SUM, Reduction.AVERAGE):
                 continue
             for count in (1, _SMALL, _LARGE):
@@ -105,6 +104,4 @@ def _expected(inputs: list[torch.Tensor], reduction: Reduction) -> torch.Tensor:
         parts = torch.view_as_real(total) if dtype.is_complex else total
         parts = parts / len(inputs) if exact else torch.div(parts, len(inputs), rounding_mode="trunc")
         total = torch.view_as_complex(parts) if dtype.is_complex else parts
-    if dtype == torch.float8_e4m3fn:
-        total = total.clamp(-448, 448)  # older versions of torch do not
     return total.to(dtype)

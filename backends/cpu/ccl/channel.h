@@ -1,72 +1,74 @@
-// Messages from one rank to another: a ring of bytes in shared memory, with one writer and one reader.
+// Messages from one rank to another: a ring of pieces in shared memory, with one writer and one reader.
 //
-// A message is one or more records, each a header and a piece of the data. Every record says what the whole message is,
-// so that the reader notices one that it does not expect before it takes a byte of it.
+// Every piece says what its whole message is, so that the reader notices one that it does not expect before it takes a
+// byte of it.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 
 #include "signature.h"
 
 namespace xcpu::ccl {
 
-constexpr uint64_t kChannelLine = 64;
+constexpr uint64_t kCacheLine = 64;
 
-struct record {
-  alignas(kChannelLine) signature call;
-  uint64_t message_bytes;
-  uint64_t chunk_bytes; // of the data that follow, which are padded to whole lines
-};
-static_assert(sizeof(record) == kChannelLine);
-
-// In shared memory; zero is its first state. Both positions only grow: bytes written, bytes read.
-struct channel_control {
-  alignas(kChannelLine) std::atomic<uint64_t> written;
-  alignas(kChannelLine) std::atomic<uint64_t> read;
+struct alignas(kCacheLine) piece {
+  signature call;
+  uint64_t size_bytes; // of the data, which follow
 };
 
-// Where a channel lies. `ring_bytes` is a multiple of the line and at least eight of them; the ring starts on a line.
-struct channel {
-  channel_control* control;
-  unsigned char* ring;
-  uint64_t ring_bytes;
-};
-
-// The writing end. One at a time, for the life of the channel.
-class channel_writer {
+// In shared memory; zero is its first state.
+class channel {
  public:
-  explicit channel_writer(const channel& where);
+  channel(void* memory, uint64_t size_bytes)
+      : control_(static_cast<control*>(memory)),
+        piece_bytes_((size_bytes - sizeof(control)) / kPieces / kCacheLine * kCacheLine) {}
 
-  // Writes the next record of a message of `size_bytes` at `data`, of which *done_bytes are written: false if there is
-  // no room for it yet. The message is complete with the record that makes *done_bytes its size.
-  bool write(const signature& call, const void* data, uint64_t size_bytes, uint64_t* done_bytes);
+  // What a piece holds. A longer message travels in several, so that both sides work at once.
+  uint64_t capacity_bytes() const {
+    return piece_bytes_ - sizeof(piece);
+  }
+
+  // ---- the writer, if there is room for a piece ----
+
+  bool has_room() const {
+    return control_->num_written.load(std::memory_order_relaxed) - control_->num_read.load(std::memory_order_acquire) <
+           kPieces;
+  }
+  void write(const signature& call, const void* data, uint64_t size_bytes) {
+    const uint64_t number = control_->num_written.load(std::memory_order_relaxed);
+    piece* next = at(number);
+    next->call = call;
+    next->size_bytes = size_bytes;
+    if (size_bytes > 0) std::memcpy(next + 1, data, size_bytes);
+    control_->num_written.store(number + 1, std::memory_order_release);
+  }
+
+  // ---- the reader ----
+
+  // The next piece, or null if there is none yet. Valid until it is taken.
+  const piece* front() const {
+    const uint64_t number = control_->num_read.load(std::memory_order_relaxed);
+    return number == control_->num_written.load(std::memory_order_acquire) ? nullptr : at(number);
+  }
+  void take() {
+    control_->num_read.fetch_add(1, std::memory_order_release);
+  }
 
  private:
-  bool has_room(uint64_t bytes);
-  channel where_;
-  uint64_t max_chunk_bytes_;
-  uint64_t written_ = 0, known_read_ = 0;
-};
-
-// The reading end. One at a time, for the life of the channel.
-class channel_reader {
- public:
-  explicit channel_reader(const channel& where) : where_(where) {}
-
-  // The record to be read, or null if there is none yet. Valid until all of it was taken.
-  const record* front();
-  // What is left of that record's data.
-  const unsigned char* data() const;
-  uint64_t data_bytes() const;
-  // Takes so many of the data, at most what is left. With the last, 0 of 0 included, the record goes.
-  void take(uint64_t bytes);
-
- private:
-  const record* at_front() const;
-  channel where_;
-  uint64_t read_ = 0, known_written_ = 0;
-  uint64_t taken_bytes_ = 0; // of the data of the front record
+  static constexpr uint64_t kPieces = 8;
+  static_assert(std::atomic<uint64_t>::is_always_lock_free);
+  struct control { // each side writes a line of its own
+    alignas(kCacheLine) std::atomic<uint64_t> num_written;
+    alignas(kCacheLine) std::atomic<uint64_t> num_read;
+  };
+  piece* at(uint64_t number) const {
+    return reinterpret_cast<piece*>(reinterpret_cast<unsigned char*>(control_ + 1) + number % kPieces * piece_bytes_);
+  }
+  control* control_;
+  uint64_t piece_bytes_;
 };
 
 } // namespace xcpu::ccl

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <set>
+#include <thread>
 
 namespace xcpu::ccl {
 namespace {
@@ -14,7 +15,7 @@ using clock = std::chrono::steady_clock;
 
 // As long as other libraries wait. A rank that is late has perhaps compiled, or loaded a model, before its first call.
 constexpr auto kJoinTimeout = std::chrono::minutes(10);
-constexpr auto kLookAgain = std::chrono::milliseconds(100);
+constexpr auto kLookAgain = std::chrono::milliseconds(1);
 
 } // namespace
 
@@ -41,22 +42,11 @@ struct communicator::registry {
 result communicator::join(int32_t device, int32_t num_ranks, int32_t rank, const void* unique_id,
                           std::shared_ptr<communicator>* out_communicator) {
   std::unique_ptr<segment> memory;
-  result r = segment::open(unique_id, num_ranks, &memory);
-  if (r.ok()) r = memory->join(rank);
-  if (!r.ok()) return r;
+  if (result r = segment::join(unique_id, num_ranks, rank, &memory); !r.ok()) return r;
   out_communicator->reset(new communicator(device, num_ranks, rank, std::move(memory)));
   const std::lock_guard<std::mutex> lock(registry::get().mutex);
   registry::get().all.insert(out_communicator->get());
   return {};
-}
-
-communicator::communicator(int32_t device, int32_t num_ranks, int32_t rank, std::unique_ptr<segment> memory)
-    : device_(device), num_ranks_(num_ranks), rank_(rank), segment_(std::move(memory)) {
-  for (int32_t peer = 0; peer < num_ranks; ++peer) {
-    if (peer == rank) continue;
-    writers_.emplace_back(segment_->between(rank, peer));
-    readers_.emplace_back(segment_->between(peer, rank));
-  }
 }
 
 communicator::~communicator() {
@@ -75,16 +65,13 @@ void communicator::leave() {
 // The first end is the one the others see.
 void communicator::end_as(rank_state state) {
   rank_state present = rank_state::present;
-  if (own().state.compare_exchange_strong(present, state)) segment_->ring_all();
+  segment_->rank(rank_).state.compare_exchange_strong(present, state);
 }
 
 result communicator::wait_for_all() {
   const auto end = clock::now() + kJoinTimeout;
   while (!segment_->is_complete()) {
-    const uint32_t seen = bell().rings();
-    if (segment_->is_complete()) break;
-    result r = own_failure();
-    if (r.ok()) r = check_those_present();
+    result r = check_those_present();
     if (r.ok() && clock::now() > end)
       r = failure(TB_STATUS_TIMEOUT, "comm_create: rank %d of %d has waited %lld minutes for %s", rank_, num_ranks_,
                   static_cast<long long>(kJoinTimeout.count()), absent_ranks().c_str());
@@ -92,64 +79,33 @@ result communicator::wait_for_all() {
       segment_->unlink();
       return fail(r);
     }
-    bell().wait(seen, kLookAgain);
-  }
-  for (int32_t peer = 0; peer < num_ranks_; ++peer) {
-    if (peer == rank_) continue;
-    const shared_rank& other = segment_->rank(peer);
-    processes_.emplace_back(other.process, other.process_namespace);
+    std::this_thread::sleep_for(kLookAgain);
   }
   return {};
 }
 
 result communicator::check_those_present() const {
   for (int32_t peer = 0; peer < num_ranks_; ++peer) {
-    const shared_rank& other = segment_->rank(peer);
-    const rank_state state = other.state.load();
-    if (peer == rank_) continue;
-    if (state == rank_state::left || state == rank_state::failed)
-      return failure(TB_STATUS_INTERNAL, "comm_create: rank %d has given up while rank %d waited for %s", peer, rank_,
-                     absent_ranks().c_str());
-    if (state != rank_state::present) continue;
-    if (watched_process(other.process, other.process_namespace).has_ended())
-      return failure(TB_STATUS_INTERNAL,
-                     "comm_create: the process of rank %d (pid %d) ended while rank %d waited for %s", peer,
-                     other.process, rank_, absent_ranks().c_str());
+    if (segment_->rank(peer).state.load() == rank_state::absent) continue;
+    if (result r = lost(peer, true); !r.ok() && !segment_->is_complete())
+      return failure(r.status, "comm_create: %s; %s has not come", r.text.c_str(), absent_ranks().c_str());
   }
   return {};
 }
 
 std::string communicator::absent_ranks() const {
   std::string text;
-  for (int32_t peer = 0; peer < num_ranks_; ++peer) {
-    const rank_state state = segment_->rank(peer).state.load();
-    if (state == rank_state::absent || state == rank_state::joining)
+  for (int32_t peer = 0; peer < num_ranks_; ++peer)
+    if (segment_->rank(peer).state.load() == rank_state::absent)
       text += (text.empty() ? "rank " : ", rank ") + std::to_string(peer);
-  }
   return text;
 }
 
-uint64_t communicator::take_ticket() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return num_tickets_++;
-}
-
-result communicator::wait_for_turn(uint64_t ticket) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  changed_.wait(lock, [&] { return turn_ == ticket || !failure_.ok(); });
-  return failure_;
-}
-
-void communicator::end_turn(uint64_t ticket) {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (turn_ <= ticket) turn_ = ticket + 1;
-  }
-  changed_.notify_all();
-}
-
 result communicator::lost(int32_t peer, bool ask_process) const {
+  if (peer == rank_) return own_failure();
   const shared_rank& other = segment_->rank(peer);
+  const bool has_ended = ask_process && segment_->has_ended(peer);
+  // Asked afterwards: it may have said so just before it ended.
   switch (other.state.load()) {
     case rank_state::left:
       return failure(TB_STATUS_INTERNAL, "rank %d waits for rank %d, which has destroyed its communicator or ended",
@@ -158,29 +114,24 @@ result communicator::lost(int32_t peer, bool ask_process) const {
       return failure(TB_STATUS_INTERNAL, "rank %d has failed: %.*s", peer, static_cast<int>(kFailureTextBytes - 1),
                      other.failure_text);
     default:
-      break;
+      if (!has_ended) return {};
+      return failure(TB_STATUS_INTERNAL,
+                     "the process of rank %d (pid %d) has ended without destroying its communicator", peer,
+                     other.process);
   }
-  if (!ask_process || processes_.empty() || !processes_[index_of(peer)].has_ended()) return {};
-  // It may have said so just before it ended.
-  if (other.state.load() != rank_state::present) return lost(peer, false);
-  return failure(TB_STATUS_INTERNAL, "the process of rank %d (pid %d) has ended without destroying its communicator",
-                 peer, other.process);
 }
 
 result communicator::fail(const result& why) {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (failure_.ok()) {
-      failure_ = why;
-      // Nobody reads it before the state says that it is there, and the state changes once.
-      if (own().state.load() == rank_state::present)
-        std::snprintf(own().failure_text, kFailureTextBytes, "%s", why.text.c_str());
-      end_as(rank_state::failed);
-    }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (failure_.ok()) {
+    failure_ = why;
+    // Nobody reads it before the state says that it is there, and the state changes once.
+    shared_rank& own = segment_->rank(rank_);
+    if (own.state.load() == rank_state::present)
+      std::snprintf(own.failure_text, kFailureTextBytes, "%s", why.text.c_str());
+    end_as(rank_state::failed);
   }
-  bell().ring();
-  changed_.notify_all();
-  return own_failure();
+  return failure_;
 }
 
 result communicator::own_failure() const {
@@ -191,7 +142,6 @@ result communicator::own_failure() const {
 result communicator::query_error() {
   result r = own_failure();
   for (int32_t peer = 0; r.ok() && peer < num_ranks_; ++peer) {
-    if (peer == rank_) continue;
     result why = lost(peer, true);
     // A rank that has left in order is missed only by a call that waits for it.
     if (!why.ok() && segment_->rank(peer).state.load() != rank_state::left) r = fail(why);
@@ -200,10 +150,7 @@ result communicator::query_error() {
 }
 
 void communicator::abort() {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (turn_ == num_tickets_) end_as(rank_state::left);
-  }
+  if (num_pending == 0) end_as(rank_state::left);
   fail(failure(TB_STATUS_INTERNAL, "rank %d of %d was aborted (comm_abort)", rank_, num_ranks_));
 }
 

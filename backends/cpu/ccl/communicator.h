@@ -1,18 +1,16 @@
-// One rank of a communicator: its ends of the channels, the order of its calls, and its failure.
+// One rank of a communicator: what it shares with the others, the order of its calls, and its failure.
 //
 // A communicator fails as a whole: after the first failure every call fails with its text, and the other ranks are told.
 #pragma once
 
-#include <condition_variable>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <vector>
 
+#include "../record.h"
 #include "../result.h"
-#include "channel.h"
-#include "process.h"
 #include "segment.h"
 
 namespace xcpu::ccl {
@@ -39,30 +37,19 @@ class communicator {
   int32_t num_ranks() const {
     return num_ranks_;
   }
+  // For whoever has the turn.
+  channel to(int32_t peer) const {
+    return segment_->between(rank_, peer);
+  }
+  channel from(int32_t peer) const {
+    return segment_->between(peer, rank_);
+  }
 
   // ---- order: calls run one after the other, as they were submitted, whatever thread runs them ----
 
-  // The place of the next call. Under a lock of all communicators, so that all have the same order.
-  uint64_t take_ticket();
-  // Waits until the calls before are done. The failure of the communicator ends the wait.
-  result wait_for_turn(uint64_t ticket);
-  void end_turn(uint64_t ticket);
-
-  // ---- for the thread whose turn it is ----
-
-  channel_writer& writer_to(int32_t peer) {
-    return writers_[index_of(peer)];
-  }
-  channel_reader& reader_from(int32_t peer) {
-    return readers_[index_of(peer)];
-  }
-  // Rings when a channel of this rank or the state of a rank has changed, and when this communicator has failed.
-  doorbell& bell() const {
-    return own().bell;
-  }
-  void wake(int32_t peer) const {
-    segment_->rank(peer).bell.ring();
-  }
+  std::mutex turn;                      // held while calls run
+  std::shared_ptr<record> last;         // the end of those submitted last to an asynchronous device
+  std::atomic<uint64_t> num_pending{0}; // submitted and not yet at their end
 
   // ---- failure ----
 
@@ -79,13 +66,8 @@ class communicator {
 
  private:
   struct registry;
-  communicator(int32_t device, int32_t num_ranks, int32_t rank, std::unique_ptr<segment> memory);
-  size_t index_of(int32_t peer) const {
-    return static_cast<size_t>(peer > rank_ ? peer - 1 : peer);
-  }
-  shared_rank& own() const {
-    return segment_->rank(rank_);
-  }
+  communicator(int32_t device, int32_t num_ranks, int32_t rank, std::unique_ptr<segment> memory)
+      : device_(device), num_ranks_(num_ranks), rank_(rank), segment_(std::move(memory)) {}
   result check_those_present() const;
   std::string absent_ranks() const;
   void leave();
@@ -93,13 +75,7 @@ class communicator {
 
   const int32_t device_, num_ranks_, rank_;
   const std::unique_ptr<segment> segment_;
-  std::vector<channel_writer> writers_; // by index_of
-  std::vector<channel_reader> readers_;
-  std::vector<watched_process> processes_; // empty until all have joined
-
-  mutable std::mutex mutex_; // guards all below
-  std::condition_variable changed_;
-  uint64_t num_tickets_ = 0, turn_ = 0;
+  mutable std::mutex mutex_; // guards the next
   result failure_;
 };
 

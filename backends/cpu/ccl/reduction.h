@@ -7,17 +7,17 @@
 
 namespace xcpu::ccl {
 
-// out[i] = sources[0][i] op sources[1][i] op ..., in this order and rounded once, for `count` numbers. `out` may be one of
-// the sources.
+// out[i] = sources[0][i] op sources[1][i] op ..., in this order and rounded once, for `count` numbers.
 using reduce_function = void (*)(const void* const* sources, int num_sources, void* out, uint64_t count);
 
 struct reduction {
   reduce_function function; // null: there is none
-  uint64_t number_bytes;    // of what it takes for one number: parts of a complex one may be numbers of their own
+  uint64_t number_bytes;    // of what it takes for one number: a complex one is two
 };
 
-// TB_REDUCE_* of elements of `dtype`. Halves and smaller are computed with as floats, and averages of integers are cut
-// off. Of bools sum and max are "or", product and min "and". NaN is the smallest and the largest.
+// TB_REDUCE_* of elements of `dtype`. Halves are computed with as floats, and averages of integers are cut off. Of bools
+// sum and max are "or", product and min "and". NaN is the smallest and the largest. Null for what the core, which builds
+// what is missing, needs more rarely: numbers of eight bits with a point, and products of complex ones.
 reduction find_reduction(tb_dtype dtype, int32_t which);
 
 } // namespace xcpu::ccl

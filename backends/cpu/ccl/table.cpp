@@ -4,43 +4,22 @@
 #include <memory>
 #include <vector>
 
-#include "group.h"
+#include "../scoped_access.h"
+#include "reduction.h"
+#include "submit.h"
 
 namespace xcpu::ccl {
 namespace {
 
 constexpr int32_t kMostRanks = 64;
-
-result element_bytes(tb_dtype dtype, uint64_t* out_bytes) {
-  const uint64_t bits = static_cast<uint64_t>(dtype.bits) * dtype.lanes;
-  if (bits == 0 || bits % 8 != 0)
-    return failure(TB_STATUS_UNSUPPORTED, "elements of %s do not have whole bytes", dtype_name(dtype).c_str());
-  *out_bytes = bits / 8;
-  return {};
-}
-
-result check_rank(const char* call, const char* what, int32_t rank, const communicator& comm) {
-  if (rank >= 0 && rank < comm.num_ranks()) return {};
-  return failure(TB_STATUS_INVALID_ARGUMENT, "%s: %s %d of a communicator of %d ranks", call, what, rank,
-                 comm.num_ranks());
-}
-
-// `in` and `out` may be the same memory; of all_gather and reduce_scatter also where one is the rank's part of the other.
-struct buffers {
-  const void* in;
-  void* out;
-  uint64_t element_bytes;
-};
-
-uint64_t size_of(const signature& call, const buffers& b) {
-  return call.count * b.element_bytes;
-}
-
-// Up to here every rank sends all it has to every other and adds up alone: one message instead of two, one after the other.
+// Up to here every rank sends all it has to every other and reduces alone: one message instead of two, one after the other.
 constexpr uint64_t kSmallBytes = 16 << 10;
-// What a rank adds up at a time, and passes on while it is in its cache.
-constexpr uint64_t kSliceBytes = 128 << 10;
-constexpr uint64_t kSliceAlignment = 64;
+
+result check_rank(slot which, const char* what, int32_t rank, const tb_comm* comm) {
+  if (rank >= 0 && rank < comm->shared->num_ranks()) return {};
+  return failure(TB_STATUS_INVALID_ARGUMENT, "%s: %s %d of a communicator of %d ranks", slot_name(which), what, rank,
+                 comm->shared->num_ranks());
+}
 
 const unsigned char* at(const void* data, uint64_t offset) {
   return static_cast<const unsigned char*>(data) + offset;
@@ -50,185 +29,57 @@ unsigned char* at(void* data, uint64_t offset) {
   return static_cast<unsigned char*>(data) + offset;
 }
 
-uint64_t unsigned_rank(int32_t rank) {
-  return static_cast<uint64_t>(rank);
-}
-
-// Calls `visit` with every other rank, starting behind this one, so that not all begin with the same.
-template <typename Visit>
-void for_others(const plan& p, Visit visit) {
-  const int32_t size = p.comm().num_ranks(), self = p.comm().rank();
-  for (int32_t i = 1; i < size; ++i) visit((self + i) % size);
-}
-
-void all_reduce_small(plan& p, const signature& call, const buffers& b, uint64_t size_bytes, const reduction& with) {
-  std::vector<plan::step*> sends;
-  for_others(p, [&](int32_t peer) { sends.push_back(p.send(peer, call, b.in, size_bytes)); });
-  plan::step* reduced = p.reduce(call, b.in, b.out, size_bytes, with);
-  if (b.in == b.out)
-    for (plan::step* sent : sends) p.order(sent, reduced);
-}
-
-// The part of a block that a rank adds up.
-struct slice {
-  uint64_t first, size;
-};
-
-slice slice_of(int32_t rank, int32_t num_ranks, uint64_t block_bytes) {
-  const uint64_t parts = unsigned_rank(num_ranks);
-  const uint64_t most = (block_bytes + parts - 1) / parts;
-  const uint64_t size = (most + kSliceAlignment - 1) / kSliceAlignment * kSliceAlignment;
-  const uint64_t first = std::min(unsigned_rank(rank) * size, block_bytes);
-  return {first, std::min(size, block_bytes - first)};
-}
-
-// One block of a large all_reduce: every rank adds up its slice, and sends it to the others.
-class reduced_block {
- public:
-  reduced_block(plan& p, const signature& call, const buffers& b, uint64_t first, uint64_t size_bytes)
-      : plan_(p), call_(call), buffers_(b), first_(first), size_(size_bytes) {}
-
-  void add_up(const reduction& with) {
-    for_others(plan_, [&](int32_t peer) {
-      const slice s = of(peer);
-      plan_.send(peer, call_, at(buffers_.in, first_ + s.first), s.size);
-    });
-    const slice own = of(plan_.comm().rank());
-    reduced_ =
-        plan_.reduce(call_, at(buffers_.in, first_ + own.first), at(buffers_.out, first_ + own.first), own.size, with);
-  }
-
-  // No slice comes back before it was sent, so `out` may be `in`.
-  void spread() {
-    const slice own = of(plan_.comm().rank());
-    for_others(plan_, [&](int32_t peer) {
-      plan_.order(reduced_, plan_.send(peer, call_, at(buffers_.out, first_ + own.first), own.size));
-      const slice s = of(peer);
-      plan_.receive(peer, call_, at(buffers_.out, first_ + s.first), s.size);
-    });
-  }
-
- private:
-  slice of(int32_t rank) const {
-    return slice_of(rank, plan_.comm().num_ranks(), size_);
-  }
-  plan& plan_;
-  const signature call_;
-  const buffers buffers_;
-  const uint64_t first_, size_;
-  plan::step* reduced_ = nullptr;
-};
-
-// A block is added up while the one before is spread, so that no rank waits for another one's arithmetic.
-void all_reduce_large(plan& p, const signature& call, const buffers& b, uint64_t size_bytes, const reduction& with) {
-  const uint64_t block_bytes = kSliceBytes * unsigned_rank(p.comm().num_ranks());
-  std::vector<reduced_block> blocks;
-  for (uint64_t first = 0; first < size_bytes; first += block_bytes)
-    blocks.emplace_back(p, call, b, first, std::min(block_bytes, size_bytes - first));
-  for (size_t i = 0; i <= blocks.size(); ++i) {
-    if (i < blocks.size()) blocks[i].add_up(with);
-    if (i > 0) blocks[i - 1].spread();
-  }
-}
-
-void plan_all_reduce(plan& p, const signature& call, const buffers& b, const reduction& with) {
-  const uint64_t size = size_of(call, b);
-  if (p.comm().num_ranks() == 1)
-    p.copy(b.out, b.in, size);
-  else if (size <= kSmallBytes)
-    all_reduce_small(p, call, b, size, with);
-  else
-    all_reduce_large(p, call, b, size, with);
-}
-
-void plan_reduce(plan& p, const signature& call, const buffers& b, const reduction& with) {
-  const uint64_t size = size_of(call, b);
-  if (p.comm().num_ranks() == 1)
-    p.copy(b.out, b.in, size);
-  else if (p.comm().rank() == call.root)
-    p.reduce(call, b.in, b.out, size, with);
-  else
-    p.send(call.root, call, b.in, size);
-}
-
-void plan_broadcast(plan& p, const signature& call, const buffers& b) {
-  const uint64_t size = size_of(call, b);
-  if (p.comm().rank() != call.root) {
-    p.receive(call.root, call, b.out, size);
-    return;
-  }
-  p.copy(b.out, b.in, size);
-  for_others(p, [&](int32_t peer) { p.send(peer, call, b.in, size); });
-}
-
-void plan_all_gather(plan& p, const signature& call, const buffers& b) {
-  const uint64_t size = size_of(call, b);
-  p.copy(at(b.out, unsigned_rank(p.comm().rank()) * size), b.in, size);
-  for_others(p, [&](int32_t peer) {
-    p.send(peer, call, b.in, size);
-    p.receive(peer, call, at(b.out, unsigned_rank(peer) * size), size);
-  });
-}
-
-void plan_reduce_scatter(plan& p, const signature& call, const buffers& b, const reduction& with) {
-  const uint64_t size = size_of(call, b);
-  const void* own = at(b.in, unsigned_rank(p.comm().rank()) * size);
-  if (p.comm().num_ranks() == 1) {
-    p.copy(b.out, own, size);
-    return;
-  }
-  for_others(p, [&](int32_t peer) { p.send(peer, call, at(b.in, unsigned_rank(peer) * size), size); });
-  p.reduce(call, own, b.out, size, with);
-}
-
-// How many times `count` elements a collective reads and writes on this rank.
-struct extent {
-  uint64_t in, out;
-};
-
-// `add` is a function of (plan&, const signature&, const buffers&).
+// `add` is a function of the batch, the call's first step and the bytes of its elements.
 template <typename Add>
-result submit_collective(slot which, const signature& what, const void* in, void* out, extent size, tb_comm* comm,
-                         tb_stream* stream, Add add) {
-  buffers b{in, out, 0};
-  result r = element_bytes(what.dtype, &b.element_bytes);
-  if (!r.ok()) return r;
-  return submit({which, comm->shared, stream, [=, shared = comm->shared](batch& target) {
-                   const uint64_t bytes = what.count * b.element_bytes;
-                   target.needs({shared->device(), in, bytes * size.in, TB_MAP_READ});
-                   target.needs({shared->device(), out, bytes * size.out, TB_MAP_READ | TB_MAP_WRITE});
-                   add(target.plan_of(shared), what, b);
-                 }});
+result submit_call(slot which, const signature& what, tb_comm* comm, tb_stream* stream, Add add) {
+  const uint64_t bits = static_cast<uint64_t>(what.dtype.bits) * what.dtype.lanes;
+  if (bits == 0 || bits % 8 != 0)
+    return failure(TB_STATUS_UNSUPPORTED, "elements of %s do not have whole bytes", dtype_name(what.dtype).c_str());
+  return submit({which, comm->shared, stream,
+                 [=, shared = comm->shared](batch& to) { add(to, to.add(shared, what), what.count * bits / 8); }});
 }
 
 // `add` takes the reduction as well.
 template <typename Add>
-result submit_reduction(slot which, const char* name, const signature& what, const void* in, void* out, extent size,
-                        tb_comm* comm, tb_stream* stream, Add add) {
+result submit_reduction(slot which, const signature& what, tb_comm* comm, tb_stream* stream, Add add) {
   const reduction with = find_reduction(what.dtype, what.reduction);
   if (!with.function)
-    return failure(TB_STATUS_UNSUPPORTED, "%s: no reduction %d (TB_REDUCE_*) of elements of %s", name, what.reduction,
-                   dtype_name(what.dtype).c_str());
-  return submit_collective(which, what, in, out, size, comm, stream,
-                           [=](plan& p, const signature& call, const buffers& b) { add(p, call, b, with); });
+    return failure(TB_STATUS_UNSUPPORTED, "%s: no reduction %d (TB_REDUCE_*) of elements of %s", slot_name(which),
+                   what.reduction, dtype_name(what.dtype).c_str());
+  return submit_call(which, what, comm, stream,
+                     [=](batch& b, step& first, uint64_t size) { add(b, first, size, with); });
 }
 
-uint64_t num_ranks(const tb_comm* comm) {
-  return static_cast<uint64_t>(comm->shared->num_ranks());
+template <typename Visit>
+void for_ranks(const step& s, Visit visit) {
+  for (int32_t rank = 0; rank < s.comm->num_ranks(); ++rank) visit(rank);
 }
 
-uint64_t only_at(int32_t root, const tb_comm* comm) {
-  return comm->shared->rank() == root ? 1 : 0;
+// Receives the parts of all ranks, and writes what they make together, in the order of the ranks.
+void receive_reduced(step& s, void* out, uint64_t size_bytes, const reduction& with) {
+  std::vector<const transfer*> parts;
+  for_ranks(s, [&](int32_t peer) { parts.push_back(s.receive(peer, size_bytes)); });
+  s.then = [=, device = s.comm->device()] {
+    const scoped_access access(size_bytes > 0 ? device : kHostSide, out, size_bytes, TB_MAP_READ | TB_MAP_WRITE);
+    std::vector<const void*> sources;
+    for (const transfer* part : parts) sources.push_back(part->data);
+    if (access.opened().ok())
+      with.function(sources.data(), static_cast<int>(sources.size()), out, size_bytes / with.number_bytes);
+    return access.opened();
+  };
 }
 
-using counts = std::vector<uint64_t>;
+// What one rank reduces of a call.
+struct slice {
+  uint64_t first, size; // bytes
+};
 
-// How many elements from the start of the buffer on.
-uint64_t reach(const counts& sizes, const counts& offsets) {
-  uint64_t end = 0;
-  for (size_t i = 0; i < sizes.size(); ++i)
-    if (sizes[i] > 0) end = std::max(end, offsets[i] + sizes[i]);
-  return end;
+slice slice_of(int32_t rank, const step& s, uint64_t size_bytes) {
+  if (size_bytes <= kSmallBytes) return {0, size_bytes};
+  const auto parts = static_cast<uint64_t>(s.comm->num_ranks());
+  const uint64_t most = (s.call.count + parts - 1) / parts * (size_bytes / s.call.count);
+  const uint64_t first = std::min(static_cast<uint64_t>(rank) * most, size_bytes);
+  return {first, std::min(most, size_bytes - first)};
 }
 
 } // namespace
@@ -260,79 +111,103 @@ result comm_query_error(tb_comm* comm) {
 }
 
 result send(const void* buffer, uint64_t count, tb_dtype dtype, int32_t peer, tb_comm* comm, tb_stream* stream) {
-  if (result r = check_rank("send", "to rank", peer, *comm->shared); !r.ok()) return r;
-  const auto add = [peer](plan& p, const signature& call, const buffers& b) {
-    p.send(peer, call, b.in, size_of(call, b));
-  };
-  return submit_collective(slot::send, {operation::point_to_point, dtype, kNoReduction, kNoRoot, count}, buffer,
-                           nullptr, {1, 0}, comm, stream, add);
+  if (result r = check_rank(slot::send, "to rank", peer, comm); !r.ok()) return r;
+  return submit_call(slot::send, {operation::point_to_point, dtype, kNoReduction, kNoRoot, count}, comm, stream,
+                     [=](batch&, step& s, uint64_t size) { s.send(peer, buffer, size); });
 }
 
 result recv(void* buffer, uint64_t count, tb_dtype dtype, int32_t peer, tb_comm* comm, tb_stream* stream) {
-  if (result r = check_rank("recv", "from rank", peer, *comm->shared); !r.ok()) return r;
-  const auto add = [peer](plan& p, const signature& call, const buffers& b) {
-    p.receive(peer, call, b.out, size_of(call, b));
-  };
-  return submit_collective(slot::recv, {operation::point_to_point, dtype, kNoReduction, kNoRoot, count}, nullptr,
-                           buffer, {0, 1}, comm, stream, add);
+  if (result r = check_rank(slot::recv, "from rank", peer, comm); !r.ok()) return r;
+  return submit_call(slot::recv, {operation::point_to_point, dtype, kNoReduction, kNoRoot, count}, comm, stream,
+                     [=](batch&, step& s, uint64_t size) { s.receive(peer, buffer, size); });
 }
 
 result all_reduce(const void* in, void* out, uint64_t count, tb_dtype dtype, int32_t reduction, tb_comm* comm,
                   tb_stream* stream) {
-  return submit_reduction(slot::all_reduce, "all_reduce", {operation::all_reduce, dtype, reduction, kNoRoot, count}, in,
-                          out, {1, 1}, comm, stream, plan_all_reduce);
+  const auto add = [=](batch& b, step& reduced, uint64_t size, const ccl::reduction& with) {
+    const slice own = slice_of(comm->shared->rank(), reduced, size);
+    for_ranks(reduced, [&](int32_t peer) {
+      const slice theirs = slice_of(peer, reduced, size);
+      reduced.send(peer, at(in, theirs.first), theirs.size);
+    });
+    receive_reduced(reduced, at(out, own.first), own.size, with);
+    if (size <= kSmallBytes) return;
+    step& spread = b.add(reduced.comm, reduced.call, &reduced);
+    for_ranks(spread, [&](int32_t peer) {
+      const slice theirs = slice_of(peer, spread, size);
+      spread.send(peer, at(out, own.first), own.size);
+      spread.receive(peer, at(out, theirs.first), theirs.size);
+    });
+  };
+  return submit_reduction(slot::all_reduce, {operation::all_reduce, dtype, reduction, kNoRoot, count}, comm, stream,
+                          add);
 }
 
 result reduce(const void* in, void* out, uint64_t count, tb_dtype dtype, int32_t reduction, int32_t root, tb_comm* comm,
               tb_stream* stream) {
-  if (result r = check_rank("reduce", "root", root, *comm->shared); !r.ok()) return r;
-  return submit_reduction(slot::reduce, "reduce", {operation::reduce, dtype, reduction, root, count}, in, out,
-                          {1, only_at(root, comm)}, comm, stream, plan_reduce);
+  if (result r = check_rank(slot::reduce, "root", root, comm); !r.ok()) return r;
+  const auto add = [=](batch&, step& s, uint64_t size, const ccl::reduction& with) {
+    s.send(root, in, size);
+    if (s.comm->rank() == root) receive_reduced(s, out, size, with);
+  };
+  return submit_reduction(slot::reduce, {operation::reduce, dtype, reduction, root, count}, comm, stream, add);
 }
 
 result broadcast(const void* in, void* out, uint64_t count, tb_dtype dtype, int32_t root, tb_comm* comm,
                  tb_stream* stream) {
-  if (result r = check_rank("broadcast", "root", root, *comm->shared); !r.ok()) return r;
-  const signature what{operation::broadcast, dtype, kNoReduction, root, count};
-  return submit_collective(slot::broadcast, what, in, out, {only_at(root, comm), 1}, comm, stream, plan_broadcast);
+  if (result r = check_rank(slot::broadcast, "root", root, comm); !r.ok()) return r;
+  const auto add = [=](batch&, step& s, uint64_t size) {
+    if (s.comm->rank() == root) for_ranks(s, [&](int32_t peer) { s.send(peer, in, size); });
+    s.receive(root, out, size);
+  };
+  return submit_call(slot::broadcast, {operation::broadcast, dtype, kNoReduction, root, count}, comm, stream, add);
 }
 
 result all_gather(const void* in, void* out, uint64_t count, tb_dtype dtype, tb_comm* comm, tb_stream* stream) {
-  const signature what{operation::all_gather, dtype, kNoReduction, kNoRoot, count};
-  return submit_collective(slot::all_gather, what, in, out, {1, num_ranks(comm)}, comm, stream, plan_all_gather);
+  const auto add = [=](batch&, step& s, uint64_t size) {
+    for_ranks(s, [&](int32_t peer) {
+      s.send(peer, in, size);
+      s.receive(peer, at(out, static_cast<uint64_t>(peer) * size), size);
+    });
+  };
+  return submit_call(slot::all_gather, {operation::all_gather, dtype, kNoReduction, kNoRoot, count}, comm, stream, add);
 }
 
 result reduce_scatter(const void* in, void* out, uint64_t count, tb_dtype dtype, int32_t reduction, tb_comm* comm,
                       tb_stream* stream) {
-  return submit_reduction(slot::reduce_scatter, "reduce_scatter",
-                          {operation::reduce_scatter, dtype, reduction, kNoRoot, count}, in, out, {num_ranks(comm), 1},
-                          comm, stream, plan_reduce_scatter);
+  const auto add = [=](batch&, step& s, uint64_t size, const ccl::reduction& with) {
+    for_ranks(s, [&](int32_t peer) { s.send(peer, at(in, static_cast<uint64_t>(peer) * size), size); });
+    receive_reduced(s, out, size, with);
+  };
+  return submit_reduction(slot::reduce_scatter, {operation::reduce_scatter, dtype, reduction, kNoRoot, count}, comm,
+                          stream, add);
 }
 
 result all_to_all(const void* in, const uint64_t* send_counts, const uint64_t* send_offsets, void* out,
                   const uint64_t* recv_counts, const uint64_t* recv_offsets, tb_dtype dtype, tb_comm* comm,
                   tb_stream* stream) {
-  const auto copied = [&](const uint64_t* numbers) { return counts(numbers, numbers + num_ranks(comm)); };
-  const counts to = copied(send_counts), to_at = copied(send_offsets);
-  const counts from = copied(recv_counts), from_at = copied(recv_offsets);
-  const signature what{operation::all_to_all, dtype, kNoReduction, kNoRoot, 1}; // each message has its own count
-  return submit_collective(slot::all_to_all, what, in, out, {reach(to, to_at), reach(from, from_at)}, comm, stream,
-                           [=](plan& p, const signature& call, const buffers& b) {
-                             const auto message = [&](uint64_t count) {
-                               signature s = call;
-                               s.count = count;
-                               return s;
-                             };
-                             const auto add = [&](int32_t peer) {
-                               const auto rank = static_cast<size_t>(peer);
-                               p.send(peer, message(to[rank]), at(b.in, to_at[rank] * b.element_bytes),
-                                      to[rank] * b.element_bytes);
-                               p.receive(peer, message(from[rank]), at(b.out, from_at[rank] * b.element_bytes),
-                                         from[rank] * b.element_bytes);
-                             };
-                             for_others(p, add);
-                             add(p.comm().rank());
-                           });
+  signature message{operation::all_to_all, dtype, kNoReduction, kNoRoot, 1}; // each has its own count
+  struct part {
+    uint64_t count, offset;
+  };
+  std::vector<part> sent, received;
+  for (int32_t peer = 0; peer < comm->shared->num_ranks(); ++peer) {
+    sent.push_back({send_counts[peer], send_offsets[peer]});
+    received.push_back({recv_counts[peer], recv_offsets[peer]});
+  }
+  const auto add = [=](batch& b, step& first, uint64_t element_bytes) {
+    const auto message_of = [&](const part& p) -> step& {
+      signature call = message;
+      call.count = p.count;
+      return b.add(first.comm, call);
+    };
+    for_ranks(first, [&](int32_t peer) {
+      const part to = sent[static_cast<size_t>(peer)], from = received[static_cast<size_t>(peer)];
+      message_of(to).send(peer, at(in, to.offset * element_bytes), to.count * element_bytes);
+      message_of(from).receive(peer, at(out, from.offset * element_bytes), from.count * element_bytes);
+    });
+  };
+  return submit_call(slot::all_to_all, message, comm, stream, add);
 }
 
 } // namespace xcpu::ccl

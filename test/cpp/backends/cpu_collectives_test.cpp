@@ -61,24 +61,25 @@ TEST_P(XcpuCollectivesTest, ThreadsReduceAgainAndAgain) {
   });
 }
 
-TEST_P(XcpuCollectivesTest, MessagesGoAroundInGroups) {
-  constexpr uint64_t kCount = 5000;
+// None at all, such as fit into a piece, and such as go around the ring between two ranks.
+TEST_P(XcpuCollectivesTest, MessagesOfAllSizesGoAroundInGroups) {
+  constexpr uint64_t kMost = 600'000;
   as_ranks([this](int32_t rank, tb_comm* comm) {
-    auto* mine = reinterpret_cast<int32_t*>(allocate(rank, kCount * 4));
-    auto* theirs = reinterpret_cast<int32_t*>(allocate(rank, kCount * 4));
+    auto* mine = reinterpret_cast<int32_t*>(allocate(rank, kMost * 4));
+    auto* theirs = reinterpret_cast<int32_t*>(allocate(rank, kMost * 4));
     const int32_t next = (rank + 1) % kRanks, before = (rank + kRanks - 1) % kRanks;
-    for (int32_t round = 0; round < 30; ++round) {
-      for (uint64_t i = 0; i < kCount; ++i) mine[i] = rank * 1000 + round;
-      EXPECT_OK(ccl->group_begin());
-      EXPECT_OK(ccl->send(mine, kCount, kInt32, next, comm, nullptr));
-      EXPECT_OK(ccl->recv(theirs, kCount, kInt32, before, comm, nullptr));
-      EXPECT_OK(ccl->group_end());
-      synchronize(rank);
-      ASSERT_EQ(theirs[0], before * 1000 + round);
-      ASSERT_EQ(theirs[kCount - 1], before * 1000 + round);
-    }
-    release(rank, mine, kCount * 4);
-    release(rank, theirs, kCount * 4);
+    for (uint64_t count : {0ul, 1ul, 5000ul, 40'000ul, kMost, 7ul, 100ul, 3ul, 200ul, 2ul, 300ul, 0ul})
+      for (int32_t round = 0; round < 3; ++round) {
+        for (uint64_t i = 0; i < count; ++i) mine[i] = rank * 1000 + round + static_cast<int32_t>(i);
+        EXPECT_OK(ccl->group_begin());
+        EXPECT_OK(ccl->send(mine, count, kInt32, next, comm, nullptr));
+        EXPECT_OK(ccl->recv(theirs, count, kInt32, before, comm, nullptr));
+        EXPECT_OK(ccl->group_end());
+        synchronize(rank);
+        for (uint64_t i = 0; i < count; ++i) ASSERT_EQ(theirs[i], before * 1000 + round + static_cast<int32_t>(i));
+      }
+    release(rank, mine, kMost * 4);
+    release(rank, theirs, kMost * 4);
   });
 }
 
