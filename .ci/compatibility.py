@@ -17,7 +17,7 @@ def row(report: dict) -> str:
     """The table's line for a report."""
     device, counts = report["device"], [level["counts"] for level in report["levels"]]
     options = ", ".join(f"`{key}={value}`" for key, value in sorted(report["options"].items()))
-    reached = next((level for level in report["levels"] if level["number"] == report["level_reached"]), None)
+    reached = next((level for level in report["levels"] if level["number"] == report["level_reached"] > 0), None)
     cells = [
         device["torch"],
         f"`{device['name']}`" + (f" with {options}" if options else ""),

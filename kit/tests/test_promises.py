@@ -16,7 +16,6 @@ ROOT = Path(__file__).parents[2]
 # Tests that stand for no sentence: what every use of a device needs.
 WITHOUT_A_PROMISE = {
     "abi/test_processes.py::test_a_forked_process_ends",
-    "abi/test_properties.py::test_there_is_a_device",
     "abi/test_slots.py::test_a_capability_comes_with_what_it_is_about",
     "abi/test_streams.py::test_a_stream_takes_much_work",
 }

@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 import pytest
 from torch_conformance import LEVELS, DeviceDescription, Level, Report, Result, find_level
 from torch_conformance.causes import cause
+from torch_conformance.levels import DEVICE
 from torch_conformance.report import comparison, html, junit, treemap
 from torch_conformance.report.findings import Verdict
 from torch_conformance.results import Outcome
@@ -56,6 +57,10 @@ def test_a_level_that_is_not_offered_is_no_obstacle() -> None:
     assert report({ABI: ["passed"], TENSOR: ["not offered"], OPS: ["passed"]}).reached == OPS
 
 
+def test_a_device_that_does_not_work_reaches_no_level() -> None:
+    assert report({DEVICE: ["failed"], ABI: ["passed"]}).reached is None
+
+
 def test_chosen_tests_reach_no_level() -> None:
     assert report({ABI: ["passed"]}, only=("test_x",)).reached is None
 
@@ -68,7 +73,7 @@ def test_a_problem_of_the_run_is_no_success() -> None:
 
 def test_levels_are_found_by_number_and_name() -> None:
     assert find_level("3") == find_level("ops") == OPS
-    with pytest.raises(ValueError, match="There are 1 \\(abi\\), 2"):
+    with pytest.raises(ValueError, match="There are 0 \\(device\\), 1 \\(abi\\), 2"):
         find_level("8")
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from torch_backend.files import location
 from torch_conformance import expectations, session
-from torch_conformance.levels import LEVELS, SUITE, Level
+from torch_conformance.levels import DEVICE, LEVELS, SUITE, Level
 from torch_conformance.report.findings import DeviceDescription, Report
-from torch_conformance.results import Result
+from torch_conformance.results import Outcome, Result
 from torch_conformance.selection import files_with_matches
 from torch_conformance.session import Progress, Settings, Suite
 
@@ -41,7 +41,7 @@ def check(
 
     Args:
         device: a name, the path of a device library, or "module:Class" for one written in Python.
-        levels: what to test.
+        levels: what to test, after level 0.
         quick: leave out what takes long.
         only: patterns of test ids: part of an id, or with ``*`` and ``?`` all of it. Empty for all tests.
         imports: modules to import once the device is active, such as those that register kernels for it.
@@ -59,6 +59,7 @@ def check(
     options = options or {}
     environment = environment_for(device, options)
     description = describe(device, environment, test_timeout)
+    opening = _doctors_result(description, time.monotonic() - started)
     known = expectations.of_device(description, expected)
     settings = make_settings(device, environment, quick, only, imports, workers, test_timeout)
     results: list[Result] = []
@@ -70,16 +71,16 @@ def check(
         found = session.run(Suite(files, SUITE), replace(settings, device=name), progress)
         results += found.results
         problems += found.problems
-    if description.error is not None:  # it says better than a session that could not start why
-        problems = [*(problems if results else []), description.error]
-    if only and not results and not problems:
+    if not results and description.error is not None:  # it says better than a session that could not start why
+        problems.clear()
+    elif only and not results and not problems:
         problems.append(f"No test matches {' or '.join(map(repr, only))}.")
     results.sort(key=lambda result: (result.level.number, result.test))
     marked, wrong = expectations.apply(known, results, {level.folder for level in levels}, partial=bool(only) or quick)
     return Report(
         device=description,
-        results=marked,
-        levels=tuple(levels),
+        results=(opening, *marked),
+        levels=(DEVICE, *levels),
         problems=(*problems, *wrong),
         quick=quick,
         only=tuple(only),
@@ -87,6 +88,12 @@ def check(
         seconds=time.monotonic() - started,
         run=about_this_run(),
     )
+
+
+def _doctors_result(description: DeviceDescription, seconds: float) -> Result:
+    proves = "The device library opens, and torch computes with its first device."
+    outcome: Outcome = "passed" if description.error is None else "failed"
+    return Result("device/doctor::steps", outcome, proves, seconds, message=description.error or "")
 
 
 def about_this_run() -> dict[str, str]:

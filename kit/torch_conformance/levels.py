@@ -12,7 +12,7 @@ class Level:
     """One level of conformance.
 
     Attributes:
-        number: 1 is the first.
+        number: 1 is the first that has tests.
         name: what the command line and the report call it.
         means: what a device that has reached it can do.
         folder: below :data:`SUITE`, and how the names of its tests start.
@@ -37,6 +37,9 @@ class Level:
         return sorted(self.path.glob("test_*.py"))
 
 
+DEVICE = Level(0, "device", "`torch-backend doctor` finds nothing that keeps the device from working", "device")
+"""What every run begins with. Its steps are the doctor's, in :mod:`torch_backend.diagnosis`."""
+
 LEVELS = (
     Level(1, "abi", "the device library keeps the contract of device.h", "abi", False, 5.0),
     Level(2, "tensor", "tensors are created, viewed, copied, saved and exchanged as on the CPU", "tensor"),
@@ -51,7 +54,7 @@ LEVELS = (
 def level_of(test: str) -> Level:
     """The level that the test with this id belongs to."""
     folder = test.split("/", 1)[0]
-    return next(level for level in LEVELS if level.folder == folder)
+    return next(level for level in (DEVICE, *LEVELS) if level.folder == folder)
 
 
 def find(text: str) -> Level:
@@ -59,8 +62,8 @@ def find(text: str) -> Level:
 
     Raises ValueError, naming the levels, if there is none.
     """
-    for level in LEVELS:
+    for level in (DEVICE, *LEVELS):
         if text in (str(level.number), level.name):
             return level
-    known = ", ".join(f"{level.number} ({level.name})" for level in LEVELS)
+    known = ", ".join(f"{level.number} ({level.name})" for level in (DEVICE, *LEVELS))
     raise ValueError(f"There is no level '{text}'. There are {known}.")

@@ -170,14 +170,6 @@ def test_a_mistake_is_named(switches: tuple[str, ...], doctor: Doctor, build_plu
     assert "tensors work" not in said
 
 
-def test_check_names_a_mistake_that_keeps_the_device_from_working(
-    build_plugin: BuildPlugin, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["check", str(build_plugin("UNSET_COPY")), "--level", "abi", "--quick"]) == 1
-    _, findings = capsys.readouterr().out.split("What `torch-backend doctor` finds:")
-    assert "required and not set: memory_copy" in findings
-
-
 # ---- the page about mistakes ----
 
 PAGE = ROOT / "docs" / "guides" / "troubleshooting.md"

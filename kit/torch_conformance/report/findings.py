@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from torch_conformance import coverage
-from torch_conformance.levels import LEVELS, Level, find
+from torch_conformance.levels import DEVICE, LEVELS, Level, find
 from torch_conformance.results import FAILURES, Result, count, failed
 
 Verdict = Literal["passed", "failed", "not offered", "not run"]
@@ -155,8 +155,8 @@ class Report(Findings):
         A level that the device does not offer is no obstacle. None if there is no such level, and for a run of chosen
         tests, which proves no level.
         """
-        reached = None
-        if self.only:
+        reached = DEVICE if self.verdict(DEVICE) == "passed" else None
+        if self.only or self.verdict(DEVICE) == "failed":
             return None
         for level in LEVELS:
             match self.verdict(level):
@@ -170,7 +170,7 @@ class Report(Findings):
         if self.only and not self.ok:
             return "Not all of these tests pass."
         if self.only:
-            offered = any(result.outcome != "not offered" for result in self.results)
+            offered = any(result.outcome != "not offered" for result in self.results if result.level != DEVICE)
             return "These tests pass." if offered else "The device offers nothing that these tests are about."
         if (reached := self.reached) is not None:
             return f"Level reached: {reached.number} ({reached.name}): {reached.means}."
