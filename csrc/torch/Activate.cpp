@@ -27,13 +27,14 @@ void activate(Plugin& plugin) {
     return;
   }
   TORCH_CHECK(
-      plugin.api().device_count() > 0, "Plugin '", plugin.name(), "' (", plugin.path(),
-      ") reports no devices, so there is nothing to activate. Check that the hardware is present and its driver "
-      "is loaded.");
+      plugin.api().device_count() > 0, "'", plugin.name(), "' (", plugin.path(),
+      ") finds no devices, so there is nothing to activate. Check that the hardware is present and its driver is "
+      "loaded.");
   plugin.tables(); // throws if one cannot be used
+  check_generator_registration();
   load_plugin_kernels(plugin);
   compiled::load_generated_kernels();
-  check_generator_registration();
+
   c10::register_privateuse1_backend(plugin.name());
   set_active_plugin(plugin);
   register_device_guard();

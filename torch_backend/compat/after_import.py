@@ -11,10 +11,19 @@ import threading
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
+from typing import NamedTuple
 
 _lock = threading.Lock()
 _waiting: dict[str, list[Callable[[], None]]] = {}
 _changes: dict[str, Callable[[CodeType], CodeType]] = {}
+
+
+class OnImport(NamedTuple):
+    """What a room has for :func:`after_import`, which registration calls."""
+
+    module: str
+    action: Callable[[], None]
+    as_main: Callable[[CodeType], CodeType] | None = None
 
 
 def after_import(

@@ -7,11 +7,11 @@ before, so activating a device costs none of that.
 import warnings
 from collections.abc import Callable
 
-from torch_backend.compat.after_import import after_import
+from torch_backend.compat.after_import import OnImport
 
 
-def register(name: str) -> None:
-    """Let ``torch.compile`` know the device ``name``, once somebody imports the compiler. Imports nothing itself.
+def register(name: str) -> list[OnImport]:
+    """What lets ``torch.compile`` know the device ``name``, once somebody imports the compiler. Imports nothing itself.
 
     What fails then becomes a RuntimeWarning: without a device, the compiler would still do.
     """
@@ -53,13 +53,16 @@ def register(name: str) -> None:
 
         flex_attention_device.register(name)
 
-    after_import("torch._dynamo.device_interface", _warn_if_it_fails(name, register_interface))
-    after_import("torch._dynamo", _warn_if_it_fails(name, mark_functions))
-    after_import("torch._functorch._aot_autograd.utils", _warn_if_it_fails(name, register_graphsafe_rng))
-    after_import("torch._dynamo", _warn_if_it_fails(name, extend_rng_prims))
-    after_import("torch._dynamo.backends.registry", _warn_if_it_fails(name, list_backend))
-    after_import("torch._inductor.compile_fx", _warn_if_it_fails(name, prepare_inductor))
-    after_import("torch.nn.attention.flex_attention", _warn_if_it_fails(name, allow_flex_attention))
+    actions = [
+        ("torch._dynamo.device_interface", register_interface),
+        ("torch._dynamo", mark_functions),
+        ("torch._functorch._aot_autograd.utils", register_graphsafe_rng),
+        ("torch._dynamo", extend_rng_prims),
+        ("torch._dynamo.backends.registry", list_backend),
+        ("torch._inductor.compile_fx", prepare_inductor),
+        ("torch.nn.attention.flex_attention", allow_flex_attention),
+    ]
+    return [OnImport(module, _warn_if_it_fails(name, action)) for module, action in actions]
 
 
 def _warn_if_it_fails(name: str, action: Callable[[], None]) -> Callable[[], None]:

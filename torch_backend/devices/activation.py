@@ -1,13 +1,12 @@
 """Making one device the process's out-of-tree device type."""
 
-import sys
 import threading
 from typing import TYPE_CHECKING
 
 from torch_backend.devices import deferred, loading, registration, selection
 from torch_backend.devices.loading import Options
 from torch_backend.devices.suppression import suppressed
-from torch_backend.files import location, native
+from torch_backend.files import native
 
 if TYPE_CHECKING:
     from torch_backend._C import Plugin
@@ -35,18 +34,17 @@ def activate(device: "str | Plugin | Source", options: Options | None = None) ->
     Whatever is checked is checked before anything is registered.
     """
     with _lock:
-        _import_torch()
+        with suppressed():  # what the caller asks for goes before what the environment would choose
+            import torch  # noqa: F401
         plugin = _resolve(device, options)
-        current = active()
-        if current is not None and current.path == plugin.path:
-            return current
-        if current is None:
-            _check_usable(plugin)
         from torch_backend import _C
 
-        _C.activate(plugin)  # says so if another device is active
-        _finish(plugin)
-        deferred.run(plugin.name)
+        current = _C.active_plugin()
+        if current is None:
+            registration.register(plugin)
+            deferred.run(plugin.name)
+        elif current.path != plugin.path:
+            _C.activate(plugin)  # says that another device is active
         return plugin
 
 
@@ -59,18 +57,10 @@ def active() -> "Plugin | None":
     return _C.active_plugin()
 
 
-def _import_torch() -> None:
-    if "torch" not in sys.modules:
-        with suppressed():  # what the caller asks for goes before what the environment would choose
-            import torch  # noqa: F401
-    native.require()
-
-
 def _resolve(device: "str | Plugin | Source", options: Options | None) -> "Plugin":
     if isinstance(device, str):
-        if location.is_path(device):
-            raise ValueError(f"activate() takes a device name or a plugin; for a file: activate(load('{device}')).")
         return selection.find(device).load(options)
+    native.require()
     from torch_backend import _C
 
     if not isinstance(device, _C.Plugin):
@@ -78,24 +68,3 @@ def _resolve(device: "str | Plugin | Source", options: Options | None) -> "Plugi
     if options:
         raise RuntimeError(loading.late_options_message(device, options))
     return device
-
-
-def _check_usable(plugin: "Plugin") -> None:
-    if plugin.device_count() == 0:
-        raise RuntimeError(
-            f"'{plugin.name}' ({plugin.path}) finds no devices, so there is nothing to activate. Check that the "
-            "hardware is present and its driver is loaded."
-        )
-    registration.check_slot(plugin.name)
-    registration.check_name(plugin.name)
-    import torch_backend.device_module  # noqa: F401  # if this fails nothing is registered yet
-
-
-def _finish(plugin: "Plugin") -> None:
-    try:
-        registration.register(plugin)
-    except Exception as error:
-        raise RuntimeError(
-            f"PyTorch knows the device '{plugin.name}', but its Python side could not be completed: {error}. "
-            "This process cannot use the device; start a new one."
-        ) from error

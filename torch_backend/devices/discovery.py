@@ -94,14 +94,6 @@ class Candidate:
         return f"<Candidate {self.name or 'unknown device'}: {self.source}>"
 
 
-class ReferenceCandidate(Candidate):
-    """A device written in Python that was named by its place, "module:Class"."""
-
-    def __init__(self, reference: str) -> None:
-        """For :func:`torch_backend.devices.selection.find`."""
-        super().__init__(Origin.NAMED, f"the Python device {reference}", name=None, path=reference)
-
-
 class _LoadedCandidate(Candidate):
     """A plugin that was loaded by path."""
 
@@ -169,6 +161,18 @@ class _EntryPointCandidate(Candidate):
         if options:
             raise RuntimeError(loading.late_options_message(value, options))
         return value
+
+
+def by_place(text: str) -> Candidate | None:
+    """The device written in Python that ``text`` names by its place, "module:Class"; None if it is a name.
+
+    Raises ValueError for the path of a file.
+    """
+    if location.is_path(text):
+        raise ValueError(f"'{text}' is a path, not the name of a device; for a file: activate(load('{text}')).")
+    if not location.is_reference(text):
+        return None
+    return Candidate(Origin.NAMED, f"the Python device {text}", name=None, path=text)
 
 
 def _is_python_device(value: object) -> "TypeGuard[Source]":

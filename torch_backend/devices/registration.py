@@ -1,4 +1,4 @@
-"""The Python side of registering a device with PyTorch: names, ``torch.<name>``, methods."""
+"""Making a device PyTorch's: the steps of activation, in their order."""
 
 import importlib
 import sys
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from torch_backend import compile, distributed, integrations
 from torch_backend.compat import (
+    after_import,
     autograd_exit,
     autograd_multithreading,
     bf16_hook,
@@ -77,21 +78,31 @@ def check_name(name: str) -> None:
 
 
 def register(plugin: "Plugin") -> None:
-    """Everything PyTorch wants from Python for ``plugin``'s device, which is registered natively. Once per process."""
-    import torch
-    from torch.utils import backend_registration
+    """Make ``plugin``'s device PyTorch's: natively first, then everything that it wants from Python. Once per process.
 
+    Raises RuntimeError if that cannot be. Whatever is checked is checked before anything is registered.
+    """
+    check_slot(plugin.name)
+    check_name(plugin.name)
+    import torch_backend.device_module  # noqa: F401  # if this fails nothing is registered yet
+    from torch_backend import _C
+
+    _C.activate(plugin)
+    try:
+        _register_in_python(plugin)
+    except Exception as error:
+        raise RuntimeError(
+            f"PyTorch knows the device '{plugin.name}', but its Python side could not be completed: {error}. "
+            "This process cannot use the device; start a new one."
+        ) from error
+
+
+def _register_in_python(plugin: "Plugin") -> None:
+    """The steps, in their order; each room says what has to wait until somebody imports a module."""
     name = plugin.name
-    module = importlib.import_module("torch_backend.device_module")
     # First the names, which everything else looks up, then torch.<name>, which the methods and the first tensor need.
-    backend_registration.rename_privateuse1_backend(name)
-    torch._register_device_module(name, module)  # type: ignore[no-untyped-call]
-    _alias_submodules(name)
-    backend_registration.generate_methods_for_privateuse1_backend(
-        for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
-    )
-    distributed.register(name)
-    compile.register(name)
+    _add_device_module(name)
+    waiting = [*distributed.register(name), *compile.register(name)]
     cached_devices.forget()
     dlpack_device.replace(name)
     convolution_format.replace(name)
@@ -103,8 +114,23 @@ def register(plugin: "Plugin") -> None:
     autograd_multithreading.switch_off(plugin)
     autograd_exit.end_threads_with_process()
     profiler_exit.end_profile_with_process()
-    integrations.register(name)
+    waiting += integrations.register(name)
     forking_pickler.register(forking_pickler.Place(name, plugin.path, dict(loading.options_of(plugin))))
+    for each in waiting:
+        after_import.after_import(*each)
+
+
+def _add_device_module(name: str) -> None:
+    import torch
+    from torch.utils import backend_registration
+
+    backend_registration.rename_privateuse1_backend(name)
+    module = importlib.import_module("torch_backend.device_module")
+    torch._register_device_module(name, module)  # type: ignore[no-untyped-call]
+    _alias_submodules(name)
+    backend_registration.generate_methods_for_privateuse1_backend(
+        for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
+    )
 
 
 def _alias_submodules(name: str) -> None:

@@ -4,8 +4,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from torch_backend.devices.discovery import PATH_VARIABLE, Candidate, Origin, ReferenceCandidate, discover
-from torch_backend.files import location
+from torch_backend.devices.discovery import PATH_VARIABLE, Candidate, Origin, by_place, discover
 
 SELECT_VARIABLE = "TORCH_BACKEND"
 NO_DEVICE = "none"
@@ -16,10 +15,10 @@ _NONE_ACTIVE = "No device of torch_backend is active."
 def find(name: str, candidates: Sequence[Candidate] | None = None) -> Candidate:
     """The device ``name``, from the place that takes precedence; or the Python device that "module:Class" names.
 
-    Raises ValueError, listing what there is, if there is no such device, and if two packages offer it.
+    Raises ValueError, listing what there is, if there is no such device, and if two packages offer it or it is a path.
     """
-    if location.is_reference(name):
-        return ReferenceCandidate(name)
+    if (candidate := by_place(name)) is not None:
+        return candidate
     candidates = discover() if candidates is None else candidates
     named = [candidate for candidate in candidates if candidate.name == name]
     if not named:  # a library whose file name does not tell: see what it holds

@@ -4,7 +4,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from torch_backend.compat import c10d_backend_names, c10d_default_backend
-from torch_backend.compat.after_import import after_import
+from torch_backend.compat.after_import import OnImport
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -17,26 +17,26 @@ def backend_name(device: str) -> str:
     return f"{device}ccl"
 
 
-def register(device: str) -> None:
+def register(device: str) -> list[OnImport]:
     """Make :func:`backend_name` the backend of ``device``'s tensors, unless another one is registered for them.
 
     Once per process, when the device is activated. Makes no process group and loads nothing; does nothing where torch
-    was built without torch.distributed.
+    was built without torch.distributed. Returns what is left to do when the modules that need it are imported.
     """
     import torch.distributed as dist
 
     from torch_backend import _C
 
     if not dist.is_available() or not _C.has_distributed:
-        return
+        return []
     name = backend_name(device)
     if name in dist.Backend.backend_list:
-        return
+        return []
     # A list: up to torch 2.13 a string would be taken for a list of letters.
     dist.Backend.register_backend(name, functools.partial(_create, name), devices=[device])
     c10d_default_backend.replace(name)
     c10d_backend_names.replace(device, name)
-    after_import("torch.distributed.tensor", _share_attention)
+    return [OnImport("torch.distributed.tensor", _share_attention)]
 
 
 def _share_attention() -> None:

@@ -13,7 +13,7 @@ import importlib
 import os
 import warnings
 
-from torch_backend.compat.after_import import after_import
+from torch_backend.compat.after_import import OnImport
 from torch_backend.integrations.library import Library
 
 VARIABLE = "TORCH_BACKEND_INTEGRATIONS"
@@ -46,17 +46,19 @@ UNADAPTED = {
 _ON_TORCH = {"keras": "keras.src.backend.torch"}  # the part that is imported only where the library runs on torch
 
 
-def register(device: str) -> None:
-    """Adapt the libraries to the active device called ``device``, those imported later as well."""
+def register(device: str) -> list[OnImport]:
+    """What adapts the libraries to the active device called ``device``, those imported before as well."""
     chosen = _chosen()
+    actions: list[OnImport] = []
     for name in ADAPTED:
         if name in chosen:
             module = importlib.import_module(f"torch_backend.integrations.{name}")
             library: Library = module.LIBRARY
-            library.adapt(device)
+            actions += library.adapted_to(device)
     for name, advice in UNADAPTED.items():
         if name in chosen:
-            after_import(_ON_TORCH.get(name, name), functools.partial(_warn, name, device, advice))
+            actions.append(OnImport(_ON_TORCH.get(name, name), functools.partial(_warn, name, device, advice)))
+    return actions
 
 
 def _chosen() -> set[str]:

@@ -5,11 +5,11 @@ import importlib.metadata
 import re
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 
-from torch_backend.compat.after_import import after_import
+from torch_backend.compat.after_import import OnImport
 from torch_backend.integrations import cuda_code
 
 
@@ -33,10 +33,10 @@ class Library:
     actions: Mapping[str, Callable[[ModuleType, str], None]] = field(default_factory=dict)
     distribution: str = ""
 
-    def adapt(self, device: str) -> None:
-        """Let the library choose ``device``, each of its modules as soon as it is imported."""
+    def adapted_to(self, device: str) -> Iterator[OnImport]:
+        """What lets the library choose ``device``, for each of its modules."""
         for module in {**self.cuda_code, **self.actions}:
-            after_import(
+            yield OnImport(
                 module,
                 functools.partial(self._adapt_module, module, device),
                 as_main=functools.partial(cuda_code.retargeted, device=device) if module in self.cuda_code else None,
