@@ -1,5 +1,6 @@
 """device.h is the one description of the contract: it only grows, and what is made of it grows with it."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -138,6 +139,23 @@ def test_a_new_slot_is_on_the_page_of_the_header(grown: Path) -> None:
     page = "\n".join(header_page._page(grown))
     assert "c:member:: tb_status (*memory_prefetch)(int32_t device, const void* hint," in page
     assert "Begin to bring a range to the device." in page
+
+
+def test_the_page_says_which_files_have_a_slot() -> None:
+    """Each of the core table's is in them all."""
+    page = (ROOT / "docs" / "maintain.md").read_text()
+    section = page[page.index("## A new slot") :]
+    files = re.findall(r"^\| `([\w./]+)` \|", section, re.MULTILINE)
+    assert len(files) == 7  # and the caller
+    first = VERSION_1_0.read_text()
+    missing = [
+        f"{file}: {slot.name}"
+        for slot in header.installed_declarations().slots("tb_core_table")
+        for file in files
+        if not (file.endswith("CHANGELOG.md") and f": {slot.name}:" in first)
+        and subprocess.run(["git", "grep", "--quiet", "--word-regexp", slot.name, "--", file], cwd=ROOT).returncode
+    ]
+    assert missing == ["csrc/core/DeviceApi.h: device_properties"]  # called by properties()
 
 
 if __name__ == "__main__":
