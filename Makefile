@@ -4,9 +4,9 @@
 #   make build    only that
 #   make wheel    wheels for this Python and TORCH_VERSION, and the sdist (dist/)
 #   make test     build, C++ tests, Python tests, conformance of the reference devices, tests of vendors' projects
-#   make test-torch TORCH_VERSION=2.15.0    the same with another torch, beside this one (build/torch-2.15.0/)
-#   make test-opencl    the same for the device ocl, on the OpenCL drivers that are installed; DRIVER=intel: on Intel's
-#   make test-npu, make test-cuda    the same for the devices npu and xcuda, on simulations
+#   make test-changed    the same, first what is about the changes since SINCE, a commit
+#   make test-PART    a part of the table of tests, test/tests.toml, or of a vendor's in backends/*/test
+#   make test-torch TORCH_VERSION=2.15.0    make test with another torch, beside this one (build/torch-2.15.0/)
 #   make check    conformance of DEVICE, with a report (check-output/)
 #   make upstream CHECKOUT=PATH    PyTorch's own tests from that checkout, on DEVICE
 #   make models    a training step of the architectures of Transformers and Diffusers, on DEVICE and the CPU
@@ -28,6 +28,7 @@ DEVICE ?= xcpu
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 BUILD ?= build/make
 TEST ?= test
+SINCE ?= origin/main
 DIST ?= dist
 # Where the device libraries, and the vendors' wheels, lie, if they are not to be built with the rest.
 PLUGIN_DIR ?=
@@ -58,8 +59,7 @@ SOURCES := CMakeLists.txt pyproject.toml kit/pyproject.toml $(SDK) $(shell find 
 TEST_SOURCES := $(shell find test/cpp -type f)
 
 .DELETE_ON_ERROR:
-.PHONY: help demo check build wheel first-hour test test-cpp test-python test-generated test-opinfo test-compiled-opinfo \
-	test-conformance test-kit test-vendors upstream test-opencl test-npu test-cuda test-ecosystem ecosystem models test-torch \
+.PHONY: help demo check build wheel first-hour test test-changed test-cpp upstream ecosystem models test-torch \
 	test-sanitize test-sanitize-devices test-sanitize-core same-devices \
 	lint lint-ruff lint-format lint-mypy lint-imports lint-clang-format lint-cmake lint-codespell bench docs drift clean distclean
 
@@ -192,19 +192,17 @@ first-hour:
 
 # ---- tests ----
 
-# All run, whatever the first one says; pytest's last line comes last.
-test: $(STAMPS)/built-tests $(STAMPS)/for-test
-	@failed=0; \
-	$(MAKE) --no-print-directory test-cpp || failed=1; \
-	$(MAKE) --no-print-directory test-conformance || failed=1; \
-	$(MAKE) --no-print-directory test-kit || failed=1; \
-	$(MAKE) --no-print-directory test-vendors || failed=1; \
-	$(MAKE) --no-print-directory test-generated || failed=1; \
-	$(MAKE) --no-print-directory test-python || failed=1; \
-	exit $$failed
+# Which tests run on which device is in test/tests.toml and, for vendors, in backends/*/test/tests.toml.
+TESTS = DEVICE=$(DEVICE) BUILD=$(BUILD) JOBS=$(JOBS) $(PY) .ci/tests.py
 
-test-cpp: $(STAMPS)/built-tests
-	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error --parallel $(JOBS)
+test test-changed test-cpp: $(STAMPS)/built-tests $(STAMPS)/for-test
+	@$(MAKE) --no-print-directory $(STAMPS)/built
+	@$(TESTS) $(if $(filter test-changed,$@),--since $(SINCE) test,$(@:test-%=%))
+
+test-ecosystem: $(STAMPS)/for-ecosystem
+
+test-%: $(STAMPS)/built $(STAMPS)/for-test
+	@$(TESTS) $*
 
 # The C++ tests with the address and undefined behaviour sanitizers, then with the thread sanitizer: a report fails them.
 # Not part of "test". The first is all that needs no torch; the second is the core without operators, on torch as it is
@@ -226,70 +224,6 @@ test-sanitize-core: $(STAMPS)/tools
 	@.ci/need googletest
 	@$(call SANITIZED,core,-DTB_SANITIZE_CORE=ON -DPython_EXECUTABLE=$(abspath $(PY)))
 
-# The smallest device first: what the core does by default has to work without anything that xcpu offers.
-# One thread of OpenMP for each: threads of several processes that wait for each other's cores double the processor time.
-PYTEST = OMP_NUM_THREADS=1 $(PY) -m pytest -q --numprocesses $(JOBS)
-FAKE_TESTS := $(patsubst %,test/python/test_%.py,amp autocast_policies backward_threads custom_operators device \
-	fallback_api memory metadata operators python_kernels random rerouting structured)
-
-ECOSYSTEM_TESTS := $(patsubst %,test/python/test_%.py,cuda_scripts ecosystem scale_out)
-
-# Not the fused encoder layer and the checks of weights, which CANN's operators do not have.
-NPU_GENERATED_TESTS := $(patsubst %,test/generated/test_%.py,training generation) \
-	-k 'not test_dropout_trains and not refuses'
-# All but what is compiled: the lists of that are of other devices.
-CUDA_GENERATED_TESTS := test/generated --ignore=test/generated/test_compiled_opinfo.py
-OCL_TESTS := $(patsubst %,test/python/test_%.py,device fallback_api memory operators random)
-
-# Without the first line, a device that cannot be activated would only skip the tests that need one.
-test-python: $(STAMPS)/built $(STAMPS)/for-test
-	@TORCH_BACKEND=$(DEVICE) $(PY) -m torch_backend info > /dev/null
-	@failed=0; \
-	echo "Python tests on fake"; TORCH_BACKEND=fake TORCH_BACKEND_FAKE_DEVICES=2 $(PYTEST) $(FAKE_TESTS) || failed=1; \
-	echo "Python tests on $(DEVICE)"; TORCH_BACKEND=$(DEVICE) $(PYTEST) test/codegen test/python \
-	$(addprefix --ignore=,$(ECOSYSTEM_TESTS)) || failed=1; \
-	exit $$failed
-
-# The tests of the conformance kit itself.
-test-kit: $(STAMPS)/built $(STAMPS)/for-test
-	@echo "Tests of the conformance kit, on $(DEVICE)"; TORCH_BACKEND=$(DEVICE) $(PYTEST) kit/tests
-
-# Kernels that the device compiles: on xcpu, whose items run one after the other, and side by side as on a GPU.
-CUDA_SIMULATION := $(abspath backends/cuda/build/simulation)
-OCL_GENERATED_TESTS := $(patsubst %,test/generated/test_%.py,copies ranges training) \
-	$(addprefix test/generated/test_compile.py::test_,same_as_eager functions_are_exact_everywhere \
-	indices_out_of_range_raise half_types_round_as_asked)
-
-# All samples of PyTorch's list of operators, where test-generated tries one of each. Not part of "test".
-test-opinfo: $(STAMPS)/built $(STAMPS)/for-test
-	@OPINFO=all TORCH_BACKEND=xcpu TORCH_BACKEND_XCPU_MODULES=1 $(PYTEST) test/generated/test_opinfo.py
-
-# Likewise through torch.compile, one sample of each: on what WAY says, "TORCH_BACKEND=xcpu TORCH_BACKEND_XCPU_MODULES=1"
-# for kernels, and by default as code for the CPU on the device's memory. An hour and a half of processor time, then half
-# an hour with what inductor has cached.
-WAY ?= TORCH_BACKEND=xcpu TORCH_BACKEND_XCPU_MODULES=0
-test-compiled-opinfo: $(STAMPS)/built $(STAMPS)/for-test
-	@OPINFO=all $(WAY) $(PYTEST) test/generated/test_compiled_opinfo.py
-
-test-generated: $(STAMPS)/built $(STAMPS)/for-test
-	@failed=0; export TORCH_BACKEND=xcpu TORCH_BACKEND_XCPU_MODULES=1; \
-	echo "Generated kernels on xcpu"; $(PYTEST) test/generated || failed=1; \
-	echo "Operators compiled for the host"; TORCH_BACKEND_XCPU_MODULES=0 \
-	$(PYTEST) test/generated/test_compiled_opinfo.py || failed=1; \
-	if [ -d backends/cuda ]; then echo "Generated kernels on a simulated GPU, late"; $(SIMULATION) backends/cuda && \
-	TORCH_BACKEND=xcuda TORCH_BACKEND_XCUDA_LIBRARY_PATH=$(CUDA_SIMULATION) CUDA_SIM_DELAY_US=0-100 \
-	$(PYTEST) $(CUDA_GENERATED_TESTS) || failed=1; fi; \
-	if TORCH_BACKEND=ocl $(PY) -m torch_backend info > /dev/null 2>&1; then \
-	echo "Generated kernels on ocl"; TORCH_BACKEND=ocl $(PYTEST) $(OCL_GENERATED_TESTS) || failed=1; \
-	$(PY) -W ignore test/chaos faults --device ocl --count 200 --threads 4 > $(STAMPS)/chaos.log 2>&1 || \
-	{ cat $(STAMPS)/chaos.log; failed=1; }; \
-	else echo "Generated kernels on ocl: not run, there is no OpenCL driver"; fi; \
-	exit $$failed
-
-# Not part of "test": the libraries are large, and processes of many ranks take minutes.
-test-ecosystem: $(STAMPS)/built $(STAMPS)/for-ecosystem
-	@TORCH_BACKEND=$(DEVICE) $(PYTEST) $(ECOSYSTEM_TESTS)
-
 # The page of the documentation that says what was run. CHECKOUTS="transformers=PATH lightning=PATH": with their tests.
 ecosystem: $(STAMPS)/built $(STAMPS)/for-ecosystem
 	@$(PY) .ci/ecosystem.py $(DEVICE) $(CHECKOUTS:%=--checkout %) > $(BUILD)/ecosystem.md
@@ -299,31 +233,14 @@ ecosystem: $(STAMPS)/built $(STAMPS)/for-ecosystem
 models: $(STAMPS)/built $(STAMPS)/for-ecosystem
 	@TORCH_BACKEND_XCPU_MODULES=1 $(PY) .ci/models.py --device $(DEVICE) --jobs $(JOBS) --json $(BUILD)/models.json $(ARGUMENTS)
 
-# The conformance kit on the smallest device, the complete one, and that with streams and all else that it does not do by
-# default. The reports are what .ci/compatibility.py writes into the documentation.
-KIT = $(PY) -m torch_backend check --jobs $(JOBS)
-
-test-conformance: $(STAMPS)/built $(STAMPS)/for-test
-	@failed=0; \
-	echo "Conformance of fake"; $(KIT) --json $(BUILD)/conformance-fake.json fake --quick --option devices=2 || failed=1; \
-	echo "Conformance of xcpu, asynchronous"; $(KIT) --json $(BUILD)/conformance-async.json xcpu --quick \
-	--option async=1 --option ccl=1 --option ipc=1 || failed=1; \
-	echo "Conformance of $(DEVICE)"; $(KIT) --json $(BUILD)/conformance-$(DEVICE).json $(DEVICE) || failed=1; \
-	exit $$failed
-
-# What the CI of each vendor would run: tests in C++, where there are some, and in Python.
-test-vendors: $(STAMPS)/built $(STAMPS)/for-test
-	@failed=0; for vendor in $(VENDORS); do $(MAKE) --no-print-directory test-vendor-$$vendor || failed=1; done; \
-	exit $$failed
-
+# What the CI of a vendor would run: tests in C++, where there are some, and in Python.
 VENDOR_TESTS = $(BUILD)/vendors/$*-tests
 test-vendor-%: $(STAMPS)/built $(STAMPS)/for-test
-	@echo "Tests of backends/$*"
 	@test ! -d backends/$*/test/cpp || .ci/vendor cmake -S backends/$* -B $(VENDOR_TESTS) -DTB_BUILD_TESTS=ON \
 	-DPython_EXECUTABLE=$(abspath $(PY))
 	@test ! -f $(VENDOR_TESTS)/CTestTestfile.cmake || { .ci/vendor cmake --build $(VENDOR_TESTS) && \
 	ctest --test-dir $(VENDOR_TESTS) --output-on-failure --parallel $(JOBS); }
-	@$(PYTEST) backends/$*/test
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -q --numprocesses $(JOBS) backends/$*/test
 
 # It fails if something fails on the device alone that is not in the list kept for it, or a listed test passes. The list
 # belongs to one checkout, which it names, and to these files; FILES= is all of them, QUICK= all tests of each.
@@ -332,58 +249,11 @@ FILES ?= $(addsuffix .py,$(addprefix test_,autograd functionalization_of_rng_ops
 	reductions shape_ops sort_and_select tensor_creation_ops torch type_promotion unary_ufuncs view_ops) \
 	$(addprefix nn/test_,dropout embedding multihead_attention parametrization))
 upstream: $(STAMPS)/built $(STAMPS)/for-test
-	@$(KIT) $(DEVICE) --upstream $(or $(CHECKOUT),$(error CHECKOUT is not set: make upstream CHECKOUT=../pytorch)) \
+	@$(PY) -m torch_backend check --jobs $(JOBS) $(DEVICE) \
+	--upstream $(or $(CHECKOUT),$(error CHECKOUT is not set: make upstream CHECKOUT=../pytorch)) \
 	$(QUICK) $(FILES:%=--only %) \
 	$(addprefix --expectations ,$(wildcard kit/tests/expected_upstream_$(DEVICE).toml)) \
 	--json $(BUILD)/upstream-$(DEVICE).json --html $(BUILD)/upstream-$(DEVICE).html
-
-# Not part of "test", but for the first levels: it takes half an hour. In both memory modes; PoCL shows the processor
-# twice, so that there are two devices.
-test-opencl: export POCL_DEVICES ?= pthread pthread
-test-opencl: $(STAMPS)/built $(STAMPS)/for-test
-	@TORCH_BACKEND=ocl $(PY) -m torch_backend info > /dev/null
-	@failed=0; $(MAKE) --no-print-directory test-vendor-opencl || failed=1; \
-	for memory in buffer svm; do echo "Conformance of ocl, memory $$memory"; \
-	$(KIT) ocl --quick --option memory=$$memory || failed=1; done; \
-	echo "Python tests on ocl"; TORCH_BACKEND=ocl $(PYTEST) $(OCL_TESTS) || failed=1; \
-	echo "Generated kernels on ocl"; TORCH_BACKEND=ocl $(PYTEST) $(OCL_GENERATED_TESTS) || failed=1; \
-	exit $$failed
-
-# Intel's driver for CPUs, from PyPI: 0.8 GB in build/, in place of the drivers that are installed.
-ifeq ($(DRIVER),intel)
-INTEL := $(abspath build/intel-opencl)
-test-opencl: export OCL_ICD_VENDORS := $(INTEL)/vendors
-test-opencl: export LD_LIBRARY_PATH := $(INTEL)/lib:$(LD_LIBRARY_PATH)
-test-opencl: $(INTEL)/vendors/intel.icd
-
-$(INTEL)/vendors/intel.icd: $(TORCH)
-	@$(PY) -m pip --quiet install --ignore-installed --prefix $(INTEL) intel-opencl-rt intel-cmplr-lib-rt
-	@mkdir -p $(@D) && echo $(INTEL)/lib/libintelocl.so > $@
-endif
-
-# On the simulation of backends/npu: no Ascend device and nothing of CANN takes part.
-SIMULATION = $(PY) -m torch_conformance.simulation
-VARIANTS = $(PY) -m torch_conformance.variants
-test-npu: export TORCH_BACKEND_NPU_PATH := $(abspath backends/npu/build/simulation)
-test-npu: $(STAMPS)/built $(STAMPS)/for-test
-	@$(SIMULATION) backends/npu
-	@failed=0; echo "npu, on a simulated AscendCL: no Ascend device takes part"; \
-	$(MAKE) --no-print-directory test-vendor-npu || failed=1; \
-	echo "Models without a fallback"; TORCH_BACKEND=npu $(PYTEST) $(NPU_GENERATED_TESTS) || failed=1; \
-	echo "Conformance of npu"; ASCEND_SIM_DELAY_US=0-300 $(KIT) npu --quick || failed=1; \
-	echo "Faults of the plugin"; $(VARIANTS) backends/npu || failed=1; \
-	exit $$failed
-
-# On the simulated driver of backends/cuda: no GPU and nothing of CUDA takes part.
-test-cuda: export TORCH_BACKEND_XCUDA_LIBRARY_PATH := $(CUDA_SIMULATION)
-test-cuda: $(STAMPS)/built $(STAMPS)/for-test
-	@$(SIMULATION) backends/cuda
-	@failed=0; echo "xcuda, on a simulated CUDA driver: no GPU takes part"; \
-	$(MAKE) --no-print-directory test-vendor-cuda || failed=1; \
-	echo "Generated kernels"; TORCH_BACKEND=xcuda $(PYTEST) $(CUDA_GENERATED_TESTS) || failed=1; \
-	echo "Faults of the plugin"; $(VARIANTS) backends/cuda || failed=1; \
-	echo "Conformance of xcuda"; CUDA_SIM_DELAY_US=0-300 $(KIT) xcuda --quick || failed=1; \
-	exit $$failed
 
 # Another version of torch in an environment of its own, with the device libraries that all versions share.
 test-torch:
