@@ -1,6 +1,7 @@
-"""The rooms of csrc are on floors: a file includes what is in its room or below."""
+"""The rooms of csrc are on floors: a file includes what is in its room or below. README has a row for each room."""
 
 import re
+import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -56,3 +57,17 @@ def test_no_arrow_goes_up():
         if room_of(path) != room_of(included) and FLOOR_OF[room_of(included)] >= FLOOR_OF[room_of(path)]
     ]
     assert not wrong
+
+
+def test_readme_says_where_every_room_is():
+    """Folders of these, and what the rows link to."""
+    files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    within = {".", "backends", "csrc", "csrc/ops", "test", "torch_backend"}
+    folders = {str(folder) for file in files for folder in Path(file).parents}
+    rooms = {folder for folder in folders - within if str(Path(folder).parent) in within}
+    rooms -= {str(Path(file).parent) for file in files if re.fullmatch("backends/[^/]+/pyproject.toml", file)}
+    text = (ROOT / "README.md").read_text()
+    table = text[text.index("## Where things are") : text.index("## Status")]
+    linked = set(re.findall(r"\]\(([\w./]+)\)", table))
+    assert rooms - linked == {"docs"}  # which has a link to its first page
+    assert [place for place in linked if not (ROOT / place).exists()] == []
