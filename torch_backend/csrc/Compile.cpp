@@ -31,7 +31,7 @@ constexpr const char* kCapsule = "torch_backend.HostGraph";
 constexpr const char* kName = "torch_backend::compiled_graph";
 
 /// A result that is known before the graph runs.
-struct Foreseen {
+struct KnownResult {
   enum class Kind { kNone, kInput, kResult, kNew } kind = Kind::kNone;
   std::size_t index = 0; // of that input, or that earlier result
   std::vector<int64_t> sizes, strides;
@@ -39,10 +39,10 @@ struct Foreseen {
 };
 
 /// A stand-in for an input that the caller keeps, see Note [Compiled graphs on aliased memory].
-struct Loan {
+struct StandIn {
   GraphCall::Kept kept; // at this address from the first run on
   py::object stand_in;
-  py::object original; // while it is lent
+  py::object original; // while a run has it
 };
 
 /// A graph that was compiled for the CPU, to be called with a list of inputs, which it empties.
@@ -53,9 +53,9 @@ struct HostGraph {
   std::vector<bool> on_device; // by result
   c10::DeviceIndex device;     // of graphs that take no tensor of the device; -1: the current one
   int64_t seeds;               // as many random numbers are appended to the inputs if there are any
-  std::optional<std::vector<Foreseen>> foreseen;
-  std::vector<std::size_t> resized;                 // inputs whose storage the graph gives another size
-  mutable std::vector<std::unique_ptr<Loan>> loans; // by input, those that no run has
+  std::optional<std::vector<KnownResult>> known;
+  std::vector<std::size_t> resized;                   // inputs whose storage the graph gives another size
+  mutable std::vector<std::unique_ptr<StandIn>> idle; // by input, those that no run has
 
   py::object run(py::list inputs) const;
 
@@ -116,7 +116,7 @@ class StreamRun {
 };
 
 std::optional<c10::DeviceIndex> HostGraph::stream_device(const py::list& inputs) const {
-  if (!foreseen || !graphs_run_on_stream()) {
+  if (!known || !graphs_run_on_stream()) {
     return std::nullopt;
   }
   std::optional<c10::DeviceIndex> index;
@@ -152,19 +152,19 @@ py::object HostGraph::enqueue(const py::list& inputs, c10::DeviceIndex index) co
   }
   std::vector<std::pair<std::size_t, at::Tensor>> outputs;
   py::list results;
-  for (std::size_t i = 0; i < foreseen->size(); ++i) {
-    const auto& result = (*foreseen)[i];
+  for (std::size_t i = 0; i < known->size(); ++i) {
+    const auto& result = (*known)[i];
     switch (result.kind) {
-      case Foreseen::Kind::kNone:
+      case KnownResult::Kind::kNone:
         results.append(py::none());
         break;
-      case Foreseen::Kind::kInput:
+      case KnownResult::Kind::kInput:
         results.append(inputs[result.index]);
         break;
-      case Foreseen::Kind::kResult:
+      case KnownResult::Kind::kResult:
         results.append(results[result.index]);
         break;
-      case Foreseen::Kind::kNew: {
+      case KnownResult::Kind::kNew: {
         at::Tensor output =
             at::detail::empty_strided_generic(result.sizes, result.strides, &device_allocator(),
                                               c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), result.dtype);
@@ -180,53 +180,53 @@ py::object HostGraph::enqueue(const py::list& inputs, c10::DeviceIndex index) co
   return results;
 }
 
-/// The stand-ins of one run that are lent. Goes with the interpreter's lock held.
-class Lent {
+/// The stand-ins for such inputs that one run has. Goes with the interpreter's lock held.
+class StandInsOfRun {
  public:
-  explicit Lent(std::vector<std::unique_ptr<Loan>>& idle) : idle_(idle) {}
-  ~Lent() {
-    for (auto& [index, loan] : lent_) {
-      const bool free = GraphCall::settle(THPVariable_Unpack(loan->stand_in.ptr()), loan->kept,
-                                          /*own=*/Py_REFCNT(loan->stand_in.ptr()) == 1);
-      loan->kept.original = c10::MaybeOwned<at::Tensor>();
-      loan->original = {};
+  explicit StandInsOfRun(std::vector<std::unique_ptr<StandIn>>& idle) : idle_(idle) {}
+  ~StandInsOfRun() {
+    for (auto& [index, each] : in_use_) {
+      const bool free = GraphCall::settle(THPVariable_Unpack(each->stand_in.ptr()), each->kept,
+                                          /*own=*/Py_REFCNT(each->stand_in.ptr()) == 1);
+      each->kept.original = c10::MaybeOwned<at::Tensor>();
+      each->original = {};
       if (free) {
-        idle_[index] = std::move(loan);
+        idle_[index] = std::move(each);
       }
     }
   }
-  Lent(const Lent&) = delete;
-  Lent& operator=(const Lent&) = delete;
+  StandInsOfRun(const StandInsOfRun&) = delete;
+  StandInsOfRun& operator=(const StandInsOfRun&) = delete;
 
   /// A new reference to the stand-in for the input `original` with this index.
-  PyObject* lend(GraphCall& run, std::size_t index, PyObject* original, bool resized) {
-    auto loan = std::move(idle_[index]);
+  PyObject* stand_in_for(GraphCall& run, std::size_t index, PyObject* original, bool resized) {
+    auto made = std::move(idle_[index]);
     const auto& tensor = THPVariable_Unpack(original);
-    if (loan) {
-      loan->kept.original = c10::MaybeOwned<at::Tensor>::borrowed(tensor);
+    if (made) {
+      made->kept.original = c10::MaybeOwned<at::Tensor>::borrowed(tensor);
     }
-    if (!loan || !run.lend_again(THPVariable_Unpack(loan->stand_in.ptr()), loan->kept)) {
-      loan = std::make_unique<Loan>();
-      loan->kept.original = c10::MaybeOwned<at::Tensor>::borrowed(tensor);
-      loan->kept.resized = resized;
-      loan->stand_in = steal(THPVariable_Wrap(run.lend(loan->kept)));
+    if (!made || !run.stand_in_again(THPVariable_Unpack(made->stand_in.ptr()), made->kept)) {
+      made = std::make_unique<StandIn>();
+      made->kept.original = c10::MaybeOwned<at::Tensor>::borrowed(tensor);
+      made->kept.resized = resized;
+      made->stand_in = steal(THPVariable_Wrap(run.stand_in_for(made->kept)));
     }
-    loan->original = py::reinterpret_borrow<py::object>(original);
-    return Py_NewRef(lent_.emplace_back(index, std::move(loan)).second->stand_in.ptr());
+    made->original = py::reinterpret_borrow<py::object>(original);
+    return Py_NewRef(in_use_.emplace_back(index, std::move(made)).second->stand_in.ptr());
   }
 
   /// After the run: what it has resized.
   void adopt(GraphCall& run) const {
-    for (const auto& [index, loan] : lent_) {
-      if (loan->kept.resized) {
-        run.adopt(THPVariable_Unpack(loan->stand_in.ptr()), loan->kept);
+    for (const auto& [index, each] : in_use_) {
+      if (each->kept.resized) {
+        run.adopt(THPVariable_Unpack(each->stand_in.ptr()), each->kept);
       }
     }
   }
 
  private:
-  std::vector<std::unique_ptr<Loan>>& idle_;
-  c10::SmallVector<std::pair<std::size_t, std::unique_ptr<Loan>>, 8> lent_;
+  std::vector<std::unique_ptr<StandIn>>& idle_;
+  c10::SmallVector<std::pair<std::size_t, std::unique_ptr<StandIn>>, 8> in_use_;
 };
 
 py::object HostGraph::run(py::list inputs) const {
@@ -243,14 +243,14 @@ py::object HostGraph::run(py::list inputs) const {
     }
   }
   GraphCall run(index);
-  loans.resize(count);
-  Lent lent(loans);
+  idle.resize(count);
+  StandInsOfRun stand_ins(idle);
   // The list is the caller's, and is handed on with stand-ins: the graph empties it, and frees what nobody else has.
   for (std::size_t i = 0; i < count; ++i) {
     PyObject* input = PyList_GET_ITEM(inputs.ptr(), i);
     if (THPVariable_Check(input) && THPVariable_Unpack(input).is_privateuseone()) {
       const bool resizes = std::find(resized.begin(), resized.end(), i) != resized.end();
-      PyObject* stand_in = resizes || Py_REFCNT(input) > 1 ? lent.lend(run, i, input, resizes)
+      PyObject* stand_in = resizes || Py_REFCNT(input) > 1 ? stand_ins.stand_in_for(run, i, input, resizes)
                                                            : THPVariable_Wrap(run.stand_in(THPVariable_Unpack(input)));
       PyList_SetItem(inputs.ptr(), i, steal(stand_in).release().ptr());
     }
@@ -262,7 +262,7 @@ py::object HostGraph::run(py::list inputs) const {
   py::object returned = steal(PyObject_CallOneArg(call.ptr(), inputs.ptr()));
   run.leave();
   if (!resized.empty()) {
-    lent.adopt(run);
+    stand_ins.adopt(run);
   }
   if (!PyTuple_CheckExact(returned.ptr()) || Py_REFCNT(returned.ptr()) > 1) {
     returned = steal(PySequence_List(returned.ptr()));
@@ -315,18 +315,18 @@ PyObject* call_host_graph(PyObject* self, PyObject* inputs) noexcept {
 
 PyMethodDef call_method{"host_graph", call_host_graph, METH_O, "Runs a compiled graph with a list, which it empties."};
 
-Foreseen foreseen_of(const py::handle& value) {
-  Foreseen result;
+KnownResult known_result_of(const py::handle& value) {
+  KnownResult result;
   if (value.is_none()) {
     return result;
   }
   const auto fields = py::cast<py::tuple>(value);
   if (fields.size() == 2) {
-    result.kind = py::cast<std::string>(fields[0]) == "input" ? Foreseen::Kind::kInput : Foreseen::Kind::kResult;
+    result.kind = py::cast<std::string>(fields[0]) == "input" ? KnownResult::Kind::kInput : KnownResult::Kind::kResult;
     result.index = py::cast<std::size_t>(fields[1]);
     return result;
   }
-  result.kind = Foreseen::Kind::kNew;
+  result.kind = KnownResult::Kind::kNew;
   result.sizes = py::cast<std::vector<int64_t>>(fields[0]);
   result.strides = py::cast<std::vector<int64_t>>(fields[1]);
   result.dtype = reinterpret_cast<THPDtype*>(py::object(fields[2]).ptr())->scalar_type;
@@ -338,9 +338,9 @@ py::object host_graph(py::object call, std::vector<bool> on_device, int device, 
   auto graph = std::make_unique<HostGraph>(HostGraph{
       std::move(call), std::move(on_device), static_cast<c10::DeviceIndex>(device), seeds, {}, std::move(resized), {}});
   if (results) {
-    graph->foreseen.emplace();
+    graph->known.emplace();
     for (const auto& value : *results) {
-      graph->foreseen->push_back(foreseen_of(value));
+      graph->known->push_back(known_result_of(value));
     }
   }
   const py::capsule self(graph.get(), kCapsule, [](PyObject* capsule) {

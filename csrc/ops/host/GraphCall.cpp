@@ -97,16 +97,16 @@ at::Tensor GraphCall::stand_in(const at::Tensor& tensor) {
   return result;
 }
 
-at::Tensor GraphCall::lend(Kept& loan) {
-  auto* const memory = take(*loan.original, loan.resized);
+at::Tensor GraphCall::stand_in_for(Kept& kept) {
+  auto* const memory = take(*kept.original, kept.resized);
   auto result =
-      new_alias(*loan.original, memory->nbytes(), data_of(memory, &loan, &keep), loan.resized && memory->resizable());
-  loan.stand_in = result.unsafeGetTensorImpl();
+      new_alias(*kept.original, memory->nbytes(), data_of(memory, &kept, &keep), kept.resized && memory->resizable());
+  kept.stand_in = result.unsafeGetTensorImpl();
   return result;
 }
 
-bool GraphCall::lend_again(const at::Tensor& stand_in, Kept& loan) {
-  const auto& original = *loan.original;
+bool GraphCall::stand_in_again(const at::Tensor& stand_in, Kept& kept) {
+  const auto& original = *kept.original;
   const auto* impl = original.unsafeGetTensorImpl();
   const bool same = original.layout() == c10::kStrided && same_geometry(stand_in, original) &&
                     stand_in.is_inference() == c10::InferenceMode::is_enabled() && !impl->is_conj() &&
@@ -114,30 +114,30 @@ bool GraphCall::lend_again(const at::Tensor& stand_in, Kept& loan) {
   if (!same) {
     return false;
   }
-  auto* const from = take(original, loan.resized);
+  auto* const from = take(original, kept.resized);
   auto* const memory = stand_in.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
-  memory->set_data_ptr_noswap(data_of(from, &loan, &keep));
+  memory->set_data_ptr_noswap(data_of(from, &kept, &keep));
   memory->set_nbytes(from->nbytes());
   return true;
 }
 
-void GraphCall::adopt(const at::Tensor& stand_in, Kept& loan) {
+void GraphCall::adopt(const at::Tensor& stand_in, Kept& kept) {
   const auto& storage = stand_in.unsafeGetTensorImpl()->unsafe_storage();
-  if (kept_by(storage) != &loan) {
-    adopt_resized(stand_in, *loan.original);
-    auto* const memory = loan.original->unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
-    storage.unsafeGetStorageImpl()->set_data_ptr_noswap(data_of(memory, &loan, &keep));
+  if (kept_by(storage) != &kept) {
+    adopt_resized(stand_in, *kept.original);
+    auto* const memory = kept.original->unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+    storage.unsafeGetStorageImpl()->set_data_ptr_noswap(data_of(memory, &kept, &keep));
   }
 }
 
-bool GraphCall::settle(const at::Tensor& stand_in, const Kept& loan, bool own) {
+bool GraphCall::settle(const at::Tensor& stand_in, const Kept& kept, bool own) {
   const auto& storage = stand_in.unsafeGetTensorImpl()->unsafe_storage();
-  if (own && stand_in.use_count() == 1 && storage.use_count() == 1 && kept_by(storage) == &loan) {
+  if (own && stand_in.use_count() == 1 && storage.use_count() == 1 && kept_by(storage) == &kept) {
     return true;
   }
-  if (kept_by(storage) == &loan) {
-    auto* const owner = new Kept{c10::MaybeOwned<at::Tensor>::owned(at::Tensor(*loan.original)), loan.stand_in};
-    auto* const memory = loan.original->unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  if (kept_by(storage) == &kept) {
+    auto* const owner = new Kept{c10::MaybeOwned<at::Tensor>::owned(at::Tensor(*kept.original)), kept.stand_in};
+    auto* const memory = kept.original->unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
     storage.unsafeGetStorageImpl()->set_data_ptr_noswap(data_of(memory, owner, &drop));
   }
   return false;

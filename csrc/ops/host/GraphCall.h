@@ -16,8 +16,8 @@ namespace torch_backend {
 /// A graph frees its inputs while it runs, and may reuse their memory for what it returns. So a stand-in owns the tensor
 /// that it stands for, and its storage tells which that is; nothing else here keeps an input. What the graph allocates is
 /// the device's (Note [Redirected CPU allocations]).
-/// Most inputs are kept by the caller, such as parameters. For these a graph takes the same stand-in with every call, a
-/// Loan, which costs a tenth.
+/// Most inputs are kept by the caller, such as parameters. For these a graph takes the same stand-in with every call,
+/// which costs a tenth.
 /// As with HostCall, the graph runs on the calling thread, and on an asynchronous device enter() waits for the stream.
 /// A graph whose results are known before may go onto the stream instead, see graphs_run_on_stream().
 ///
@@ -39,19 +39,19 @@ class GraphCall {
 
   /// The CPU tensor to run with in place of `tensor`, which is the device's.
   at::Tensor stand_in(const at::Tensor& tensor);
-  /// The same without owning `tensor`, which is in `loan`: both have to stay until the stand-in is settled.
-  at::Tensor lend(Kept& loan);
-  /// ... with a stand-in that settle() has let go. False if it is of another form; `loan` is then as before.
-  bool lend_again(const at::Tensor& stand_in, Kept& loan);
-  /// After the run: whether nobody else has the stand-in that was lent, so that it can be lent again. If somebody has, or
+  /// The same without owning `tensor`, which is in `kept`: both have to stay until the stand-in is settled.
+  at::Tensor stand_in_for(Kept& kept);
+  /// ... with a stand-in that settle() has let go. False if it is of another form; `kept` is then as before.
+  bool stand_in_again(const at::Tensor& stand_in, Kept& kept);
+  /// After the run: whether nobody else has the stand-in, so that it can be used again. If somebody has, or
   /// if not `own`, it owns its tensor from now on.
-  static bool settle(const at::Tensor& stand_in, const Kept& loan, bool own);
+  static bool settle(const at::Tensor& stand_in, const Kept& kept, bool own);
 
   void enter();
   void leave();
 
-  /// After the run, and before any result: gives the tensor that is lent the memory that the graph has given its stand-in.
-  void adopt(const at::Tensor& stand_in, Kept& loan);
+  /// After the run, and before any result: gives the tensor the memory that the graph has given its stand-in.
+  void adopt(const at::Tensor& stand_in, Kept& kept);
 
   void expect_result(const at::Tensor& cpu) {
     call_.expect_result(cpu);
