@@ -12,6 +12,7 @@ again.
 import argparse
 import contextlib
 import filecmp
+import functools
 import os
 import shutil
 import sys
@@ -88,7 +89,11 @@ class Simulated:
 def read(project: Path) -> Simulated:
     """The device and its variants."""
     content = tomllib.loads((project / "variants.toml").read_text())
-    variants = tuple(Variant(**{**entry, "tests": tuple(entry["tests"])}) for entry in content["variant"])
+    variants = tuple(
+        Variant(name, tuple(tests or entry["tests"]), entry["name"], old, new, entry.get("environment", {}))
+        for entry in content["file"]
+        for name, old, new, *tests in entry["variants"]
+    )
     return Simulated(project, content["environment"], variants)
 
 
@@ -154,30 +159,32 @@ def main() -> int:
         own.trials = Trials(Path(scratch, threading.current_thread().name))
         end.callback(own.trials.close)
 
-    def outcome(variant: Variant, library: Path | None = None) -> Outcome:
-        library = library or build_library(device, variant, threading.current_thread().name)
-        return try_on(library, variant, device, simulation, own.trials)
+    @functools.cache
+    def unedited(test: str, environment: tuple[tuple[str, str], ...]) -> Outcome:
+        return try_on(
+            library, Variant("unedited", (test,), environment=dict(environment)), device, simulation, own.trials
+        )
+
+    def verdict(variant: Variant) -> str:
+        """What caught it, for the table; empty if nothing has."""
+        good = {test: unedited(test, tuple(variant.environment.items())) for test in variant.tests}
+        if wrong := [
+            f"the unedited library fails in {test}: {found.caught_by}" for test, found in good.items() if found.failed
+        ]:
+            raise RuntimeError(wrong[0])
+        edited = build_library(device, variant, threading.current_thread().name)
+        found = try_on(edited, variant, device, simulation, own.trials)
+        before = {line for each in good.values() for line in each.refused}
+        return Outcome(found.failed, tuple(line for line in found.refused if line not in before)).caught_by
 
     alive = 0
     with contextlib.ExitStack() as end, ThreadPoolExecutor(options.jobs, "job", start) as pool:
         scratch = end.enter_context(tempfile.TemporaryDirectory())
         library = build_library(device, Variant("unedited", ()), "unedited")
-        unedited: list[Variant] = []
-        for variant in chosen:
-            for test in variant.tests:
-                tried = Variant("unedited", (test,), environment=variant.environment)
-                unedited += [tried] if tried not in unedited else []
-        good = list(pool.map(lambda tried: outcome(tried, library), unedited))
-        for tried, found in zip(unedited, good, strict=True):
-            if found.failed:
-                print(f"The unedited library fails in {tried.tests[0]}: {found.caught_by}")
-                return 1
-        before = {line for found in good for line in found.refused}
         print("| what is wrong | caught by |\n|---|---|", flush=True)
-        for variant, found in zip(chosen, pool.map(outcome, chosen), strict=True):
-            new = Outcome(found.failed, tuple(line for line in found.refused if line not in before))
-            alive += not new.caught_by
-            print(f"| {variant.name} | {new.caught_by or 'NOTHING'} |", flush=True)
+        for variant, caught_by in zip(chosen, pool.map(verdict, chosen), strict=True):
+            alive += not caught_by
+            print(f"| {variant.name} | {caught_by or 'NOTHING'} |", flush=True)
     print(f"\n{len(chosen) - alive} of {len(chosen)} were caught.")
     return 1 if alive or not chosen else 0
 
