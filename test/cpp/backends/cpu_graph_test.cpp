@@ -56,27 +56,6 @@ TEST_F(XcpuGraphTest, IsOfferedByAsynchronousDevicesOnly) {
   EXPECT_EQ(plugin->table("graph.1"), nullptr);
 }
 
-TEST_F(XcpuGraphTest, UnsafeCallsFailTheCapturesThatMind) {
-  load_async();
-  const auto from_a_thread = [&] {
-    tb_status status = TB_STATUS_OK;
-    std::thread([&] { status = core->device_synchronize(0); }).join();
-    return status;
-  };
-  begin(TB_CAPTURE_GLOBAL);
-  EXPECT_OK(core->device_synchronize(1));
-  EXPECT_STATUS(TB_STATUS_INVALID_ARGUMENT, from_a_thread());
-  expect_failed_capture();
-  begin(TB_CAPTURE_THREAD_LOCAL);
-  EXPECT_OK(from_a_thread());
-  EXPECT_STATUS(TB_STATUS_INVALID_ARGUMENT, core->device_synchronize(0));
-  expect_failed_capture();
-  begin(TB_CAPTURE_RELAXED);
-  EXPECT_OK(from_a_thread());
-  EXPECT_OK(core->device_synchronize(0));
-  EXPECT_OK(graphs->graph_destroy(0, end()));
-}
-
 TEST_F(XcpuGraphTest, CapturesRefuseWhatWouldWaitForThem) {
   load_async();
   tb_event* event = create_event(0);

@@ -42,7 +42,6 @@ class scoped_variable {
 constexpr char kSource[] = R"(
 #include <cstdint>
 #include <cstring>
-#include <cmath>
 #include <unistd.h>
 using blocks = const uint32_t*;
 
@@ -84,11 +83,6 @@ extern "C" void slow(blocks block, blocks grid, blocks, void* const* params) {
   for (int i = 0; i < 1000; ++i) kept = kept && local[i] == static_cast<unsigned char>(at + i);
   static_cast<int64_t*>(params[0])[at] += kept;
   static_cast<int64_t*>(params[1])[at] = gettid();
-}
-
-extern "C" void exponential(blocks, blocks, blocks, void* const* params) {
-  double* x = static_cast<double*>(params[0]);
-  *x = std::exp(*x);
 }
 )";
 
@@ -252,13 +246,6 @@ TEST_F(XcpuModulesTest, BlocksHaveLocalMemoryThatIsAligned) {
   EXPECT_EQ(addresses[0] % 64, 0u);
   EXPECT_EQ(addresses[1] % 64, 0u);
   EXPECT_NE(addresses[0], addresses[1]);
-}
-
-TEST_F(XcpuModulesTest, MathematicsOfTheLibraryIsThere) {
-  load_modules();
-  unsigned char* x = zeros(8);
-  EXPECT_OK(launch(function(load_module(), "exponential"), {pointer(x)}));
-  EXPECT_EQ(numbers_at<double>(x, 1)[0], 1.0);
 }
 
 TEST_F(XcpuModulesTest, WhatTheCompilerSaysIsTold) {
@@ -454,28 +441,6 @@ TEST_F(XcpuModulesTest, AnAsynchronousLaunchDoesNotWaitForTheFunction) {
   EXPECT_OK(launch(nap, {}));
   EXPECT_STATUS(TB_STATUS_NOT_READY, core->stream_query(0, nullptr));
   EXPECT_OK(core->stream_synchronize(0, nullptr));
-}
-
-TEST_F(XcpuModulesTest, LaunchesAreCaptured) {
-  load_modules({{"async", "1"}, {"delay_us", "0-100"}});
-  const auto* graphs = static_cast<const tb_graph_table*>(plugin->table("graph.1"));
-  tb_module* module = load_module();
-  tb_function *add = function(module, "add"), *twice = function(module, "twice");
-  tb_stream* stream = create_stream(0);
-  unsigned char* x = zeros(8);
-  int32_t three = 3;
-  tb_graph* graph = nullptr;
-  EXPECT_OK(graphs->capture_begin(0, stream, TB_CAPTURE_GLOBAL));
-  EXPECT_OK(launch(add, {pointer(x), value(three)}, stream));
-  three = 0;
-  EXPECT_OK(launch(twice, {pointer(x)}, stream));
-  EXPECT_OK(graphs->capture_end(0, stream, &graph));
-  EXPECT_EQ(number_at(x), 0);
-  EXPECT_OK(graphs->graph_instantiate(0, graph));
-  for (int i = 0; i < 3; ++i) EXPECT_OK(graphs->graph_launch(0, graph, stream));
-  EXPECT_OK(core->stream_synchronize(0, stream));
-  EXPECT_EQ(number_at(x), ((0 + 3) * 2 + 3) * 2 * 2 + 6);
-  EXPECT_OK(graphs->graph_destroy(0, graph));
 }
 
 TEST_F(XcpuModulesTest, BlocksAreSharedOutToThreads) {

@@ -2,10 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
-#include <limits>
 #include <string>
-#include <vector>
 
 #include "common/testing/plugin_instance.h"
 
@@ -51,16 +48,6 @@ TEST_F(FakeTest, HasNoCapabilities) {
   EXPECT_STREQ(properties.name, "Fake device");
 }
 
-TEST_F(FakeTest, PropertiesStayWithinTheCallersStruct) {
-  const tb_core_table* core = load();
-  tb_device_properties properties;
-  std::memset(&properties, 0xab, sizeof properties);
-  properties.struct_size = offsetof(tb_device_properties, dtype_mask);
-  ASSERT_OK(core->device_properties(0, &properties));
-  EXPECT_EQ(properties.allocation_alignment_bytes, 64u);
-  EXPECT_EQ(properties.dtype_mask[0], 0xababababababababu);
-}
-
 TEST_F(FakeTest, NumberOfDevicesIsAnOption) {
   int32_t count = 0;
   ASSERT_OK(load()->device_count(&count));
@@ -77,34 +64,6 @@ TEST_F(FakeTest, RefusesBadNumbersOfDevices) {
     const std::string text = take_failure_text();
     EXPECT_NE(text.find(bad), std::string::npos) << text;
     EXPECT_NE(text.find("1 to 64"), std::string::npos) << text;
-  }
-}
-
-TEST_F(FakeTest, CopiesInWithinAndOut) {
-  const tb_core_table* core = load();
-  for (size_t size : {1, 2, 3, 63, 64, 65, 4097, 1000003}) {
-    std::vector<unsigned char> in(size), out(size);
-    for (size_t i = 0; i < size; ++i) in[i] = static_cast<unsigned char>(i * 31 + size);
-    void *a = nullptr, *b = nullptr;
-    ASSERT_OK(core->memory_allocate(0, TB_MEMORY_DEVICE, size + 7, nullptr, &a));
-    ASSERT_OK(core->memory_allocate(0, TB_MEMORY_DEVICE, size, nullptr, &b));
-    unsigned char* odd = static_cast<unsigned char*>(a) + 7;
-    ASSERT_OK(core->memory_copy(0, odd, -1, in.data(), size, TB_COPY_HOST_TO_DEVICE, nullptr));
-    ASSERT_OK(core->memory_copy(0, b, 0, odd, size, TB_COPY_DEVICE_TO_DEVICE, nullptr));
-    ASSERT_OK(core->memory_copy(-1, out.data(), 0, b, size, TB_COPY_DEVICE_TO_HOST, nullptr));
-    EXPECT_EQ(in, out) << size;
-    EXPECT_OK(core->memory_free(0, TB_MEMORY_DEVICE, a, size + 7, nullptr));
-    EXPECT_OK(core->memory_free(0, TB_MEMORY_DEVICE, b, size, nullptr));
-  }
-}
-
-TEST_F(FakeTest, AlignsAllocations) {
-  const tb_core_table* core = load();
-  for (uint64_t size : {1, 65, 4096}) {
-    void* ptr = nullptr;
-    ASSERT_OK(core->memory_allocate(0, TB_MEMORY_DEVICE, size, nullptr, &ptr));
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(ptr) % 64, 0u);
-    EXPECT_OK(core->memory_free(0, TB_MEMORY_DEVICE, ptr, size, nullptr));
   }
 }
 

@@ -145,53 +145,6 @@ INSTANTIATE_TEST_SUITE_P(, AllocatorStressTest, ::testing::Combine(::testing::Bo
                                   (std::get<1>(info.param) ? "Expandable" : "");
                          });
 
-TEST_F(AllocatorTest, ManyThreads) {
-  restart({.memory_bytes = 256 * kMiB});
-  constexpr int kThreads = 4;
-  std::atomic<int64_t> ooms{0};
-  const auto work = [&](int seed) {
-    std::mt19937 random(static_cast<unsigned>(seed));
-    std::vector<void*> mine;
-    for (int step = 0; step < 6000; ++step) {
-      const auto what = random() % 100;
-      if (what < 55 && mine.size() < 40) {
-        try {
-          mine.push_back(allocate(1 + random() % (4 * kMiB), seed % 2 == 0 ? 0 : 2));
-        } catch (const c10::OutOfMemoryError&) {
-          ++ooms;
-        }
-      } else if (what < 97 && !mine.empty()) {
-        std::swap(mine[random() % mine.size()], mine.back());
-        if (random() % 4 == 0) {
-          allocator->record_stream(mine.back(), stream(4));
-        }
-        EXPECT_TRUE(allocator->free(mine.back()));
-        mine.pop_back();
-      } else if (what < 99) {
-        device->complete_all();
-      } else if (random() % 20 == 0) {
-        allocator->empty_cache();
-        allocator->snapshot(std::nullopt, true);
-      }
-    }
-    for (void* ptr : mine) {
-      EXPECT_TRUE(allocator->free(ptr));
-    }
-  };
-  std::vector<std::thread> threads;
-  for (int i = 0; i < kThreads; ++i) {
-    threads.emplace_back(work, i);
-  }
-  for (auto& thread : threads) {
-    thread.join();
-  }
-  EXPECT_EQ(stats().num_ooms, ooms);
-  expect_consistent(*allocator);
-  allocator->empty_cache();
-  EXPECT_EQ(device->num_live_segments(), 0u);
-  EXPECT_EQ(reserved_bytes(), 0);
-}
-
 // While any slot runs, another thread uses the allocator: it would hang if a lock were held.
 TEST_F(AllocatorTest, NoLockIsHeldWhileThePluginIsCalled) {
   restart({.memory_bytes = 64 * kMiB});
