@@ -10,24 +10,19 @@ import time
 from pathlib import Path
 
 import pytest
-from fixtures import BuildPlugin, clean_environment
+from fixtures import BuildPlugin, run_program
 
 from torch_backend.files import installed, patience
 
 ONE_FILE = "tensor/test_factories.py"
 
 
-def check(*arguments: str | os.PathLike[str], code: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
-    process = subprocess.run(
-        [sys.executable, "-m", "torch_backend", "check", "--jobs", "1", *map(os.fspath, arguments)],
-        env=clean_environment() | environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
+def check(
+    *arguments: str | os.PathLike[str], code: int = 0, cwd: Path | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    return run_program(
+        "python", "-m", "torch_backend", "check", "--jobs", "1", *arguments, code=code, cwd=cwd, **environment
     )
-    assert process.returncode == code, f"exit code {process.returncode}\n{process.stdout}\n{process.stderr}"
-    return process
 
 
 @pytest.mark.parametrize(
@@ -135,24 +130,14 @@ def test_files_in_the_working_folder_hide_no_package(tmp_path: Path) -> None:
     for module in ("conftest", "execnet", "pytest", "queue", "random", "runpy", "struct", "torch", "types", "xdist"):
         (tmp_path / f"{module}.py").write_text("raise ImportError('not this one')\n")
     program = Path(sys.executable).with_name("torch-backend")
-    subprocess.run(
-        [program, "check", "fake", "--jobs", "1", "--level", "tensor", "--only", ONE_FILE],
-        cwd=tmp_path,
-        env=clean_environment(),
-        check=True,
-    )
+    run_program(program, "check", "fake", "--jobs", "1", "--level", "tensor", "--only", ONE_FILE, cwd=tmp_path)
 
 
 def test_a_device_in_the_working_folder_is_found(tmp_path: Path) -> None:
     example = Path(__file__).parents[2] / "examples" / "python_device" / "numpy_device.py"
     (tmp_path / "mine.py").write_text(example.read_text())
     (tmp_path / "pytest.py").write_text("raise ImportError('not this one')\n")
-    subprocess.run(
-        [sys.executable, "-m", "torch_backend", "check", "mine:NumpyDevice", "--only", "abi/test_properties.py"],
-        cwd=tmp_path,
-        env=clean_environment(),
-        check=True,
-    )
+    check("mine:NumpyDevice", "--only", "abi/test_properties.py", cwd=tmp_path)
 
 
 def test_known_failures_beside_the_library_are_found(tmp_path: Path) -> None:

@@ -153,8 +153,8 @@ def clean_environment() -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Template]:
-    """A process that has imported torch."""
-    process = Template(tmp_path_factory.mktemp("processes"), clean_environment())
+    """A process that has imported torch, and pytest, which most code that tests run needs."""
+    process = Template(tmp_path_factory.mktemp("processes"), clean_environment(), "import pytest, torch")
     yield process
     process.close()
 

@@ -1,12 +1,16 @@
 """Fixtures of the tests in Python, of the core and of the conformance kit: their conftest.py import them."""
 
+import functools
+import inspect
+import os
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -27,6 +31,53 @@ SUPPORT = Path(__file__).parent
 
 BuildPlugin = Callable[..., Path]
 VendorPackage = Callable[..., Path]
+Environment = Mapping[str, str | os.PathLike[str]]
+
+
+def in_process(env: Environment | Callable[..., Environment], **keywords: Any) -> Callable[..., Any]:
+    """Decorate a test whose body runs in a fresh interpreter: what it is given goes there as it is printed.
+
+    Its module is imported there first. ``env`` is the environment, or a function that makes it of fixtures;
+    ``keywords`` are more for :func:`run_python`.
+    """
+    makes_env = env if callable(env) else lambda: env
+
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        own, asked = (list(inspect.signature(each).parameters) for each in (test, makes_env))
+
+        @functools.wraps(test)
+        def run(run_python: RunPython, **given: Any) -> None:
+            arguments = {
+                key: os.fspath(x) if isinstance(x, os.PathLike) else x for key, x in given.items() if key in own
+            }
+            code = f"import {test.__module__} as tests\ntests.{test.__name__}.__wrapped__(**{arguments!r})"
+            packages = [Path(inspect.getfile(test)).parent, SUPPORT]
+            run_python(code, env=makes_env(**{name: given[name] for name in asked}), packages=packages, **keywords)
+
+        names = dict.fromkeys(["run_python", *own, *asked])
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        run.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])  # type: ignore[attr-defined]
+        return run
+
+    return decorate
+
+
+def run_program(
+    *command: str | os.PathLike[str],
+    cwd: Path | None = None,
+    code: int = 0,
+    seconds: float = 300,
+    **environment: str | os.PathLike[str],
+) -> subprocess.CompletedProcess[str]:
+    """Run a program, ``"python"`` being this one. Its environment names no device unless ``environment`` does.
+
+    Fails the test if the exit code is not ``code``.
+    """
+    program = [sys.executable if part == "python" else os.fspath(part) for part in command]
+    env = clean_environment() | {key: os.fspath(value) for key, value in environment.items()}
+    process = subprocess.run(program, cwd=cwd, env=env, capture_output=True, text=True, timeout=seconds, check=False)
+    assert process.returncode == code, f"exit code {process.returncode}\n{process.stdout}\n{process.stderr}"
+    return process
 
 
 @pytest.fixture(scope="session")
