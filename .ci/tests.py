@@ -18,8 +18,8 @@ from typing import Any
 
 try:
     import tomllib
-except ModuleNotFoundError:  # Python 3.10
-    from pip._vendor import tomli as tomllib
+except ModuleNotFoundError:  # Python 3.10, where pytest brings it
+    import tomli as tomllib
 
 ROOT = Path(__file__).parents[1]
 SETTINGS = {"DEVICE": os.environ.get("DEVICE", "xcpu"), "BUILD": os.environ.get("BUILD", "build/make")}

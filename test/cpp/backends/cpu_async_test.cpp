@@ -102,6 +102,47 @@ TEST_F(XcpuAsyncTest, EventsOrderStreamsAndDevices) {
     EXPECT_EQ(bytes(c + 16 * round, c + 16 * round + 16), bytes(16, round));
 }
 
+// The lifetimes below are for the sanitizers: the kit sees what happens, not what was read after its end.
+
+TEST_F(XcpuAsyncTest, TheFillPatternIsReadBeforeTheCallReturns) {
+  load_async();
+  unsigned char* ptr = allocate(0, 64);
+  gate g;
+  g.enqueue(core, 0, nullptr);
+  uint64_t value = 0x0102030405060708;
+  EXPECT_OK(core->memory_fill(0, ptr, &value, 8, 64, nullptr));
+  value = 0;
+  g.open();
+  const bytes data = download(0, ptr, 64);
+  EXPECT_EQ(data[0], 8);
+  EXPECT_EQ(data[63], 1);
+}
+
+TEST_F(XcpuAsyncTest, ADestroyedEventIsStillWaitedFor) {
+  load_async();
+  tb_stream* waiting = create_stream(1);
+  tb_event* event = create_event(0);
+  gate g;
+  g.enqueue(core, 0, nullptr);
+  EXPECT_OK(core->event_record(0, event, nullptr));
+  EXPECT_OK(core->stream_wait_event(1, waiting, event));
+  destroy(event);
+  std::this_thread::sleep_for(milliseconds(20));
+  EXPECT_STATUS(TB_STATUS_NOT_READY, core->stream_query(1, waiting));
+  g.open();
+  EXPECT_OK(core->stream_synchronize(1, waiting));
+}
+
+TEST_F(XcpuAsyncTest, ADestroyedStreamCompletesItsWork) {
+  load_async({{"delay_us", "2000"}});
+  tb_stream* stream = create_stream(0);
+  unsigned char* ptr = allocate(0, 20);
+  for (unsigned char i = 0; i < 20; ++i) enqueue_fill(0, ptr + i, i, 1, stream);
+  destroy(stream);
+  EXPECT_OK(core->device_synchronize(0));
+  for (unsigned char i = 0; i < 20; ++i) EXPECT_EQ(ptr[i], i);
+}
+
 TEST_F(XcpuAsyncTest, DelaysAreInjectedBeforeEveryOperation) {
   load_async({{"delay_us", "2000"}});
   unsigned char* ptr = allocate(0, 1);
