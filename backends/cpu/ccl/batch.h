@@ -1,7 +1,7 @@
 // What one rank moves in calls that run together: one, or those between group_begin and group_end.
 //
-// Messages to one rank are written, and those from one rank read, in the order they were added. Nothing else is ordered,
-// so that the ranks of a group cannot wait for each other in a circle.
+// Messages to one rank are written, and those from one rank read, in the order they were added. Nothing else is
+// ordered, so that the ranks of a group cannot wait for each other in a circle.
 #pragma once
 
 #include <cstdint>

@@ -15,9 +15,9 @@ struct reduction {
   uint64_t number_bytes;    // of what it takes for one number: a complex one is two
 };
 
-// TB_REDUCE_* of elements of `dtype`. Halves are computed with as floats, and averages of integers are cut off. Of bools
-// sum and max are "or", product and min "and". NaN is the smallest and the largest. Null for what the core, which builds
-// what is missing, needs more rarely: numbers of eight bits with a point, and products of complex ones.
+// TB_REDUCE_* of elements of `dtype`. Halves are computed with as floats, and averages of integers are cut off. Of
+// bools sum and max are "or", product and min "and". NaN is the smallest and the largest. There is none of float8, and
+// no product of complex numbers: the core builds what is missing.
 reduction find_reduction(tb_dtype dtype, int32_t which);
 
 } // namespace xcpu::ccl

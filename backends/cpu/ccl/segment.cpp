@@ -57,8 +57,8 @@ shared_header& header(unsigned char* memory) {
   return *reinterpret_cast<shared_header*>(memory);
 }
 
-// A process holds the lock of its rank's byte until it ends. It is that of the open file, so that ranks may be in one
-// process, and in containers that do not know each other's processes.
+// A process holds the lock of its rank's byte until it ends, and those that it forked have. It is that of the open file,
+// so that ranks may be in one process, and in containers that do not know each other's processes.
 int ask_for_lock(int descriptor, int command, int32_t rank, struct flock* out_lock) {
   *out_lock = {};
   out_lock->l_type = F_WRLCK;
