@@ -1,8 +1,10 @@
-// Descriptors, executors, and access to elements.
+// Descriptors, executors, and the two phases.
 #include <algorithm>
 #include <cstring>
 #include <set>
+#include <string>
 
+#include "elements.h"
 #include "operator.h"
 
 namespace sim {
@@ -38,189 +40,52 @@ int destroy(const char* name, const T* object) {
   return kOk;
 }
 
-float from_half(uint16_t bits) {
-  _Float16 value;
-  std::memcpy(&value, &bits, 2);
-  return static_cast<float>(value);
-}
-
-uint16_t to_bfloat16(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, 4);
-  if (std::isnan(value)) return 0x7fc0;
-  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-template <typename T>
-T get(const char* at) {
-  T value;
-  std::memcpy(&value, at, sizeof value);
-  return value;
-}
-
-template <typename T>
-void put(char* at, T value) {
-  std::memcpy(at, &value, sizeof value);
-}
-
 } // namespace
 
-int64_t item_bytes(int dtype) {
-  switch (dtype) {
-    case kInt8:
-    case kUint8:
-    case kBool:
-      return 1;
-    case kHalf:
-    case kBfloat16:
-    case kInt16:
-      return 2;
-    case kFloat:
-    case kInt32:
-      return 4;
-    case kInt64:
-    case kDouble:
-      return 8;
+at::ScalarType scalar_type_of(int acl_dtype) {
+  switch (acl_dtype) {
+    case 0:
+      return at::kFloat;
+    case 1:
+      return at::kHalf;
+    case 2:
+      return at::kChar;
+    case 3:
+      return at::kInt;
+    case 4:
+      return at::kByte;
+    case 6:
+      return at::kShort;
+    case 9:
+      return at::kLong;
+    case 11:
+      return at::kDouble;
+    case 12:
+      return at::kBool;
+    case 27:
+      return at::kBFloat16;
     default:
-      return 0;
+      return at::ScalarType::Undefined;
   }
 }
 
-bool is_floating(int dtype) {
-  return dtype == kFloat || dtype == kHalf || dtype == kBfloat16 || dtype == kDouble;
+uint64_t item_bytes(int acl_dtype) {
+  const at::ScalarType type = scalar_type_of(acl_dtype);
+  return type == at::ScalarType::Undefined ? 0 : at::elementSize(type);
 }
 
-double view::number(int64_t at) const {
-  const char* p = data + at * item_bytes(dtype);
-  switch (dtype) {
-    case kFloat:
-      return get<float>(p);
-    case kDouble:
-      return get<double>(p);
-    case kHalf:
-      return from_half(get<uint16_t>(p));
-    case kBfloat16: {
-      const uint32_t bits = uint32_t{get<uint16_t>(p)} << 16;
-      float value;
-      std::memcpy(&value, &bits, 4);
-      return value;
-    }
-    default:
-      return static_cast<double>(integer(at));
-  }
+void fold(char* to, const char* from, uint64_t count, int acl_dtype, int reduction) {
+  at::Tensor x = at::from_blob(to, {static_cast<int64_t>(count)}, scalar_type_of(acl_dtype));
+  const at::Tensor y = at::from_blob(const_cast<char*>(from), x.sizes(), x.options());
+  x.copy_(reduction == 0 ? x + y : reduction == 1 ? x * y : reduction == 2 ? at::maximum(x, y) : at::minimum(x, y));
 }
 
-int64_t view::integer(int64_t at) const {
-  const char* p = data + at * item_bytes(dtype);
-  switch (dtype) {
-    case kInt8:
-      return get<int8_t>(p);
-    case kUint8:
-      return get<uint8_t>(p);
-    case kBool:
-      return get<uint8_t>(p) != 0;
-    case kInt16:
-      return get<int16_t>(p);
-    case kInt32:
-      return get<int32_t>(p);
-    case kInt64:
-      return get<int64_t>(p);
-    default:
-      return static_cast<int64_t>(number(at));
-  }
-}
-
-void view::store(int64_t at, double value) const {
-  char* p = data + at * item_bytes(dtype);
-  switch (dtype) {
-    case kFloat:
-      return put(p, static_cast<float>(value));
-    case kDouble:
-      return put(p, value);
-    case kHalf: {
-      const auto half = static_cast<_Float16>(value);
-      return put(p, half);
-    }
-    case kBfloat16:
-      return put(p, to_bfloat16(static_cast<float>(value)));
-    case kBool:
-      return put(p, static_cast<uint8_t>(value != 0));
-    default:
-      return store_integer(at, static_cast<int64_t>(value));
-  }
-}
-
-void view::store_integer(int64_t at, int64_t value) const {
-  char* p = data + at * item_bytes(dtype);
-  switch (dtype) {
-    case kInt8:
-    case kUint8:
-      return put(p, static_cast<uint8_t>(value));
-    case kBool:
-      return put(p, static_cast<uint8_t>(value != 0));
-    case kInt16:
-      return put(p, static_cast<int16_t>(value));
-    case kInt32:
-      return put(p, static_cast<int32_t>(value));
-    case kInt64:
-      return put(p, value);
-    default:
-      return store(at, static_cast<double>(value));
-  }
-}
-
-view view::expanded(const std::vector<int64_t>& to) const {
-  view v = *this;
-  v.sizes = to;
-  v.strides.assign(to.size(), 0);
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    const size_t there = to.size() - sizes.size() + i;
-    if (sizes[i] == to[there]) v.strides[there] = strides[i];
-  }
-  return v;
-}
-
-std::vector<int64_t> view::offsets() const {
-  std::vector<int64_t> all;
-  all.reserve(static_cast<size_t>(count()));
-  all.push_back(0);
-  for (size_t d = 0; d < sizes.size(); ++d) {
-    std::vector<int64_t> next;
-    next.reserve(all.size() * static_cast<size_t>(sizes[d]));
-    for (const int64_t start : all)
-      for (int64_t i = 0; i < sizes[d]; ++i) next.push_back(start + i * strides[d]);
-    all = std::move(next);
-  }
-  return all;
-}
-
-std::vector<double> view::load() const {
-  std::vector<double> values;
-  for (const int64_t at : offsets()) values.push_back(number(at));
-  return values;
-}
-
-void view::save(const std::vector<double>& values) const {
-  size_t next = 0;
-  for (const int64_t at : offsets()) store(at, values[next++]);
-}
-
-int64_t view::extent_before(int64_t d) const {
-  int64_t n = 1;
-  for (int64_t i = 0; i < d; ++i) n *= sizes[static_cast<size_t>(i)];
-  return n;
-}
-
-int64_t view::extent_after(int64_t d) const {
-  int64_t n = 1;
-  for (int64_t i = d + 1; i < dim(); ++i) n *= sizes[static_cast<size_t>(i)];
-  return n;
-}
-
-void move(const view& to, int64_t to_offset, const view& from, int64_t from_offset) {
-  const auto bytes = static_cast<size_t>(item_bytes(to.dtype));
-  std::memcpy(to.data + to_offset * static_cast<int64_t>(bytes), from.data + from_offset * static_cast<int64_t>(bytes),
-              bytes);
+void write(const at::Tensor& out, const at::Tensor& result) {
+  if (!out.defined()) return;
+  TORCH_CHECK(out.sizes() == result.sizes(), "a result of ", result.sizes(), " in a tensor of ", out.sizes());
+  TORCH_CHECK(at::can_cast(result.scalar_type(), out.scalar_type()), result.scalar_type(), " does not become ",
+              out.scalar_type());
+  out.copy_(result);
 }
 
 } // namespace sim
@@ -238,7 +103,8 @@ SIM_API aclTensor* aclCreateTensor(const int64_t* sizes, uint64_t ndim, int dtyp
                                    int64_t offset, int format, const int64_t* storage, uint64_t storage_ndim,
                                    void* data) {
   const int expected = ndim == 3 ? 47 : ndim == 4 ? 0 : ndim == 5 ? 30 : 2;
-  if (item_bytes(dtype) == 0 || offset < 0 || format != expected) {
+  const at::ScalarType type = scalar_type_of(dtype);
+  if (type == at::ScalarType::Undefined || offset < 0 || format != expected) {
     refuse(kInvalidParameter, "aclCreateTensor: dtype %d, offset %ld, format %d of %lu dimensions", dtype, long(offset),
            format, (unsigned long)ndim);
     return nullptr;
@@ -246,31 +112,37 @@ SIM_API aclTensor* aclCreateTensor(const int64_t* sizes, uint64_t ndim, int dtyp
   int64_t room = 1, last = offset;
   for (uint64_t i = 0; i < storage_ndim; ++i) room *= storage[i];
   for (uint64_t i = 0; i < ndim; ++i) last += (sizes[i] - 1) * strides[i];
-  if (last >= room || reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(item_bytes(dtype)) != 0) {
+  if (last >= room || reinterpret_cast<uintptr_t>(data) % at::elementSize(type) != 0) {
     refuse(kInvalidParameter, "aclCreateTensor: element %ld of a storage of %ld, at %p", long(last), long(room), data);
     return nullptr;
   }
-  return born(
-      new aclTensor{{sizes, sizes + ndim}, {strides, strides + ndim}, offset, dtype, format, static_cast<char*>(data)});
+  return born(new aclTensor{{sizes, sizes + ndim}, {strides, strides + ndim}, offset, type, static_cast<char*>(data)});
 }
 
 SIM_API aclScalar* aclCreateScalar(void* value, int dtype) {
-  aclScalar s{dtype, 0, 0};
-  if (dtype == kDouble) s.f = *static_cast<double*>(value), s.i = static_cast<int64_t>(s.f);
-  if (dtype == kFloat) s.f = *static_cast<float*>(value), s.i = static_cast<int64_t>(s.f);
-  if (dtype == kInt64) s.i = *static_cast<int64_t*>(value), s.f = static_cast<double>(s.i);
-  if (dtype == kBool) s.i = *static_cast<bool*>(value), s.f = static_cast<double>(s.i);
-  return born(new aclScalar(s));
+  switch (scalar_type_of(dtype)) {
+    case at::kDouble:
+      return born(new aclScalar(*static_cast<double*>(value)));
+    case at::kFloat:
+      return born(new aclScalar(*static_cast<float*>(value)));
+    case at::kLong:
+      return born(new aclScalar(*static_cast<int64_t*>(value)));
+    case at::kBool:
+      return born(new aclScalar(*static_cast<bool*>(value)));
+    default:
+      refuse(kInvalidParameter, "aclCreateScalar: dtype %d is not simulated", dtype);
+      return nullptr;
+  }
 }
 
 SIM_API aclIntArray* aclCreateIntArray(const int64_t* values, uint64_t count) {
-  return born(new aclIntArray{{values, values + count}});
+  return born(new aclIntArray(values, values + count));
 }
 SIM_API aclBoolArray* aclCreateBoolArray(const bool* values, uint64_t count) {
-  return born(new aclBoolArray{std::vector<bool>(values, values + count)});
+  return born(new aclBoolArray(values, values + count));
 }
 SIM_API aclTensorList* aclCreateTensorList(const aclTensor* const* tensors, uint64_t count) {
-  return born(new aclTensorList{{tensors, tensors + count}});
+  return born(new aclTensorList(tensors, tensors + count));
 }
 SIM_API int aclDestroyTensor(const aclTensor* t) {
   return destroy("aclDestroyTensor", t);
@@ -286,7 +158,7 @@ SIM_API int aclDestroyBoolArray(const aclBoolArray* a) {
 }
 SIM_API int aclDestroyTensorList(const aclTensorList* list) {
   if (is_alive(list))
-    for (const aclTensor* t : list->tensors) destroy("aclDestroyTensorList", t);
+    for (const aclTensor* t : *list) destroy("aclDestroyTensorList", t);
   return destroy("aclDestroyTensorList", list);
 }
 SIM_API int aclDestroyAclOpExecutor(aclOpExecutor* executor) {
@@ -303,47 +175,53 @@ namespace sim {
 namespace {
 
 // Everything that the command touches, as the storage has it.
-bool find_view(const aclTensor& t, const device* of, view* out_view) {
+bool find_tensor(const aclTensor& t, const device* of, at::Tensor* out_tensor) {
   int64_t last = t.offset;
   for (size_t i = 0; i < t.sizes.size(); ++i) last += (t.sizes[i] - 1) * t.strides[i];
-  const int64_t bytes = item_bytes(t.dtype);
+  const auto bytes = static_cast<int64_t>(at::elementSize(t.dtype));
   device* owner = nullptr;
   char* base = find_memory(t.data, static_cast<uint64_t>((last + 1) * bytes), &owner);
   if (!base || owner != of) return false;
-  *out_view = {t.sizes, t.strides, t.dtype, base + t.offset * bytes};
+  *out_tensor = at::from_blob(base + t.offset * bytes, t.sizes, t.strides, at::TensorOptions(t.dtype));
   return true;
+}
+
+// The body on the stream's thread, where no program has said that gradients are wanted.
+int compute(const char* name, const body& run, tensors& operands) {
+  const at::AutoDispatchBelowAutograd without_autograd;
+  try {
+    run(operands);
+    return kOk;
+  } catch (const c10::Error& e) {
+    return refuse(kKernelFailed, "%s: %s", name, e.what_without_backtrace());
+  }
 }
 
 } // namespace
 
-int plan(const char* name, uint64_t* workspace_bytes, aclOpExecutor** out_executor, const aclTensorList* list,
-         std::vector<operand> operands, uint64_t needed_bytes, body run) {
+int plan(const char* name, uint64_t* workspace_bytes, aclOpExecutor** out_executor, std::vector<operand> operands,
+         uint64_t needed_bytes, body run, const aclTensorList* list) {
   if (const int error = enter(name)) return error;
   if (!workspace_bytes || !out_executor) return refuse(kNullParameter, "%s: nowhere to put the answer", name);
   if (list && !is_alive(list)) return refuse(kInvalidParameter, "%s: a list that is gone", name);
-  std::vector<const aclTensor*> tensors;
-  if (list) tensors = list->tensors;
+  std::vector<const aclTensor*> all;
+  if (list) all = *list;
   for (const operand& o : operands) {
     if (!o.tensor && !o.optional) return refuse(kNullParameter, "%s: a tensor is NULL", name);
-    tensors.push_back(o.tensor);
+    all.push_back(o.tensor);
   }
-  for (const aclTensor* t : tensors) {
+  for (const aclTensor* t : all) {
     if (t && !is_alive(t)) return refuse(kInvalidParameter, "%s: a tensor that is gone", name);
     if (t && t->sizes.size() > 8) return refuse(kInvalidParameter, "%s: more than 8 dimensions", name);
   }
   *workspace_bytes = needed_bytes;
-  *out_executor = born(new aclOpExecutor{name, std::move(tensors), needed_bytes, std::move(run)});
+  *out_executor = born(new aclOpExecutor{name, std::move(all), needed_bytes, std::move(run)});
   return kOk;
-}
-
-int plan(const char* name, uint64_t* workspace_bytes, aclOpExecutor** out_executor, std::vector<operand> operands,
-         uint64_t needed_bytes, body run) {
-  return plan(name, workspace_bytes, out_executor, nullptr, std::move(operands), needed_bytes, std::move(run));
 }
 
 int run(const char* name, void* workspace, uint64_t workspace_bytes, aclOpExecutor* executor, void* handle) {
   if (!is_alive(executor)) return refuse(kInvalidParameter, "%s: the executor was used before, or there is none", name);
-  if (std::string(executor->name) != name)
+  if (executor->name != name)
     return refuse(kInvalidParameter, "%s with the executor of %s", name, executor->name.c_str());
   if (const int error = enter(name)) return error;
   stream* s = nullptr;
@@ -353,27 +231,21 @@ int run(const char* name, void* workspace, uint64_t workspace_bytes, aclOpExecut
   if (workspace_bytes < executor->workspace_bytes || (executor->workspace_bytes && !workspace))
     return refuse(kInvalidParameter, "%s: %lu bytes of workspace, and %lu are needed", name,
                   (unsigned long)workspace_bytes, (unsigned long)executor->workspace_bytes);
-  std::vector<aclTensor> tensors; // copies: the descriptors may go after this call
-  std::vector<bool> present;
-  for (const aclTensor* t : executor->tensors) {
-    tensors.push_back(t ? *t : aclTensor{});
-    present.push_back(t != nullptr);
-  }
-  const uint64_t needed = executor->workspace_bytes;
-  const std::string text = name;
-  enqueue(s, [=, work = std::move(executor->run)] {
+  std::vector<std::optional<aclTensor>> operands; // copies: the descriptors may go after this call
+  for (const aclTensor* t : executor->tensors) operands.push_back(t ? std::optional(*t) : std::nullopt);
+  enqueue(s, [=, needed = executor->workspace_bytes, work = std::move(executor->run)] {
     device* owner = nullptr;
     char* own = needed ? find_memory(workspace, needed, &owner) : nullptr;
     if (needed && owner != s->owner)
-      return refuse(kKernelFailed, "%s: the workspace is not memory of the device", text.c_str());
+      return refuse(kKernelFailed, "%s: the workspace is not memory of the device", name);
     if (own) std::memset(own, 0x5A, needed);
-    std::vector<view> views(tensors.size());
-    for (size_t i = 0; i < tensors.size(); ++i)
-      if (present[i] && !find_view(tensors[i], s->owner, &views[i]))
-        return refuse(kKernelFailed, "%s: tensor %zu is not in one allocation of the device", text.c_str(), i);
-    work(views);
+    tensors found(operands.size());
+    for (size_t i = 0; i < operands.size(); ++i)
+      if (operands[i] && !find_tensor(*operands[i], s->owner, &found[i]))
+        return refuse(kKernelFailed, "%s: tensor %zu is not in one allocation of the device", name, i);
+    if (const int error = compute(name, work, found)) return error;
     if (own && std::any_of(own, own + needed, [](char c) { return c != 0x5A; }))
-      return refuse(kKernelFailed, "%s: somebody else wrote the workspace", text.c_str());
+      return refuse(kKernelFailed, "%s: somebody else wrote the workspace", name);
     return kOk;
   });
   return destroy(name, executor);

@@ -6,7 +6,8 @@
 #include <string>
 
 #include "common/simulation/ranks.h"
-#include "operator.h"
+#include "elements.h"
+#include "runtime.h"
 
 namespace sim {
 
@@ -41,8 +42,9 @@ int find(const char* name, void* handle, comm** out) {
   return kOk;
 }
 
+// AscendCL's.
 int acl_dtype(int dtype) {
-  constexpr int known[] = {kInt8, kInt16, kInt32, kHalf, kFloat, kInt64, -1, kUint8, -1, -1, kDouble, kBfloat16};
+  constexpr int known[] = {2, 6, 3, 1, 0, 9, -1, 4, -1, -1, 11, 27};
   return dtype >= 0 && dtype < 12 ? known[dtype] : -1;
 }
 
@@ -69,29 +71,15 @@ int locate(comm* c, const char* name, const void* ptr, uint64_t size, char** out
 }
 
 int64_t checked_bytes(const char* name, uint64_t count, int dtype, int reduction = 0) {
-  const int64_t item = item_bytes(acl_dtype(dtype));
-  if (item == 0 || count == 0 || reduction < 0 || reduction > 3) {
-    refuse(kParameter, "%s: %lu elements, dtype %d, reduction %d", name, static_cast<unsigned long>(count), dtype,
-           reduction);
-    return 0;
-  }
-  return item;
+  const uint64_t item = item_bytes(acl_dtype(dtype));
+  if (item && count > 0 && reduction >= 0 && reduction <= 3) return static_cast<int64_t>(item);
+  refuse(kParameter, "%s: %lu elements, dtype %d, reduction %d", name, static_cast<unsigned long>(count), dtype,
+         reduction);
+  return 0;
 }
 
 folding fold_of(uint64_t count, int dtype, int reduction) {
-  return [=](char* to, const char* from) {
-    const int64_t n = static_cast<int64_t>(count);
-    const view a{{n}, {1}, acl_dtype(dtype), to}, b{{n}, {1}, acl_dtype(dtype), const_cast<char*>(from)};
-    const auto apply = [reduction](auto x, auto y) {
-      return reduction == 0 ? x + y : reduction == 1 ? x * y : reduction == 2 ? std::max(x, y) : std::min(x, y);
-    };
-    for (int64_t i = 0; i < n; ++i) {
-      if (is_floating(a.dtype))
-        a.store(i, apply(a.number(i), b.number(i)));
-      else
-        a.store_integer(i, apply(a.integer(i), b.integer(i)));
-    }
-  };
+  return [=](char* to, const char* from) { fold(to, from, count, acl_dtype(dtype), reduction); };
 }
 
 } // namespace
@@ -163,7 +151,7 @@ SIM_API int HcclBatchSendRecv(void* list, uint32_t count, void* handle, void* st
   return enqueue_call("HcclBatchSendRecv", handle, stream, [=](comm* c) {
     std::vector<transfer> sent, received;
     for (const item& i : items) {
-      transfer t{i.peer, nullptr, i.count * static_cast<uint64_t>(item_bytes(acl_dtype(i.dtype)))};
+      transfer t{i.peer, nullptr, i.count * item_bytes(acl_dtype(i.dtype))};
       if (const int error = locate(c, "HcclBatchSendRecv", i.buffer, t.size_bytes, &t.data)) return error;
       (i.direction == 0 ? sent : received).push_back(t);
     }
