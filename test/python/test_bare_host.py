@@ -1,7 +1,6 @@
 """The services that device libraries are given in a process without torch."""
 
 import ctypes
-import threading
 
 import pytest
 
@@ -28,22 +27,6 @@ def test_a_later_text_replaces_an_earlier_one_and_may_be_long() -> None:
     fail(Status.INTERNAL, b"first")
     fail(Status.INTERNAL, b"%s", b"x" * 100_000)
     assert host.take_error_text() == "x" * 100_000
-
-
-def test_texts_belong_to_their_thread() -> None:
-    fail(Status.INTERNAL, b"of this thread")
-    others: list[str] = []
-
-    def work() -> None:
-        others.append(host.take_error_text())
-        fail(Status.INTERNAL, b"of another")
-        others.append(host.take_error_text())
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert others == ["", "of another"]
-    assert host.take_error_text() == "of this thread"
 
 
 def test_the_log_keeps_the_last_lines() -> None:

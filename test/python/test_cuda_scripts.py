@@ -1,12 +1,10 @@
 """examples/ecosystem/cuda: programs written for CUDA run if the device's name is changed, and nothing else."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from fixtures import RunPython, clean_environment
+from fixtures import RunPython, run_program
 
 SCRIPTS = sorted((Path(__file__).parents[2] / "examples" / "ecosystem" / "cuda").glob("*.py"))
 RANKS = [path for path in SCRIPTS if path.name.startswith("ranks_")]
@@ -42,15 +40,8 @@ def test_pipelines_over_collectives_of_the_device(name: str, tmp_path: Path, lat
 def run_ranks(name: str, tmp_path: Path, path: Path, settings: dict[str, str] | None = None) -> None:
     script = tmp_path / path.name
     script.write_text(renamed(path, name))
-    process = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", script],
-        env=clean_environment() | {"TORCH_BACKEND": name, "OMP_NUM_THREADS": "1"} | (settings or {}),
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert process.returncode == 0, process.stderr
+    launch = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2")
+    run_program("python", *launch, script, TORCH_BACKEND=name, OMP_NUM_THREADS="1", **(settings or {}))
 
 
 def test_there_are_enough() -> None:

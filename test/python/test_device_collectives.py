@@ -3,11 +3,18 @@
 What holds for every process group is in test_distributed.py.
 """
 
+import os
+import threading
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import torch
 from distributed_ranks import ASYNC, DEVICE_COLLECTIVES, expect_good, run_ranks
-from fixtures import BuildPlugin, RunPython
+from fixtures import BuildPlugin, RunPython, in_process
+
+import torch_backend
+from torch_backend import _C
 
 REQUIRED = "send recv"
 REQUIRED_ONLY = "CCL_SIZE=offsetof(tb_ccl_table, group_begin)"
@@ -69,21 +76,13 @@ def test_the_host_can_be_picked(tmp_path: Path) -> None:
     run("rare_dtypes", tmp_path, 2, DEVICE_COLLECTIVES | picked)
 
 
-def test_what_is_picked_must_be_there(run_python: RunPython) -> None:
-    run_python(
-        """
-        import os, torch, torch_backend
-        torch_backend.activate("xcpu")
-        for picked, error in (("device", "offers none"), ("gloo", "it can be 'device' or 'host'")):
-            os.environ["TORCH_BACKEND_COLLECTIVES"] = picked
-            try:
-                torch.distributed.init_process_group(store=torch.distributed.HashStore(), rank=0, world_size=1)
-            except (RuntimeError, ValueError) as raised:
-                assert error in str(raised), raised
-            else:
-                raise AssertionError(picked)
-        """
-    )
+@in_process({})
+def test_what_is_picked_must_be_there() -> None:
+    torch_backend.activate("xcpu")
+    for picked, error in (("device", "offers none"), ("gloo", "it can be 'device' or 'host'")):
+        os.environ["TORCH_BACKEND_COLLECTIVES"] = picked
+        with pytest.raises((RuntimeError, ValueError), match=error):
+            torch.distributed.init_process_group(store=torch.distributed.HashStore(), rank=0, world_size=1)
 
 
 def test_a_table_without_required_slots(run_python: RunPython, build_plugin: BuildPlugin) -> None:
@@ -104,66 +103,57 @@ def test_a_table_without_required_slots(run_python: RunPython, build_plugin: Bui
     )
 
 
-def test_threads_as_ranks(run_python: RunPython) -> None:
+@in_process(
+    {"TORCH_BACKEND": "xcpu", "TORCH_BACKEND_XCPU_DEVICES": "2", "TORCH_BACKEND_XCPU_ASYNC": "1"} | DEVICE_COLLECTIVES
+)
+def test_threads_as_ranks() -> None:
     """Ranks may be threads of one process, each with a device of its own."""
-    run_python(
-        """
-        import threading
-        from datetime import timedelta
-        import torch
-        from torch_backend import _C
-        store, sums = torch.distributed.HashStore(), {}
+    store = torch.distributed.HashStore()
+    sums: dict[int, float] = {}
 
-        def rank(number):
-            torch.accelerator.set_device_index(number)
-            backend = _C.DeviceBackend("xcpuccl", store, number, 2, timedelta(seconds=60))
-            x = torch.full((1000,), number + 1.0, device="xcpu")
-            backend.allreduce([x]).wait()
-            sums[number] = x.sum().item()
+    def rank(number: int) -> None:
+        torch.accelerator.set_device_index(number)
+        backend = _C.DeviceBackend("xcpuccl", store, number, 2, timedelta(seconds=60))
+        x = torch.full((1000,), number + 1.0, device="xcpu")
+        backend.allreduce([x]).wait()
+        sums[number] = x.sum().item()
 
-        threads = [threading.Thread(target=rank, args=(number,)) for number in range(2)]
-        for thread in threads: thread.start()
-        for thread in threads: thread.join()
-        assert sums == {0: 3000.0, 1: 3000.0}, sums
-        """,
-        env={"TORCH_BACKEND": "xcpu", "TORCH_BACKEND_XCPU_DEVICES": "2", "TORCH_BACKEND_XCPU_ASYNC": "1"}
-        | DEVICE_COLLECTIVES,
-    )
+    threads = [threading.Thread(target=rank, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sums == {0: 3000.0, 1: 3000.0}, sums
 
 
-def test_callbacks_of_a_failure_hold_nobody_up(run_python: RunPython) -> None:
+@in_process({"TORCH_BACKEND": "xcpu", "TORCH_BACKEND_XCPU_DEVICES": "2"} | DEVICE_COLLECTIVES)
+def test_callbacks_of_a_failure_hold_nobody_up() -> None:
     """Whoever fails a work does not run the callbacks of its future: they may wait for what comes after."""
-    run_python(
-        """
-        import threading
-        from datetime import timedelta
-        import torch
-        from torch_backend import _C
-        store, both, go_on, seen = torch.distributed.HashStore(), threading.Barrier(2), threading.Event(), []
-        called = threading.Event()
+    store, both = torch.distributed.HashStore(), threading.Barrier(2)
+    go_on, called = threading.Event(), threading.Event()
+    seen: list[bool] = []
 
-        def callback(future):
-            seen.append(go_on.wait(30))
-            called.set()
+    def callback(_: object) -> None:
+        seen.append(go_on.wait(30))
+        called.set()
 
-        def rank(number):
-            torch.accelerator.set_device_index(number)
-            backend = _C.DeviceBackend("xcpuccl", store, number, 2, timedelta(seconds=60))
-            x = torch.ones(1000, device="xcpu")
-            backend.allreduce([x]).wait()
-            both.wait()
-            if number == 0:
-                work = backend.allreduce([x])  # the other rank does not come
-                work.get_future().add_done_callback(callback)
-                backend.abort()
-                go_on.set()
-                assert called.wait(30)
-            both.wait()
+    def rank(number: int) -> None:
+        torch.accelerator.set_device_index(number)
+        backend = _C.DeviceBackend("xcpuccl", store, number, 2, timedelta(seconds=60))
+        x = torch.ones(1000, device="xcpu")
+        backend.allreduce([x]).wait()
+        both.wait()
+        if number == 0:
+            work = backend.allreduce([x])  # the other rank does not come
+            work.get_future().add_done_callback(callback)
+            backend.abort()
+            go_on.set()
+            assert called.wait(30)
+        both.wait()
 
-        threads = [threading.Thread(target=rank, args=(number,)) for number in range(2)]
-        for thread in threads: thread.start()
-        for thread in threads: thread.join()
-        assert seen == [True], seen
-        """,
-        env={"TORCH_BACKEND": "xcpu", "TORCH_BACKEND_XCPU_DEVICES": "2"} | DEVICE_COLLECTIVES,
-    )
+    threads = [threading.Thread(target=rank, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == [True], seen

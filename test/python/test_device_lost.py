@@ -33,57 +33,6 @@ def script(body: str) -> str:
     return PRELUDE + "\n".join(line[indent:] for line in lines)
 
 
-USES = """
-    x, events = torch.ones(4, device="xcpu"), [torch.xcpu.Event(), torch.xcpu.Event(enable_timing=True)]
-    stream = torch.xcpu.Stream()
-    events[0].record(stream)
-    pinned = torch.ones(4).pin_memory()
-    generator = torch.Generator("xcpu")
-    torch.xcpu.synchronize()
-    lose(0)
-    for use in (
-        lambda: torch.empty(4, device="xcpu"),
-        lambda: torch.empty(1 << 25, device="xcpu"),
-        lambda: torch.rand(4, device="xcpu", generator=generator),
-        lambda: x + 1,
-        lambda: x.fill_(1),
-        x.sum,
-        x[0].item,
-        x.cpu,
-        lambda: x.to("xcpu:1"),
-        lambda: x.copy_(torch.ones(4)),
-        lambda: x.copy_(pinned, non_blocking=True),
-        lambda: torch.ones(4, device="xcpu:1").to("xcpu:0"),
-        lambda: str(x),
-        torch.xcpu.synchronize,
-        torch.xcpu.mem_get_info,
-        stream.synchronize,
-        stream.query,
-        torch.xcpu.default_stream().synchronize,
-        lambda: events[1].record(),
-        lambda: torch.xcpu.can_device_access_peer(0, 1),
-    ):
-        text = refused(use)
-        assert text.startswith("xcpu:0: "), text
-    assert torch.xcpu.is_available() and torch.xcpu.device_count() == 3
-    assert x.shape == (4,) and repr(x.device) == "device(type='xcpu', index=0)"
-    assert torch.xcpu.memory_allocated() == 512
-    seen = []
-    thread = threading.Thread(target=lambda: seen.append(refused(x.cpu)))
-    thread.start()
-    thread.join()
-    assert seen
-"""
-
-
-def test_every_use_is_refused(run_python: RunPython) -> None:
-    run_python(script(USES), env=FAST)
-
-
-def test_every_use_is_refused_asynchronously(run_python: RunPython) -> None:
-    run_python(script(USES), env=ASYNC)
-
-
 AFTERWARDS = """
     x, y = torch.ones(1 << 20, device="xcpu:0"), torch.ones(1 << 20, device="xcpu:2")
     side = torch.xcpu.Stream(0)
@@ -153,24 +102,6 @@ def test_exit_with_everything_alive(run_python: RunPython) -> None:
         env=ASYNC | {"TORCH_BACKEND_XCPU_DELAY_US": "1000"},
     )
     assert process.stdout == "exit True\n"
-
-
-def test_reported_by_a_free(run_python: RunPython) -> None:
-    process = run_python(
-        script(
-            """
-            x = torch.empty(1 << 25, device="xcpu")
-            del x
-            _C.set_option("xcpu.fault", "memory_free:0=DEVICE_LOST")
-            torch.xcpu.empty_cache()  # cannot raise
-            _C.set_option("xcpu.fault", "")
-            refused(lambda: torch.empty(4, device="xcpu"))
-            assert torch.xcpu.memory_reserved() == 0
-            """
-        ),
-        env=FAST,
-    )
-    assert "xcpu:0: memory_free failed: device lost (DEVICE_LOST): memory_free fails with" in process.stderr
 
 
 def test_every_device_lost(run_python: RunPython) -> None:

@@ -273,37 +273,6 @@ def test_file_that_does_not_exist(tmp_path: Path) -> None:
         torch_backend.load(tmp_path)
 
 
-def test_failing_device_count(build_plugin: BuildPlugin) -> None:
-    plugin = torch_backend.load(build_plugin("COUNT_FAILS", name="ill"))
-    with pytest.raises(RuntimeError, match=r"ill: device_count failed: .*the driver does not answer"):
-        plugin.device_count()
-
-
-@pytest.mark.parametrize(("count", "allowed"), [(64, True), (65, False), (-1, False)])
-def test_number_of_devices(build_plugin: BuildPlugin, count: int, allowed: bool) -> None:
-    plugin = torch_backend.load(build_plugin(f"DEVICES={count}", name=f"many{abs(count)}"))
-    if allowed:
-        assert plugin.device_count() == count
-    else:
-        with pytest.raises(RuntimeError, match=f"reports {count} devices; 0 to 64 are possible"):
-            plugin.device_count()
-
-
-@pytest.mark.parametrize(
-    ("switch", "message"),
-    [
-        ("PROPERTIES_FAIL", "device_properties failed: .*device 0 has no identity"),
-        ("BAD_ALIGNMENT", "allocation alignment of 3 bytes; it must be a power of two"),
-        ("INITIALIZE_FAILS", "initialize failed: .*the firmware is missing"),
-    ],
-)
-def test_failing_driver(build_plugin: BuildPlugin, switch: str, message: str) -> None:
-    plugin = torch_backend.load(build_plugin(switch))
-    for _ in range(2):  # the second call says the same
-        with pytest.raises(RuntimeError, match=message):
-            plugin.device_properties(0)
-
-
 # ---- libraries of another age ----
 
 

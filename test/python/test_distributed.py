@@ -4,15 +4,12 @@ What collectives compute is tested by the conformance kit, for every device. All
 processes, because starting those takes most of the time.
 """
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from distributed_ranks import ASYNC, DEVICE_COLLECTIVES, expect_good, run_ranks
-from fixtures import RunPython, clean_environment
+from fixtures import RunPython, run_program
 
 ROOT = Path(__file__).parents[2]
 MODES = {"sync": {}, "async": ASYNC, "ccl": DEVICE_COLLECTIVES, "ccl-async": ASYNC | DEVICE_COLLECTIVES}
@@ -74,16 +71,9 @@ def test_a_torch_without_distributed(run_python: RunPython) -> None:
 
 def test_the_example(tmp_path: Path) -> None:
     pytest.importorskip("sklearn", reason="the digits come with scikit-learn: pip install scikit-learn")
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "xcpu", "--standalone"]
-    process = subprocess.run(
-        [*command, ROOT / "examples" / "ddp" / "train.py", "--epochs", "3"],
-        env=clean_environment() | {"TORCH_BACKEND": "xcpu", "OMP_NUM_THREADS": "1", "TMPDIR": os.fspath(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert process.returncode == 0, process.stderr
+    launch = ("-m", "torch.distributed.run", "--nproc-per-node", "xcpu", "--standalone")
+    program = (ROOT / "examples" / "ddp" / "train.py", "--epochs", "3")
+    process = run_program("python", *launch, *program, TORCH_BACKEND="xcpu", OMP_NUM_THREADS="1", TMPDIR=tmp_path)
     found = re.fullmatch(r"2 processes over xcpuccl: ([0-9.]+)% right", process.stdout.strip())
     assert found, process.stdout
     assert float(found[1]) > 90

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import torch
-from fixtures import ROOT, SUPPORT, RunPython, clean_environment
+from fixtures import ROOT, SUPPORT, clean_environment
 
 from torch_backend import _C
 from torch_backend.abi import Status, header
@@ -50,16 +50,15 @@ CLEAN_UP = {"memory_free", "event_destroy", "stream_destroy"}  # called where no
 KEEPS_NOTHING = {"module_image"}  # without an image the source is compiled again
 
 MODES: dict[str, dict[str, str]] = {
-    "fast": {},
     "async": {"TORCH_BACKEND_XCPU_ASYNC": "1"},
     "protected": {"TORCH_BACKEND_XCPU_PROTECT": "1"},
     "modules": {"TORCH_BACKEND_XCPU_ASYNC": "1", "TORCH_BACKEND_XCPU_MODULES": "1"},
 }
 STREAM_SLOTS = {slot for slot in SLOTS if slot.startswith(("stream_", "event_"))} | {"device_synchronize"}
 NOT_REACHED = {
-    "device_count": "asked once, when the device is activated",
-    "device_properties": "asked once, when the driver starts",
-    "initialize": "called once, when the driver starts",
+    "device_count": "asked when the device is activated: see test/cpp/core/device_api_test.cpp",
+    "device_properties": "asked when the driver starts: see test/cpp/core/device_api_test.cpp",
+    "initialize": "called when the driver starts: see test/cpp/core/device_api_test.cpp",
     "ipc_export": "needs another process: see test_processes.py",
     "ipc_import": "needs another process: see test_processes.py",
     "ipc_close": "needs another process: see test_processes.py",
@@ -78,10 +77,8 @@ def reached(mode: str) -> set[str]:
         slots -= {"stream_host_function"}  # no kernel runs on the host
     else:
         slots -= set(MODULE_SLOTS)
-    if mode not in ("async", "modules"):
+    if mode == "protected":
         slots -= STREAM_SLOTS
-    if mode == "fast":  # the host fills what it can access
-        slots -= {"memory_fill"}
     return slots if mode == "protected" else slots - {"memory_map", "memory_unmap"}
 
 
@@ -417,58 +414,3 @@ def test_lost_device(results: Results, mode: str, slot: str) -> None:
     assert set(lost["after"]) == {name.removeprefix("step_") for name in vars(Workload) if name.startswith("step_")}
     assert lost["allocated"] == 0
     assert (lost["elsewhere"], lost["late"]) == ({}, [])
-
-
-# ---- starting ----
-
-
-def test_driver_that_does_not_start(run_python: RunPython) -> None:
-    run_python(
-        """
-        import pytest, torch
-        from torch_backend import _C
-        from test_faults import HAVE_DEFAULT, STATUSES, expected_error
-        uses = (torch.xcpu.init, torch.xcpu.synchronize, lambda: torch.ones(1, device="xcpu"))
-        for slot, device, who in (("initialize", "", "xcpu"), ("device_properties", ":1", "xcpu:1")):
-            for status in STATUSES:
-                if status == "UNSUPPORTED" and slot in HAVE_DEFAULT:
-                    continue
-                _C.set_option("xcpu.fault", f"{slot}{device}={status}")
-                for use in uses:
-                    with pytest.raises(RuntimeError) as error:
-                        use()
-                    assert type(error.value).__name__ == expected_error(slot, status)[0], (slot, status, error)
-                    text = str(error.value)
-                    assert text.startswith(f"{who}: {slot} failed: ") and f"{slot} fails with {status} because" in text
-                assert not torch.xcpu.is_initialized() and torch.xcpu.is_available()
-        _C.set_option("xcpu.fault", "")
-        assert torch.ones(1, device="xcpu:1").item() == 1
-        """,
-        env={"TORCH_BACKEND": "xcpu", "TORCH_BACKEND_XCPU_FAULT": ""},
-        packages=PACKAGES,
-    )
-
-
-def test_driver_with_nothing_to_start(run_python: RunPython) -> None:
-    env = {"TORCH_BACKEND": "xcpu", "TORCH_BACKEND_XCPU_FAULT": "initialize=UNSUPPORTED"}
-    run_python("import torch; assert torch.ones(1, device='xcpu').item() == 1", env=env)
-
-
-def test_devices_that_cannot_be_counted(run_python: RunPython) -> None:
-    run_python(
-        """
-        import pytest, torch, torch_backend
-        from torch_backend import _C
-        from test_faults import STATUSES, expected_error
-        for status in STATUSES:
-            _C.set_option("xcpu.fault", f"device_count={status}")
-            with pytest.raises(RuntimeError, match="^xcpu: device_count failed: .*device_count fails with") as error:
-                torch_backend.activate("xcpu")
-            assert type(error.value).__name__ == expected_error("device_count", status)[0], (status, error)
-            assert torch_backend.active() is None
-        _C.set_option("xcpu.fault", "")
-        torch_backend.activate("xcpu")
-        assert torch.ones(1, device="xcpu").item() == 1
-        """,
-        packages=PACKAGES,
-    )

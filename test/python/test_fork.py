@@ -1,7 +1,6 @@
 """Processes: fork before and after the first use, workers that load data, spawn, and leaving a process."""
 
 import textwrap
-from pathlib import Path
 
 import pytest
 from fixtures import RunPython
@@ -205,46 +204,3 @@ def test_worker_that_uses_the_device(run_python: RunPython) -> None:
         """,
         env=MODES["fast"],
     )
-
-
-def test_spawn_and_forkserver(run_python: RunPython, tmp_path: Path) -> None:
-    (tmp_path / "spawned.py").write_text(
-        textwrap.dedent(
-            """
-            import torch
-            def work(queue, values):
-                x = torch.tensor(values, device="xcpu:1")
-                queue.put((torch.xcpu._is_in_bad_fork(), (x * 2).cpu().tolist()))
-            """
-        )
-    )
-    run_python(
-        """
-        import torch, spawned
-        import torch.multiprocessing as mp
-        if __name__ == "__main__":
-            torch.ones(1, device="xcpu")
-            for method in ("spawn", "forkserver"):
-                context = mp.get_context(method)
-                queue = context.SimpleQueue()
-                process = context.Process(target=spawned.work, args=(queue, [1, 2, 3]))
-                process.start()
-                assert queue.get() == (False, [2, 4, 6]), method
-                process.join()
-                assert process.exitcode == 0, method
-        """,
-        env=MODES["fast"],
-        packages=[tmp_path],
-    )
-
-
-@pytest.mark.parametrize("threads", [False, True])
-def test_leaving_right_after_a_backward_pass(run_python: RunPython, threads: bool) -> None:
-    code = f"""
-        import torch
-        torch.autograd.set_multithreading_enabled({threads})
-        w = torch.ones(4, 4, device="xcpu", requires_grad=True)
-        (w * w).sum().backward()
-        """
-    for _ in range(4):  # a thread that ran it may still be busy
-        run_python(code, env=MODES["fast"])

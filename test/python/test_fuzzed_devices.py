@@ -2,11 +2,9 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
-from fixtures import BuildPlugin, clean_environment
+from fixtures import BuildPlugin, run_program
 
 COUNT = int(os.environ.get("FUZZED_DEVICES", "60"))
 """How many seeds; a run of a thousand takes some minutes."""
@@ -14,14 +12,8 @@ COUNT = int(os.environ.get("FUZZED_DEVICES", "60"))
 
 def test_fuzzed_devices_do_no_harm(build_plugin: BuildPlugin) -> None:
     library = build_plugin(name="fuzzed", source="fuzzed.c", over="fake")
-    process = subprocess.run(
-        [sys.executable, Path(__file__).with_name("fuzzed_devices.py"), library, "0", str(COUNT)],
-        env=clean_environment() | {"TORCH_BACKEND": "none"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert process.returncode == 0, process.stdout + process.stderr
+    program = Path(__file__).with_name("fuzzed_devices.py")
+    process = run_program("python", program, library, "0", str(COUNT), TORCH_BACKEND="none")
     ends = json.loads(process.stdout.splitlines()[-1])["ends"]
     assert sum(ends.values()) == COUNT
     # Were nothing refused, or everything, nothing would have been tested.

@@ -1,16 +1,10 @@
 """Sparse, nested and quantized tensors: what the CPU serves is counted, what it cannot serve is said."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
-from fixtures import clean_environment
 from torch import Tensor
-from torch_conformance.levels import find
 
 from torch_backend import fallback
 
@@ -99,23 +93,3 @@ def test_reducing_products_without_a_gradient(name: str, reduce: str) -> None:
 
 
 # ---- other kinds of device ----
-
-MODES = {
-    "protected": {"TORCH_BACKEND_XCPU_PROTECT": "1"},
-    "async": {"TORCH_BACKEND_XCPU_ASYNC": "1", "TORCH_BACKEND_XCPU_DELAY_US": "300"},
-    "async, protected": {"TORCH_BACKEND_XCPU_ASYNC": "1", "TORCH_BACKEND_XCPU_PROTECT": "1"},
-}
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_in_other_modes(mode: str) -> None:
-    folder = find("tensor").path
-    files: list[str | Path] = [*folder.glob("test_sparse*.py"), folder / "test_nested.py", folder / "test_quantized.py"]
-    plugin = ["-c", folder.parent / "pytest.ini", "-p", "torch_conformance.pytest_plugin", "--device", "xcpu"]
-    environment = clean_environment() | MODES[mode] | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", *plugin, *files]
-    process = subprocess.run(
-        [os.fspath(part) for part in command], env=environment, capture_output=True, text=True, timeout=500, check=False
-    )
-    assert process.returncode == 0, process.stdout[-6000:]
-    assert " passed" in process.stdout

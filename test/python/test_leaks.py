@@ -79,20 +79,3 @@ def test_a_history_that_is_recorded_goes_on(name: str, backend: ModuleType) -> N
         assert "alloc" in {entry["action"] for entry in backend.memory._snapshot()["device_traces"][0]}
     finally:
         backend.memory._record_memory_history(None)
-
-
-def test_the_viewer_shows_our_snapshots(name: str, backend: ModuleType) -> None:
-    """PyTorch's own pages are made of a snapshot of the device."""
-    from torch.cuda import _memory_viz
-
-    backend.memory._record_memory_history(stacks="python")
-    try:
-        keep = torch.empty(12345, device=name)
-        snapshot = backend.memory._snapshot()
-    finally:
-        backend.memory._record_memory_history(None)
-    del keep
-    for page in (_memory_viz.trace_plot(snapshot), _memory_viz.segment_plot(snapshot)):
-        assert "MemoryViz.js" in page
-    assert "a = seg_" in _memory_viz.trace(snapshot)
-    assert _memory_viz.segsum(snapshot)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from fixtures import clean_environment
+from fixtures import run_program
 
 from torch_backend.__main__ import main
 from torch_backend.scaffold import Kind, Language, Project
@@ -27,17 +27,7 @@ Captured = pytest.CaptureFixture[str]
 
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> str:
-    process = subprocess.run(
-        command,
-        cwd=cwd,
-        env=clean_environment() | environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert process.returncode == 0, f"{command}: {process.returncode}\n{process.stdout}\n{process.stderr}"
-    return process.stdout
+    return run_program(*command, cwd=cwd, **environment).stdout
 
 
 def install(project: Path, site: Path) -> None:

@@ -1,11 +1,15 @@
 """Libraries that say what cannot be: text that is no UTF-8, files that were cut off, devices that have to be bound."""
 
+import threading
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
-from fixtures import BuildPlugin, RunPython
-from torch_conformance.trials import Trials
+import torch
+from fixtures import BuildPlugin, RunPython, in_process
 
+from torch_backend import _C
 from torch_backend.files import installed
 
 NONE = {"TORCH_BACKEND": "none"}
@@ -59,87 +63,51 @@ def test_a_file_that_was_cut_off(run_python: RunPython, tmp_path: Path, kept: in
     assert "Copy, download or build it again" in said
 
 
-MODES = {
-    "fast": {},
-    "async": {"TORCH_BACKEND_XCPU_ASYNC": "1"},
-    "modules": {"TORCH_BACKEND_XCPU_ASYNC": "1", "TORCH_BACKEND_XCPU_MODULES": "1"},
-}
+def bound(build_plugin: BuildPlugin) -> dict[str, Any]:
+    """An environment whose device has to be bound."""
+    path = build_plugin(source="bound.c", over="xcpu")
+    return {"TORCH_BACKEND": "xcpu", "TORCH_BACKEND_PATH": path, "TORCH_BACKEND_XCPU_ASYNC": "1"}
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(
-    "paths",
-    [
-        ["abi"],
-        ["tensor/test_copies.py", "async_/test_allocator.py", "async_/test_events.py"],
-        ["tensor/test_overlap.py", "tensor/test_copies_of_any_kind.py", "tensor/test_views.py"],
-    ],
-    ids=["bare", "tensors", "views"],
-)
-def test_a_device_that_has_to_be_bound(build_plugin: BuildPlugin, trials: Trials, mode: str, paths: list[str]) -> None:
-    """Every slot fails there unless its device is the calling thread's, and where ranges overlap."""
-    library = build_plugin(source="bound.c", over="xcpu")
-    trial = trials.run(library, paths, MODES[mode], "--quick")
-    assert trial.code == 0, trial.said
-
-
-def test_graphs_of_a_device_that_has_to_be_bound(run_python: RunPython, build_plugin: BuildPlugin) -> None:
+@in_process(bound)
+def test_graphs_of_a_device_that_has_to_be_bound() -> None:
     """Captured, launched and destroyed by threads whose device is another one."""
-    run_python(
-        """
-        import threading
-        import torch
-        x, y = torch.ones(100, device="xcpu"), torch.zeros(100, device="xcpu")
-        torch.xcpu.synchronize()
-        g = torch.xcpu.Graph()
-        with torch.xcpu.graph(g):
-            y.copy_(x)
+    x, y = torch.ones(100, device="xcpu"), torch.zeros(100, device="xcpu")
+    torch.xcpu.synchronize()
+    g = torch.xcpu.Graph()
+    with torch.xcpu.graph(g):
+        y.copy_(x)
+    torch.ones(1, device="xcpu:1")
+    g.replay()
+    assert y.tolist() == [1] * 100
+
+    def reset() -> None:
         torch.ones(1, device="xcpu:1")
-        g.replay()
-        assert y.tolist() == [1] * 100
+        g.reset()
 
-        def reset():
-            torch.ones(1, device="xcpu:1")
-            g.reset()
+    thread = threading.Thread(target=reset)
+    thread.start()
+    thread.join()
 
-        thread = threading.Thread(target=reset)
+
+@in_process(bound)
+def test_collectives_of_a_device_that_has_to_be_bound() -> None:
+    store = torch.distributed.HashStore()
+    backends: dict[int, Any] = {}
+    sums: dict[int, float] = {}
+
+    def rank(number: int) -> None:
+        torch.accelerator.set_device_index(number)
+        backends[number] = _C.DeviceBackend("xcpuccl", store, number, 2, timedelta(seconds=60))
+        x = torch.full((1000,), number + 1.0, device="xcpu")
+        torch.ones(1, device=f"xcpu:{1 - number}")  # the thread's device is another one now
+        backends[number].allreduce([x]).wait()
+        sums[number] = x.sum().item()
+
+    threads = [threading.Thread(target=rank, args=(number,)) for number in range(2)]
+    for thread in threads:
         thread.start()
+    for thread in threads:
         thread.join()
-        """,
-        env={
-            "TORCH_BACKEND": "xcpu",
-            "TORCH_BACKEND_PATH": build_plugin(source="bound.c", over="xcpu"),
-            "TORCH_BACKEND_XCPU_ASYNC": "1",
-        },
-    )
-
-
-def test_collectives_of_a_device_that_has_to_be_bound(run_python: RunPython, build_plugin: BuildPlugin) -> None:
-    run_python(
-        """
-        import threading
-        from datetime import timedelta
-        import torch
-        from torch_backend import _C
-        store, backends, sums = torch.distributed.HashStore(), {}, {}
-
-        def rank(number):
-            torch.accelerator.set_device_index(number)
-            backends[number] = _C.DeviceBackend("xcpuccl", store, number, 2, timedelta(seconds=60))
-            x = torch.full((1000,), number + 1.0, device="xcpu")
-            torch.ones(1, device=f"xcpu:{1 - number}")  # the thread's device is another one now
-            backends[number].allreduce([x]).wait()
-            sums[number] = x.sum().item()
-
-        threads = [threading.Thread(target=rank, args=(number,)) for number in range(2)]
-        for thread in threads: thread.start()
-        for thread in threads: thread.join()
-        assert sums == {0: 3000.0, 1: 3000.0}, sums
-        backends.clear()  # in a thread that has never used the communicators
-        """,
-        env={
-            "TORCH_BACKEND": "xcpu",
-            "TORCH_BACKEND_PATH": build_plugin(source="bound.c", over="xcpu"),
-            "TORCH_BACKEND_XCPU_ASYNC": "1",
-        },
-    )
+    assert sums == {0: 3000.0, 1: 3000.0}, sums
+    backends.clear()  # in a thread that has never used the communicators

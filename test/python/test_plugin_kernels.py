@@ -2,11 +2,10 @@
 
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from fixtures import BuildPlugin, RunPython, clean_environment
+from fixtures import BuildPlugin, RunPython, run_program
 
 from torch_backend.files import installed
 
@@ -28,14 +27,9 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_example(example: Path, tmp_path: Path) -> None:
-    environment = clean_environment() | {
-        "TORCH_BACKEND_PATH": str(example),
-        "TORCH_BACKEND": "example",
-        "TORCH_BACKEND_EXAMPLE_TRACE": str(tmp_path / "trace"),
-    }
-    arguments = ["-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", str(CASES)]
-    process = subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, check=False)
-    assert process.returncode == 0, process.stdout + process.stderr
+    settings = {"TORCH_BACKEND_PATH": example, "TORCH_BACKEND_EXAMPLE_TRACE": tmp_path / "trace"}
+    arguments = ("-q", "-p", "no:xdist", "-p", "no:cacheprovider", CASES)
+    run_program("python", "-m", "pytest", *arguments, TORCH_BACKEND="example", **settings)
 
 
 # ---- tables that are not usable ----

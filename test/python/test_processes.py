@@ -2,14 +2,12 @@
 
 import pickle
 import re
-import subprocess
-import sys
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
 import pytest
 import torch
-from fixtures import clean_environment
+from fixtures import run_program
 
 
 @pytest.mark.parametrize("kind", ["tensor", "parameter", "storage", "sparse", "module"])
@@ -44,19 +42,13 @@ SCENARIOS = Path(__file__).with_name("process_scenarios.py")
 
 def scenario(*names: str, device: str | None = "xcpu", **options: str) -> str:
     """What scenarios print, errors included, on xcpu with ``ipc=1``; ``device=None``: none is active at first."""
-    environment = clean_environment()
-    if device is not None:
-        environment |= {"TORCH_BACKEND": device, "TORCH_BACKEND_XCPU_IPC": "1"}
+    environment = {} if device is None else {"TORCH_BACKEND": device, "TORCH_BACKEND_XCPU_IPC": "1"}
     environment |= {f"TORCH_BACKEND_XCPU_{key.upper()}": value for key, value in options.items()}
-    process = subprocess.run(
-        [sys.executable, SCENARIOS, *names], env=environment, capture_output=True, text=True, timeout=240, check=False
-    )
-    said = process.stdout + process.stderr
-    assert process.returncode == 0, said
-    return " ".join(said.split())
+    process = run_program("python", SCENARIOS, *names, **environment)
+    return " ".join((process.stdout + process.stderr).split())
 
 
-@pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
+@pytest.mark.parametrize("method", ["forkserver", "fork"])
 def test_queues(method: str) -> None:
     scenario(f"queues_of_{method}")
 

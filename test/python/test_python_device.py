@@ -2,12 +2,11 @@
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import python_devices
-from fixtures import RunPython, VendorPackage, clean_environment
+from fixtures import RunPython, VendorPackage, run_program
 from python_devices import Failing
 
 import torch_backend
@@ -273,21 +272,13 @@ def test_a_broken_package_leaves_torch_alone(
 
 
 def test_the_command_line_takes_a_class() -> None:
-    for arguments, said in (
-        (["doctor", "numpy_device:NumpyDevice"], "numpy_device:NumpyDevice: 1 device, tensors work."),
-        (["doctor", "numpy_device:Nothing"], "has no attribute 'Nothing'"),
+    for arguments, code, said in (
+        (["doctor", "numpy_device:NumpyDevice"], 0, "numpy_device:NumpyDevice: 1 device, tensors work."),
+        (["doctor", "numpy_device:Nothing"], 1, "has no attribute 'Nothing'"),
     ):
         # As the console script does, which has no folder of its own in sys.path.
         script = f"import sys; sys.path.pop(0); import torch_backend.__main__ as m; sys.exit(m.main({arguments}))"
-        done = subprocess.run(
-            [sys.executable, "-c", script],
-            cwd=EXAMPLE,
-            env=clean_environment() | {"COLUMNS": "200"},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
+        done = run_program("python", "-c", script, cwd=EXAMPLE, code=code, COLUMNS="200")
         assert said in done.stdout, done.stdout + done.stderr
 
 
@@ -319,26 +310,6 @@ def test_failures_reach_the_user(run: RunPython) -> None:
                 raise AssertionError("a lost device answers")
         Losable.lost = False
         assert b.tolist() == [1, 1, 1], "the other device went as well"
-    """)
-
-
-def test_a_full_device_is_asked_again(run: RunPython) -> None:
-    run("""
-        import torch, torch_backend
-        from python_devices import Plain
-        torch_backend.activate(Plain, options={"memory": 64 << 20})
-        x = torch.zeros(40 << 20, dtype=torch.uint8, device="plain")
-        del x  # cached: the next one fits only if the cache is emptied
-        y = torch.zeros(50 << 20, dtype=torch.uint8, device="plain")
-        assert torch.plain.memory_stats()["num_alloc_retries"] == 1
-        try:
-            torch.zeros(30 << 20, dtype=torch.uint8, device="plain")
-        except torch.OutOfMemoryError as error:
-            assert "plain:0 has" in str(error) and "bytes left" in str(error), error
-        else:
-            raise AssertionError("there is more memory than there is")
-        del y
-        assert torch.zeros(30 << 20, dtype=torch.uint8, device="plain").sum().item() == 0
     """)
 
 
@@ -460,34 +431,6 @@ def test_kernels_of_several_dtypes_and_of_random_numbers(run: RunPython) -> None
         own = torch.Generator("computing").manual_seed(2**63)
         x.bernoulli_(generator=own)
         assert calls.pop() == (None, 0.5, Philox(2**63, 0))
-    """)
-
-
-def test_requests_beyond_the_largest_allocation(run: RunPython) -> None:
-    """They fail at once: the device is not asked, and what is cached stays."""
-    run("""
-        import pytest, torch, torch_backend
-        import python_devices
-        from dataclasses import replace
-
-        class Limited(python_devices.Plain):
-            asked = []
-
-            def device_properties(self, device):
-                return replace(super().device_properties(device), max_allocation_bytes=3 << 20)
-
-            def memory_allocate(self, device, kind, size_bytes, stream):
-                Limited.asked.append(size_bytes)
-                return super().memory_allocate(device, kind, size_bytes, stream)
-
-        torch_backend.activate(Limited)
-        torch.empty(2 << 20, dtype=torch.uint8, device="plain")  # cached from here on
-        with pytest.raises(torch.OutOfMemoryError, match="gives at most 3.00 MiB in one piece .max_allocation_bytes"):
-            torch.empty((3 << 20) + 1, dtype=torch.uint8, device="plain")
-        assert torch.plain.memory_reserved() == 3 << 20 and Limited.asked == [3 << 20], Limited.asked
-        a = torch.empty(3 << 20, dtype=torch.uint8, device="plain")
-        b = torch.empty(3 << 20, dtype=torch.uint8, device="plain")
-        assert max(Limited.asked) == 3 << 20
     """)
 
 
@@ -683,25 +626,6 @@ def test_the_example_trains(run: RunPython) -> None:
 
 def test_the_example_conforms() -> None:
     """A part of level 1; all of levels 1 and 2 take longer than a test should."""
-    command = [
-        sys.executable,
-        "-m",
-        "torch_backend",
-        "check",
-        "numpy_device:NumpyDevice",
-        "--level",
-        "2",
-        "--quick",
-        "-j1",
-    ]
-    only = ["abi/test_kernel_table.py", "abi/test_copies.py", "abi/test_threads.py"]
-    done = subprocess.run(
-        [*command, *(f"--only={pattern}" for pattern in only)],
-        cwd=EXAMPLE,
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    only = [f"--only=abi/test_{part}.py" for part in ("kernel_table", "copies", "threads")]
+    check = ("-m", "torch_backend", "check", "numpy_device:NumpyDevice", "--level", "2", "--quick", "-j1")
+    run_program("python", *check, *only, cwd=EXAMPLE)

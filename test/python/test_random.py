@@ -35,14 +35,3 @@ def test_default_generators_are_a_sequence(backend: ModuleType, name: str) -> No
     assert generators[-1].device == torch.device(name, len(generators) - 1)
     assert [g.device.index for g in generators[:]] == list(range(len(generators)))
     assert backend._get_generator(torch.device(name, 0)).initial_seed() == generators[0].initial_seed()
-
-
-@pytest.mark.parametrize(("calls", "numbers"), [(4000, 1), (1, 4000)], ids=["many calls", "one call"])
-def test_numbers_are_uniform_and_independent(calls: int, numbers: int, backend: ModuleType, name: str) -> None:
-    backend.manual_seed(0)
-    drawn = torch.cat([torch.rand(numbers, device=name) for _ in range(calls)]).cpu().double()
-    assert abs(drawn.mean().item() - 0.5) < 0.023, "five standard errors"
-    neighbours = torch.corrcoef(torch.stack((drawn[:-1], drawn[1:])))[0, 1]
-    assert abs(neighbours.item()) < 0.08, "five standard errors"
-    counts = torch.histc(drawn, bins=16, min=0, max=1)
-    assert ((counts - 250).square() / 250).sum().item() < 45, "chi square of 15 degrees of freedom"

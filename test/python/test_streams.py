@@ -1,12 +1,14 @@
 """torch.<name>: the types of streams and events, and what they are made from."""
 
+import ctypes
+import os
 from types import ModuleType
 
 import pytest
 import torch
-from fixtures import BuildPlugin, RunPython
+from fixtures import in_process
 
-ASYNC = {"TORCH_BACKEND": "xcpu", "TORCH_BACKEND_XCPU_ASYNC": "1", "TORCH_BACKEND_XCPU_DELAY_US": "2000"}
+LATE = {"TORCH_BACKEND": "xcpu", "TORCH_BACKEND_XCPU_ASYNC": "1", "TORCH_BACKEND_XCPU_DELAY_US": "300"}
 
 
 def test_types(backend: ModuleType, name: str) -> None:
@@ -75,50 +77,36 @@ def test_external_stream(backend: ModuleType) -> None:
     assert stream != owned
 
 
-def test_work_on_an_external_stream(run_python: RunPython) -> None:
-    run_python(
-        """
-        import torch
-        stream = torch.xcpu.Stream()
-        with torch.xcpu.stream(stream):
-            x = torch.zeros(1000, device="xcpu") + 10
-        handle = torch.xcpu.ExternalStream(stream.native_handle)
-        with torch.xcpu.stream(handle):
-            y = x + 1
-        handle.synchronize()
-        assert stream.query()
-        assert y.cpu().eq(11).all()
-        """,
-        env=ASYNC,
-    )
+@in_process(LATE)
+def test_work_on_an_external_stream() -> None:
+    stream = torch.xcpu.Stream()
+    with torch.xcpu.stream(stream):
+        x = torch.zeros(1000, device="xcpu") + 10
+    handle = torch.xcpu.ExternalStream(stream.native_handle)
+    with torch.xcpu.stream(handle):
+        y = x + 1
+    handle.synchronize()
+    assert stream.query()
+    assert y.cpu().eq(11).all()
 
 
-def test_an_external_stream_is_forgotten_when_it_is_left(run_python: RunPython, build_plugin: BuildPlugin) -> None:
+@in_process(lambda build_plugin: LATE | {"TORCH_BACKEND_PATH": build_plugin(source="owner.c", over="xcpu")})
+def test_an_external_stream_is_forgotten_when_it_is_left() -> None:
     """Its owner may destroy it then, with work pending; a wait for the device still waits for the work."""
-    run_python(
-        """
-        import ctypes, os, torch
-        owner = ctypes.CDLL(os.environ["TORCH_BACKEND_PATH"])
-        owner.create_stream.restype = ctypes.c_void_p
-        x, pinned = torch.zeros(1000, device="xcpu"), torch.ones(1000).pin_memory()
-        torch.xcpu.synchronize()  # the owner's streams do not wait for the zeros
-        for _ in range(100):
-            stream = owner.create_stream()
-            with torch.xcpu.stream(torch.xcpu.ExternalStream(stream)):
-                x.copy_(pinned, non_blocking=True)
-            assert owner.destroy_stream(ctypes.c_void_p(stream)) == 0
-            torch.xcpu.synchronize()
-            assert x.sum().item() == 1000
-            x.zero_()
-            torch.xcpu.synchronize()
-        assert owner.calls_of_destroyed_streams() == 0
-        """,
-        env=ASYNC
-        | {
-            "TORCH_BACKEND_PATH": build_plugin(source="owner.c", over="xcpu"),
-            "TORCH_BACKEND_XCPU_DELAY_US": "300",
-        },
-    )
+    owner = ctypes.CDLL(os.environ["TORCH_BACKEND_PATH"])
+    owner.create_stream.restype = ctypes.c_void_p
+    x, pinned = torch.zeros(1000, device="xcpu"), torch.ones(1000).pin_memory()
+    torch.xcpu.synchronize()  # the owner's streams do not wait for the zeros
+    for _ in range(100):
+        stream = owner.create_stream()
+        with torch.xcpu.stream(torch.xcpu.ExternalStream(stream)):
+            x.copy_(pinned, non_blocking=True)
+        assert owner.destroy_stream(ctypes.c_void_p(stream)) == 0
+        torch.xcpu.synchronize()
+        assert x.sum().item() == 1000
+        x.zero_()
+        torch.xcpu.synchronize()
+    assert owner.calls_of_destroyed_streams() == 0
 
 
 def test_priorities_may_be_any_number(backend: ModuleType) -> None:

@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 import torch
-from fixtures import RunPython
+from fixtures import in_process
 
 
 @pytest.fixture(autouse=True)
@@ -26,28 +26,23 @@ def test_unknown_mode(backend: ModuleType, mode: int | str) -> None:
         backend.set_sync_debug_mode(mode)
 
 
-def test_hidden_waits(run_python: RunPython) -> None:
-    run_python(
-        """
-        import pytest, torch
-        x = torch.ones(1, device="xcpu")
-        pinned = torch.empty(1, pin_memory=True)
-        y = torch.ones(100_000, device="xcpu")
-        uses = (x.item, x.cpu, *[y.cpu] * 20, lambda: x.copy_(torch.ones(1)), lambda: bool(x > 0))
-        torch.xcpu.set_sync_debug_mode("error")
-        for use in uses:
-            with pytest.raises(RuntimeError, match="Called a synchronizing operation: .*set_sync_debug_mode"):
-                use()
-        pinned.copy_(x, non_blocking=True)
-        torch.xcpu.set_sync_debug_mode("warn")
-        for use in uses:
-            with pytest.warns(UserWarning, match="Called a synchronizing operation"):
-                use()
-        torch.xcpu.set_sync_debug_mode("default")
-        assert x.item() == pinned.item() == 1
-        """,
-        env={"TORCH_BACKEND": "xcpu", "TORCH_BACKEND_XCPU_ASYNC": "1", "TORCH_BACKEND_XCPU_DELAY_US": "500"},
-    )
+@in_process({"TORCH_BACKEND": "xcpu", "TORCH_BACKEND_XCPU_ASYNC": "1", "TORCH_BACKEND_XCPU_DELAY_US": "500"})
+def test_hidden_waits() -> None:
+    x = torch.ones(1, device="xcpu")
+    pinned = torch.empty(1, pin_memory=True)
+    y = torch.ones(100_000, device="xcpu")
+    uses = (x.item, x.cpu, *[y.cpu] * 20, lambda: x.copy_(torch.ones(1)), lambda: bool(x > 0))
+    torch.xcpu.set_sync_debug_mode("error")
+    for use in uses:
+        with pytest.raises(RuntimeError, match=r"Called a synchronizing operation: .*set_sync_debug_mode"):
+            use()
+    pinned.copy_(x, non_blocking=True)
+    torch.xcpu.set_sync_debug_mode("warn")
+    for use in uses:
+        with pytest.warns(UserWarning, match="Called a synchronizing operation"):
+            use()
+    torch.xcpu.set_sync_debug_mode("default")
+    assert x.item() == pinned.item() == 1
 
 
 def test_explicit_waits_are_fine(backend: ModuleType, name: str) -> None:
