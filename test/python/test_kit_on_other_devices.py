@@ -50,7 +50,7 @@ def test_a_device_that_has_to_be_bound(
     build_plugin: BuildPlugin, trials: Trials, options: dict[str, str], tests: list[str]
 ) -> None:
     """Every slot fails there unless its device is the calling thread's, and where ranges overlap."""
-    trial = trials.run(build_plugin(source="bound.c", over="xcpu"), tests, options, "--quick")
+    trial = trials.run(build_plugin(source="bound.c", over="xcpu"), tests, options, "--quick", seconds=400)
     assert trial.code == 0, trial.said
 
 
