@@ -35,7 +35,8 @@ def main() -> int:
     parser.add_argument("sources", type=Path, nargs="+")
     options = parser.parse_args()
     functions, _ = parse.native_functions()
-    emit.emit_arguments(overloads(functions, named_in(options.sources)), options.out)
+    template = emit.TEMPLATES.get_template("OperatorArguments.h.jinja")
+    emit.write_if_changed(options.out, template.render(overloads=overloads(functions, named_in(options.sources))))
     return 0
 
 

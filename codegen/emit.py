@@ -12,7 +12,6 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from .arguments import Overload
 from .kernel_texts import PointwiseEntry, ReductionEntry
 from .structured import StructuredKernel
 from .typed import TypedKernel
@@ -26,7 +25,7 @@ _ALL = {
         "arguments": "m, pass",
     },
 }
-_TEMPLATES = Environment(
+TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
     undefined=StrictUndefined,
     trim_blocks=True,
@@ -55,13 +54,8 @@ def emit_structured_kernels(kernels: Sequence[StructuredKernel], out_dir: Path, 
 def emit_facts(facts: Mapping[str, Sequence[str]], out_dir: Path) -> Path:
     """``OperatorFacts.cpp``; the names of each fact are sorted. Returns its path."""
     path = out_dir / "OperatorFacts.cpp"
-    write_if_changed(path, _TEMPLATES.get_template("OperatorFacts.cpp.jinja").render(facts=facts))
+    write_if_changed(path, TEMPLATES.get_template("OperatorFacts.cpp.jinja").render(facts=facts))
     return path
-
-
-def emit_arguments(overloads: Sequence[Overload], header: Path) -> None:
-    """``OperatorArguments.h``."""
-    write_if_changed(header, _TEMPLATES.get_template("OperatorArguments.h.jinja").render(overloads=overloads))
 
 
 def emit_kernel_texts(
@@ -72,7 +66,7 @@ def emit_kernel_texts(
 ) -> Path:
     """``KernelText.cpp``. Returns its path."""
     path = out_dir / "KernelText.cpp"
-    template = _TEMPLATES.get_template("KernelText.cpp.jinja")
+    template = TEMPLATES.get_template("KernelText.cpp.jinja")
     write_if_changed(path, template.render(texts=texts, pointwise=pointwise, reductions=reductions))
     return path
 
@@ -86,13 +80,13 @@ def _literals(text: str) -> str:
     return "\n     ".join(json.dumps(line) for line in text.splitlines(keepends=True))
 
 
-_TEMPLATES.filters.update(literal=_literal, literals=_literals)
+TEMPLATES.filters.update(literal=_literal, literals=_literals)
 
 
 def _emit(
     what: str, kernels: Sequence[TypedKernel] | Sequence[StructuredKernel], out_dir: Path, num_shards: int
 ) -> list[Path]:
-    template = _TEMPLATES.get_template(f"Register{what}.cpp.jinja")
+    template = TEMPLATES.get_template(f"Register{what}.cpp.jinja")
     paths = []
     for shard in range(num_shards):
         part = [kernel for kernel in kernels if zlib.crc32(kernel.name.encode()) % num_shards == shard]
@@ -101,5 +95,5 @@ def _emit(
         write_if_changed(path, template.render(shard=shard, headers=headers, kernels=part))
         paths.append(path)
     path = out_dir / f"Register{what}All.cpp"
-    write_if_changed(path, _TEMPLATES.get_template("RegisterAll.cpp.jinja").render(num_shards=num_shards, **_ALL[what]))
+    write_if_changed(path, TEMPLATES.get_template("RegisterAll.cpp.jinja").render(num_shards=num_shards, **_ALL[what]))
     return [*paths, path]
