@@ -201,25 +201,10 @@ result reduce_scatter(const void* in, void* out, uint64_t count, tb_dtype dtype,
 }
 
 tb_ccl_table make_table() {
-  tb_ccl_table table{};
-  table.struct_size = sizeof table;
+  tb_ccl_table table =
+      PLUGIN_TABLE(tb_ccl_table, unique_id_create, comm_create, comm_destroy, send, recv, group_begin, group_end,
+                   comm_abort, comm_query_error, all_reduce, reduce, broadcast, all_gather, reduce_scatter);
   table.unique_id_bytes = sizeof(ncclUniqueId);
-#define XCUDA_SET(name) table.name = boundary<name>::call
-  XCUDA_SET(unique_id_create);
-  XCUDA_SET(comm_create);
-  XCUDA_SET(comm_destroy);
-  XCUDA_SET(send);
-  XCUDA_SET(recv);
-  XCUDA_SET(group_begin);
-  XCUDA_SET(group_end);
-  XCUDA_SET(comm_abort);
-  XCUDA_SET(comm_query_error);
-  XCUDA_SET(all_reduce);
-  XCUDA_SET(reduce);
-  XCUDA_SET(broadcast);
-  XCUDA_SET(all_gather);
-  XCUDA_SET(reduce_scatter);
-#undef XCUDA_SET
   return table;
 }
 

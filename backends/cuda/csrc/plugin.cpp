@@ -23,63 +23,21 @@
 namespace xcuda {
 namespace {
 
-#define XCUDA_SET(name) table.name = boundary<name>::call
-
 tb_core_table make_table() {
-  tb_core_table table{};
-  table.struct_size = sizeof table;
-  XCUDA_SET(device_count);
-  XCUDA_SET(device_properties);
-  XCUDA_SET(initialize);
-  XCUDA_SET(device_synchronize);
-  XCUDA_SET(memory_allocate);
-  XCUDA_SET(memory_free);
-  XCUDA_SET(memory_info);
-  XCUDA_SET(memory_query);
-  XCUDA_SET(memory_copy);
-  XCUDA_SET(memory_copy_2d);
-  XCUDA_SET(memory_fill);
-  XCUDA_SET(host_register);
-  XCUDA_SET(host_unregister);
-  XCUDA_SET(stream_create);
-  XCUDA_SET(stream_destroy);
-  XCUDA_SET(stream_synchronize);
-  XCUDA_SET(stream_query);
-  XCUDA_SET(stream_wait_event);
-  XCUDA_SET(stream_host_function);
-  XCUDA_SET(event_create);
-  XCUDA_SET(event_destroy);
-  XCUDA_SET(event_record);
-  XCUDA_SET(event_query);
-  XCUDA_SET(event_synchronize);
-  XCUDA_SET(event_elapsed);
-  XCUDA_SET(peer_can_access);
-  XCUDA_SET(address_reserve);
-  XCUDA_SET(address_release);
-  XCUDA_SET(memory_commit);
-  XCUDA_SET(memory_decommit);
+  tb_core_table table =
+      PLUGIN_TABLE(tb_core_table, device_count, device_properties, initialize, device_synchronize, memory_allocate,
+                   memory_free, memory_info, memory_query, memory_copy, memory_copy_2d, memory_fill, host_register,
+                   host_unregister, stream_create, stream_destroy, stream_synchronize, stream_query, stream_wait_event,
+                   stream_host_function, event_create, event_destroy, event_record, event_query, event_synchronize,
+                   event_elapsed, peer_can_access, address_reserve, address_release, memory_commit, memory_decommit);
   if (settings().stream_alloc) return table;
-  XCUDA_SET(ipc_export);
-  XCUDA_SET(ipc_import);
-  XCUDA_SET(ipc_close);
-  return table;
-}
-
-tb_graph_table make_graph_table() {
-  tb_graph_table table{};
-  table.struct_size = sizeof table;
-  XCUDA_SET(capture_begin);
-  XCUDA_SET(capture_end);
-  XCUDA_SET(stream_is_capturing);
-  XCUDA_SET(graph_instantiate);
-  XCUDA_SET(graph_launch);
-  XCUDA_SET(graph_destroy);
+  PLUGIN_SET(table, ipc_export, ipc_import, ipc_close);
   return table;
 }
 
 tb_kernel_table make_kernel_table() {
-  tb_kernel_table table{};
-  table.struct_size = sizeof table;
+  tb_kernel_table table =
+      PLUGIN_TABLE(tb_kernel_table, module_load, module_unload, module_function, module_launch, module_image);
   static const auto kernels = [] {
     std::vector<const tb_kernel*> all;
     add_matmul_kernels(&all);
@@ -90,18 +48,12 @@ tb_kernel_table make_kernel_table() {
   table.kernels = kernels.data();
   table.num_kernels = kernels.size();
   table.module_formats = module_formats();
-  XCUDA_SET(module_load);
-  XCUDA_SET(module_unload);
-  XCUDA_SET(module_function);
-  XCUDA_SET(module_launch);
-  XCUDA_SET(module_image);
   return table;
 }
 
-#undef XCUDA_SET
-
 const void* find_table(const char* name) {
-  static const tb_graph_table graph = make_graph_table();
+  static constexpr tb_graph_table graph = PLUGIN_TABLE(tb_graph_table, capture_begin, capture_end, stream_is_capturing,
+                                                       graph_instantiate, graph_launch, graph_destroy);
   static const tb_kernel_table kernels = make_kernel_table();
   if (std::strcmp(name, "graph.1") == 0) return &graph;
   if (std::strcmp(name, "kernels.1") == 0) return &kernels;

@@ -229,19 +229,10 @@ result range_pop() {
 }
 
 tb_profiler_table make_table() {
-  tb_profiler_table table{};
-  table.struct_size = sizeof table;
-#define XCUDA_SET(name) table.name = boundary<name>::call
-  XCUDA_SET(trace_start);
-  XCUDA_SET(trace_stop);
-  XCUDA_SET(trace_collect);
-  XCUDA_SET(correlation_push);
-  XCUDA_SET(correlation_pop);
-  XCUDA_SET(clock_pair);
+  tb_profiler_table table = PLUGIN_TABLE(tb_profiler_table, trace_start, trace_stop, trace_collect, correlation_push,
+                                         correlation_pop, clock_pair);
   if (!nvtx.RangePop) return table;
-  XCUDA_SET(range_push);
-  XCUDA_SET(range_pop);
-#undef XCUDA_SET
+  PLUGIN_SET(table, range_push, range_pop);
   return table;
 }
 

@@ -238,25 +238,10 @@ result all_to_all(const void* in, const uint64_t* send_counts, const uint64_t* s
 }
 
 tb_ccl_table make_table() {
-  tb_ccl_table table{};
-  table.struct_size = sizeof table;
+  tb_ccl_table table =
+      PLUGIN_TABLE(tb_ccl_table, unique_id_create, comm_create, comm_destroy, send, recv, group_begin, group_end,
+                   comm_query_error, all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all);
   table.unique_id_bytes = kRootInfoBytes;
-#define NPU_SET(name) table.name = boundary<name>::call
-  NPU_SET(unique_id_create);
-  NPU_SET(comm_create);
-  NPU_SET(comm_destroy);
-  NPU_SET(send);
-  NPU_SET(recv);
-  NPU_SET(group_begin);
-  NPU_SET(group_end);
-  NPU_SET(comm_query_error);
-  NPU_SET(all_reduce);
-  NPU_SET(reduce);
-  NPU_SET(broadcast);
-  NPU_SET(all_gather);
-  NPU_SET(reduce_scatter);
-  NPU_SET(all_to_all);
-#undef NPU_SET
   return table;
 }
 

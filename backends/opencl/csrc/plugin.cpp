@@ -15,51 +15,13 @@
 namespace ocl {
 namespace {
 
-#define OCL_SET(name) table.name = boundary<name>::call
-
-tb_core_table make_table() {
-  tb_core_table table{};
-  table.struct_size = sizeof table;
-  OCL_SET(device_count);
-  OCL_SET(device_properties);
-  OCL_SET(initialize);
-  OCL_SET(device_synchronize);
-  OCL_SET(memory_allocate);
-  OCL_SET(memory_free);
-  OCL_SET(memory_info);
-  OCL_SET(memory_query);
-  OCL_SET(memory_copy);
-  OCL_SET(memory_copy_2d);
-  OCL_SET(memory_fill);
-  OCL_SET(stream_create);
-  OCL_SET(stream_destroy);
-  OCL_SET(stream_synchronize);
-  OCL_SET(stream_query);
-  OCL_SET(stream_wait_event);
-  OCL_SET(stream_host_function);
-  OCL_SET(event_create);
-  OCL_SET(event_destroy);
-  OCL_SET(event_record);
-  OCL_SET(event_query);
-  OCL_SET(event_synchronize);
-  OCL_SET(event_elapsed);
-  return table;
-}
-
 tb_kernel_table make_kernel_table() {
-  tb_kernel_table table{};
-  table.struct_size = sizeof table;
+  tb_kernel_table table =
+      PLUGIN_TABLE(tb_kernel_table, module_load, module_unload, module_function, module_launch, module_image);
   matmul_kernels(&table.kernels, &table.num_kernels);
   table.module_formats = module_formats();
-  OCL_SET(module_load);
-  OCL_SET(module_unload);
-  OCL_SET(module_function);
-  OCL_SET(module_launch);
-  OCL_SET(module_image);
   return table;
 }
-
-#undef OCL_SET
 
 const void* find_table(const char* name) {
   static const tb_kernel_table kernels = make_kernel_table();
@@ -73,7 +35,11 @@ const tb_plugin* load() {
     report(r);
     return nullptr;
   }
-  static const tb_core_table table = make_table();
+  static constexpr tb_core_table table =
+      PLUGIN_TABLE(tb_core_table, device_count, device_properties, initialize, device_synchronize, memory_allocate,
+                   memory_free, memory_info, memory_query, memory_copy, memory_copy_2d, memory_fill, stream_create,
+                   stream_destroy, stream_synchronize, stream_query, stream_wait_event, stream_host_function,
+                   event_create, event_destroy, event_record, event_query, event_synchronize, event_elapsed);
   static const tb_plugin plugin{sizeof(tb_plugin), TB_ABI_MAJOR, TB_ABI_MINOR, "ocl", "torch_backend", "1.0", &table,
                                 find_table,        option_keys()};
   return &plugin;
