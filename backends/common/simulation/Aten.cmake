@@ -1,7 +1,8 @@
 # Simulated libraries whose results ATen's CPU kernels compute, of the torch that is installed for Python.
 find_package(Python REQUIRED COMPONENTS Interpreter)
-execute_process(COMMAND "${Python_EXECUTABLE}" -c "import importlib.util; print(importlib.util.find_spec('torch').origin)"
-                OUTPUT_VARIABLE torch OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+execute_process(
+  COMMAND "${Python_EXECUTABLE}" -c "import importlib.util; print(importlib.util.find_spec('torch').origin)"
+  OUTPUT_VARIABLE torch OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
 cmake_path(GET torch PARENT_PATH torch)
 
 function(compute_with_aten simulated)
