@@ -50,11 +50,14 @@ LEVELS = (
     Level(7, "compile", "torch.compile gives what eager mode gives", "compile", seconds=120.0),
 )
 
+FROM_DEVICE_ON = (DEVICE, *LEVELS)
+"""All that a report can name."""
+
 
 def level_of(test: str) -> Level:
     """The level that the test with this id belongs to."""
     folder = test.split("/", 1)[0]
-    return next(level for level in (DEVICE, *LEVELS) if level.folder == folder)
+    return next(level for level in FROM_DEVICE_ON if level.folder == folder)
 
 
 def find(text: str) -> Level:
@@ -62,8 +65,8 @@ def find(text: str) -> Level:
 
     Raises ValueError, naming the levels, if there is none.
     """
-    for level in (DEVICE, *LEVELS):
+    for level in FROM_DEVICE_ON:
         if text in (str(level.number), level.name):
             return level
-    known = ", ".join(f"{level.number} ({level.name})" for level in (DEVICE, *LEVELS))
+    known = ", ".join(f"{level.number} ({level.name})" for level in FROM_DEVICE_ON)
     raise ValueError(f"There is no level '{text}'. There are {known}.")

@@ -12,6 +12,7 @@ import pytest
 import torch
 from distributed_ranks import ASYNC, DEVICE_COLLECTIVES, expect_good, run_ranks
 from fixtures import BuildPlugin, RunPython, in_process
+from torch_conformance.suite._threads import in_numbered_threads
 
 import torch_backend
 from torch_backend import _C
@@ -118,11 +119,7 @@ def test_threads_as_ranks() -> None:
         backend.allreduce([x]).wait()
         sums[number] = x.sum().item()
 
-    threads = [threading.Thread(target=rank, args=(number,)) for number in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_numbered_threads(2, rank)
     assert sums == {0: 3000.0, 1: 3000.0}, sums
 
 
@@ -151,9 +148,5 @@ def test_callbacks_of_a_failure_hold_nobody_up() -> None:
             assert called.wait(30)
         both.wait()
 
-    threads = [threading.Thread(target=rank, args=(number,)) for number in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_numbered_threads(2, rank)
     assert seen == [True], seen

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from fixtures import BuildPlugin, RunPython, in_process
+from torch_conformance.suite._threads import in_numbered_threads
 
 from torch_backend import _C
 from torch_backend.files import installed
@@ -104,10 +105,6 @@ def test_collectives_of_a_device_that_has_to_be_bound() -> None:
         backends[number].allreduce([x]).wait()
         sums[number] = x.sum().item()
 
-    threads = [threading.Thread(target=rank, args=(number,)) for number in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_numbered_threads(2, rank)
     assert sums == {0: 3000.0, 1: 3000.0}, sums
     backends.clear()  # in a thread that has never used the communicators

@@ -8,7 +8,7 @@ from typing import Any, get_args
 from jinja2 import Environment, StrictUndefined
 
 from torch_conformance import coverage, promises
-from torch_conformance.levels import DEVICE, LEVELS
+from torch_conformance.levels import FROM_DEVICE_ON
 from torch_conformance.report import treemap
 from torch_conformance.report.findings import Findings, verdict_on
 from torch_conformance.results import FAILURES, Result, count, failed, totals
@@ -55,7 +55,7 @@ def render(report: Findings) -> str:
 def _group(name: str, results: Sequence[Result]) -> dict[str, Any]:
     """A level, or a file of PyTorch's tests."""
     counts = count(results)
-    level = next((level for level in (DEVICE, *LEVELS) if level.name == name), None)
+    level = next((level for level in FROM_DEVICE_ON if level.name == name), None)
     return {
         "name": f"{level.number} {name}" if level else name,
         "means": level.means if level else "",
