@@ -1,7 +1,6 @@
 #include "csrc/ops/Register.h"
 
 #include "csrc/ops/compiled/composed/Compositions.h"
-#include "csrc/ops/compiled/composed/Ranges.h"
 #include "csrc/ops/dispatch/CodegenKernels.h"
 #include "csrc/ops/dispatch/Registrar.h"
 #include "csrc/ops/host/Fallback.h"
@@ -16,8 +15,7 @@ void register_operators() {
   set_last_source(c10::KernelFunction::makeFromBoxedFunction<&cpu_fallback>());
   register_structured_kernels(m, StructuredPass::kPlugin);
   register_kernels();
-  compiled::register_compositions(m);
-  compiled::register_ranges(m);
+  compiled::add_compositions(m);
   register_native_kernels(m);
   register_structured_kernels(m, StructuredPass::kAten);
   register_typed_kernels(m);

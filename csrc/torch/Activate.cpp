@@ -33,7 +33,7 @@ void activate(Plugin& plugin) {
   plugin.tables(); // throws if one cannot be used
   check_generator_registration();
   load_plugin_kernels(plugin);
-  compiled::load_generated_kernels();
+  compiled::load_kernels();
 
   c10::register_privateuse1_backend(plugin.name());
   set_active_plugin(plugin);

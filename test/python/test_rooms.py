@@ -17,6 +17,7 @@ FLOORS = [
     {"ops/kernel", "ops/host"},
     {"ops/plugin"},
     {"ops/compiled/engine"},
+    {"ops/compiled/loops"},
     {"ops/compiled/families"},
     {"ops/compiled/composed"},
     {"ops/native"},

@@ -28,7 +28,7 @@ void init_operators(py::module_& m) {
     return rows;
   });
   m.def("has_modules", compiled::has_modules);
-  m.def("generated_kernels", compiled::generated_overloads);
+  m.def("generated_kernels", compiled::overloads);
   m.def("register_plugin_kernel", register_kernel, py::arg("overload"));
   m.def("count_operator_calls", count_operator_calls, py::arg("enable"));
 }

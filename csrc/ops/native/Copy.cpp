@@ -81,7 +81,7 @@ void copy_within_device(const at::Tensor& dst, const at::Tensor& src) {
   if (enqueue_raw_copy(dst, src, TB_COPY_DEVICE_TO_DEVICE, index_of(dst), stream)) {
     return;
   }
-  if (!runs_on_aliased_memory() && (copy_by_plugin(dst, src) || compiled::copy_elements(dst, src, stream))) {
+  if (!runs_on_aliased_memory() && (copy_by_plugin(dst, src) || compiled::pointwise::copy_elements(dst, src, stream))) {
     return;
   }
   if (runs_on_aliased_memory() && device_api().host_coherent()) {

@@ -48,8 +48,8 @@ at::Tensor count_integers(const at::Tensor& self, int64_t bins, const at::Scalar
 at::Tensor count_floats(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max) {
   TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(self.scalar_type()), "\"histogram_cpu\" not implemented for '",
                               self.scalar_type(), "'");
-  compiled::check_fits(min, self.scalar_type());
-  compiled::check_fits(max, self.scalar_type());
+  compiled::ranges::check_fits(min, self.scalar_type());
+  compiled::ranges::check_fits(max, self.scalar_type());
   double low = min.toDouble(), high = max.toDouble();
   if (low == high && self.numel() > 0) {
     const auto [least, most] = self.aminmax();

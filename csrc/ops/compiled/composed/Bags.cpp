@@ -8,9 +8,10 @@
 #include <ATen/ATen.h>
 
 #include "csrc/ops/compiled/composed/Compositions.h"
+#include "csrc/ops/compiled/composed/Distances.h"
 #include "csrc/ops/tensor/Widened.h"
 
-namespace torch_backend::compiled {
+namespace torch_backend::compiled::bags {
 namespace {
 
 // PyTorch's numbers.
@@ -136,12 +137,13 @@ at::Tensor factors_backward(const at::Tensor& grad, const at::Tensor& weight, co
 
 at::Tensor& embedding_renorm_(at::Tensor& self, const at::Tensor& indices, double max_norm, double norm_type) {
   const auto rows = indices.flatten();
-  return self.index_copy_(0, rows.to(at::kLong), limited_norm(self.index_select(0, rows), norm_type, 0, max_norm));
+  return self.index_copy_(0, rows.to(at::kLong),
+                          distances::limited_norm(self.index_select(0, rows), norm_type, 0, max_norm));
 }
 
 } // namespace
 
-void register_bags(Registrar& m) {
+void add(Registrar& m) {
   TB_COMPOSITION(m, "_embedding_bag", _embedding_bag, embedding_bag);
   TB_COMPOSITION(m, "_embedding_bag_forward_only", _embedding_bag_forward_only, embedding_bag);
   TB_COMPOSITION(m, "_embedding_bag_dense_backward", _embedding_bag_dense_backward, embedding_bag_backward);
@@ -150,4 +152,4 @@ void register_bags(Registrar& m) {
   TB_COMPOSITION(m, "embedding_renorm_", embedding_renorm_, embedding_renorm_);
 }
 
-} // namespace torch_backend::compiled
+} // namespace torch_backend::compiled::bags

@@ -21,7 +21,25 @@
 #include "csrc/ops/compiled/engine/Modules.h"
 #include "csrc/ops/tensor/Widened.h"
 
+// What operators are about, a file each.
+#define TB_FOR_EACH_COMPOSITION(_) \
+  _(bags)                          \
+  _(counting)                      \
+  _(ctc)                           \
+  _(distances)                     \
+  _(grid)                          \
+  _(ranges)                        \
+  _(solves)                        \
+  _(spectral)
+
 namespace torch_backend::compiled {
+
+#define TB_DECLARE(about) \
+  namespace about {       \
+  void add(Registrar& m); \
+  }
+TB_FOR_EACH_COMPOSITION(TB_DECLARE)
+#undef TB_DECLARE
 
 void check_out_dtype(const at::Tensor& out, const at::Tensor& result) {
   TORCH_CHECK(out.dtype() == result.dtype(), "Expected out tensor to have dtype ", result.dtype(), ", but got ",
@@ -300,7 +318,7 @@ at::Tensor nonzero_static(const at::Tensor& self, c10::SymInt wanted, int64_t fi
 
 } // namespace
 
-void register_compositions(Registrar& m) {
+void add_compositions(Registrar& m) {
   if (!has_modules()) {
     return;
   }
@@ -337,13 +355,9 @@ void register_compositions(Registrar& m) {
   TB_COMPOSITION(m, "rrelu_with_noise", rrelu_with_noise, rrelu);
   TB_COMPOSITION(m, "rrelu_with_noise_", rrelu_with_noise_, rrelu_);
   TB_COMPOSITION(m, "nonzero_static", nonzero_static, nonzero_static);
-  register_bags(m);
-  register_counting(m);
-  register_distances(m);
-  register_ctc(m);
-  register_grid(m);
-  register_solves(m);
-  register_spectral(m);
+#define TB_ADD(about) about::add(m);
+  TB_FOR_EACH_COMPOSITION(TB_ADD)
+#undef TB_ADD
 }
 
 } // namespace torch_backend::compiled

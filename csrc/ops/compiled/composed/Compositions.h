@@ -69,19 +69,7 @@ struct Into<kFormula, kWrite, at::Tensor (*)(Args...)> {
 #define TB_COMPOSITION(m, overload, op, formula) \
   (m).impl(overload, Composition<at::_ops::op, formula>::call, Source::kGenerated)
 
-/// Each slice of `self` along `dim` scaled so that its p-norm is not over `maxnorm`, contiguous.
-at::Tensor limited_norm(const at::Tensor& self, const at::Scalar& p, int64_t dim, const at::Scalar& maxnorm);
-
-/// Nothing if the device takes no modules.
-void register_compositions(Registrar& m);
-
-// What they are about, in files of their own.
-void register_bags(Registrar& m);
-void register_counting(Registrar& m);
-void register_distances(Registrar& m);
-void register_ctc(Registrar& m);
-void register_grid(Registrar& m);
-void register_solves(Registrar& m);
-void register_spectral(Registrar& m);
+/// Also those of the other files here. Nothing if the device takes no modules.
+void add_compositions(Registrar& m);
 
 } // namespace torch_backend::compiled

@@ -57,7 +57,8 @@ class Plan {
   /// Writes `output`.
   void forward(const at::Tensor& image, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& output) {
     if (is_depthwise()) {
-      convolve_channels(image, weight.contiguous(), bias.defined() ? bias.contiguous() : bias, output, windows_);
+      columns::convolve_channels(image, weight.contiguous(), bias.defined() ? bias.contiguous() : bias, output,
+                                 windows_);
       return;
     }
     const auto kernel = weight_matrices(weight);
@@ -88,13 +89,13 @@ class Plan {
   /// Writes `image`, the gradient of what was convolved.
   void image_gradient(const at::Tensor& output, const at::Tensor& weight, const at::Tensor& image) {
     if (is_depthwise() && features_ == channels_ && windows_.stride == std::array<int64_t, 3>{1, 1, 1}) {
-      Windows other = windows_;
+      columns::Windows other = windows_;
       std::swap(other.image, other.count);
       for (std::size_t d = 0; d < 3; ++d) {
         other.padding[d] = other.dilation[d] * (other.kernel[d] - 1) - other.padding[d];
       }
       const auto turned = at::flip(weight.flatten(1).contiguous(), {1});
-      convolve_channels(output, turned, at::Tensor(), image, other);
+      columns::convolve_channels(output, turned, at::Tensor(), image, other);
       return;
     }
     const auto kernel = weight_matrices(weight).transpose(1, 2);
@@ -107,7 +108,8 @@ class Plan {
         if (is_pointwise_) {
           store(columns, to, channels_);
         } else {
-          columns_to_image(columns.view({rows() * groups_, count, num_windows()}).transpose(0, 1), to, windows_);
+          columns::columns_to_image(columns.view({rows() * groups_, count, num_windows()}).transpose(0, 1), to,
+                                    windows_);
         }
       } else if (is_pointwise_ && by_channels) {
         auto flat = rows_by_channel(to);
@@ -118,7 +120,7 @@ class Plan {
           auto flat = to.view({count, channels_, num_windows()});
           at::bmm_out(flat, matrix, from.flatten(2));
         } else {
-          columns_to_image(at::bmm(matrix, from.flatten(2)), to, windows_);
+          columns::columns_to_image(at::bmm(matrix, from.flatten(2)), to, windows_);
         }
       }
     });
@@ -173,7 +175,7 @@ class Plan {
       return image.flatten(2);
     }
     const auto columns = at::empty({rows() * groups_, image.size(0), num_windows()}, image.options()).transpose(0, 1);
-    image_to_columns(image, columns, windows_);
+    columns::image_to_columns(image, columns, windows_);
     return columns;
   }
 
@@ -199,7 +201,7 @@ class Plan {
   }
 
   int64_t batches_, channels_, features_, groups_;
-  Windows windows_;
+  columns::Windows windows_;
   bool is_pointwise_;
 };
 

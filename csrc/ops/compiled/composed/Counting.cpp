@@ -18,7 +18,7 @@
 #include "csrc/ops/compiled/engine/Modules.h"
 #include "csrc/ops/compiled/engine/Support.h"
 
-namespace torch_backend::compiled {
+namespace torch_backend::compiled::counting {
 namespace {
 
 const void* address_of(const at::Tensor& tensor) {
@@ -242,8 +242,8 @@ at::Tensor& logspace_out(const at::Scalar& start, const at::Scalar& end, int64_t
   }
   const bool is_whole = !at::isFloatingType(out.scalar_type());
   if (!is_whole && steps > 1) {
-    check_fits(start, out.scalar_type());
-    check_fits(end, out.scalar_type());
+    ranges::check_fits(start, out.scalar_type());
+    ranges::check_fits(end, out.scalar_type());
   }
   const auto number = [&](const at::Scalar& x) { return is_whole ? at::Scalar(x.toLong()) : x; };
   const auto wide = computes(out.device().index(), ValueType::f64) ? at::kDouble : at::kFloat;
@@ -424,7 +424,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> unique_consecutive(const at::Tens
 
 } // namespace
 
-void register_counting(Registrar& m) {
+void add(Registrar& m) {
   TB_COMPOSITION(m, "searchsorted.Tensor", searchsorted_Tensor, places_in);
   TB_COMPOSITION(m, "searchsorted.Tensor_out", searchsorted_Tensor_out, places_out);
   TB_COMPOSITION(m, "searchsorted.Scalar", searchsorted_Scalar, searchsorted_number);
@@ -454,4 +454,4 @@ void register_counting(Registrar& m) {
   TB_COMPOSITION(m, "unique_consecutive", unique_consecutive, unique_consecutive);
 }
 
-} // namespace torch_backend::compiled
+} // namespace torch_backend::compiled::counting

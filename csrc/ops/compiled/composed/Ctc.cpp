@@ -16,7 +16,7 @@
 #include "csrc/ops/compiled/engine/Enqueue.h"
 #include "csrc/ops/compiled/engine/Modules.h"
 
-namespace torch_backend::compiled {
+namespace torch_backend::compiled::ctc {
 namespace {
 
 enum class Step : uint8_t { kAlpha, kBeta, kGather, kFinish };
@@ -202,11 +202,11 @@ at::Tensor loss_backward_of_tensors(const at::Tensor& grad, const at::Tensor& lo
 
 } // namespace
 
-void register_ctc(Registrar& m) {
+void add(Registrar& m) {
   TB_COMPOSITION(m, "_ctc_loss", _ctc_loss, loss);
   TB_COMPOSITION(m, "_ctc_loss.Tensor", _ctc_loss_Tensor, loss_of_tensors);
   TB_COMPOSITION(m, "_ctc_loss_backward", _ctc_loss_backward, loss_backward);
   TB_COMPOSITION(m, "_ctc_loss_backward.Tensor", _ctc_loss_backward_Tensor, loss_backward_of_tensors);
 }
 
-} // namespace torch_backend::compiled
+} // namespace torch_backend::compiled::ctc

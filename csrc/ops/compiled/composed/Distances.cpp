@@ -1,4 +1,5 @@
 // Distances between vectors and products of three, made of other operators: where the host cannot reach the memory.
+#include "csrc/ops/compiled/composed/Distances.h"
 
 #include <cmath>
 #include <tuple>
@@ -10,7 +11,7 @@
 
 #include "csrc/ops/compiled/composed/Compositions.h"
 
-namespace torch_backend::compiled {
+namespace torch_backend::compiled::distances {
 namespace {
 
 /// For each difference what its norm `distance` changes by, times `grad`.
@@ -128,7 +129,7 @@ at::Tensor limited_norm(const at::Tensor& self, const at::Scalar& p, int64_t dim
   return at::mul(self, factor.to(self.scalar_type())).contiguous();
 }
 
-void register_distances(Registrar& m) {
+void add(Registrar& m) {
   TB_COMPOSITION(m, "_cdist_forward", _cdist_forward, cdist);
   TB_COMPOSITION(m, "_cdist_backward", _cdist_backward, cdist_backward);
   TB_COMPOSITION(m, "_pdist_forward", _pdist_forward, pdist);
@@ -140,4 +141,4 @@ void register_distances(Registrar& m) {
   TB_COMPOSITION(m, "renorm.out", renorm_out, Into<scaled_slices>::call);
 }
 
-} // namespace torch_backend::compiled
+} // namespace torch_backend::compiled::distances

@@ -10,7 +10,7 @@
 
 #include "csrc/ops/compiled/composed/Compositions.h"
 
-namespace torch_backend::compiled {
+namespace torch_backend::compiled::grid {
 namespace {
 
 enum Interpolation : int64_t { kLinear, kNearest, kCubic };
@@ -223,11 +223,11 @@ std::tuple<at::Tensor, at::Tensor> grid_sampler_backward(const at::Tensor& grad,
 
 } // namespace
 
-void register_grid(Registrar& m) {
+void add(Registrar& m) {
   TB_COMPOSITION(m, "grid_sampler_2d", grid_sampler_2d, grid_sampler);
   TB_COMPOSITION(m, "grid_sampler_2d_backward", grid_sampler_2d_backward, grid_sampler_backward);
   TB_COMPOSITION(m, "grid_sampler_3d", grid_sampler_3d, grid_sampler);
   TB_COMPOSITION(m, "grid_sampler_3d_backward", grid_sampler_3d_backward, grid_sampler_backward);
 }
 
-} // namespace torch_backend::compiled
+} // namespace torch_backend::compiled::grid

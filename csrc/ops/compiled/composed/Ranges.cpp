@@ -22,7 +22,7 @@
 #include "csrc/ops/host/AtenKernel.h"
 #include "csrc/profiler/Recording.h"
 
-namespace torch_backend::compiled {
+namespace torch_backend::compiled::ranges {
 namespace {
 
 bool is_offered(const at::Tensor& out) {
@@ -145,13 +145,11 @@ at::Tensor& square_eye_out(c10::SymInt n, at::Tensor& out) {
 
 } // namespace
 
-void register_ranges(Registrar& m) {
-  if (has_modules()) {
-    m.impl("arange.start_out", TORCH_FN(arange_out), Source::kGenerated);
-    m.impl("linspace.out", TORCH_FN(linspace_out), Source::kGenerated);
-    m.impl("eye.out", TORCH_FN(square_eye_out), Source::kGenerated);
-    m.impl("eye.m_out", TORCH_FN(eye_out), Source::kGenerated);
-  }
+void add(Registrar& m) {
+  m.impl("arange.start_out", TORCH_FN(arange_out), Source::kGenerated);
+  m.impl("linspace.out", TORCH_FN(linspace_out), Source::kGenerated);
+  m.impl("eye.out", TORCH_FN(square_eye_out), Source::kGenerated);
+  m.impl("eye.m_out", TORCH_FN(eye_out), Source::kGenerated);
 }
 
-} // namespace torch_backend::compiled
+} // namespace torch_backend::compiled::ranges

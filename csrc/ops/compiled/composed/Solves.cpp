@@ -14,7 +14,7 @@
 #include "csrc/ops/compiled/engine/Modules.h"
 #include "csrc/ops/compiled/engine/Part.h"
 
-namespace torch_backend::compiled {
+namespace torch_backend::compiled::solves {
 namespace {
 
 constexpr int64_t kBlock = 64;  // larger systems are divided
@@ -281,7 +281,7 @@ constexpr auto solve_triangular_out = Into<solve_triangular, write_by_columns>::
 
 } // namespace
 
-void register_solves(Registrar& m) {
+void add(Registrar& m) {
   TB_COMPOSITION(m, "linalg_solve_triangular", linalg_solve_triangular, solve_triangular);
   TB_COMPOSITION(m, "linalg_solve_triangular.out", linalg_solve_triangular_out, solve_triangular_out);
   TB_COMPOSITION(m, "triangular_solve", triangular_solve, solve_legacy);
@@ -295,4 +295,4 @@ void register_solves(Registrar& m) {
   TB_COMPOSITION(m, "cholesky_inverse.out", cholesky_inverse_out, inverse_by_factor_out);
 }
 
-} // namespace torch_backend::compiled
+} // namespace torch_backend::compiled::solves

@@ -19,7 +19,7 @@
 #include "csrc/ops/compiled/engine/Part.h"
 #include "csrc/ops/compiled/engine/Support.h"
 
-namespace torch_backend::compiled {
+namespace torch_backend::compiled::spectral {
 namespace {
 
 constexpr int64_t kMostPasses = 24;   // radices of the skeleton
@@ -452,7 +452,7 @@ constexpr auto kInto = Into<kFormula, convert_result>::call;
 
 } // namespace
 
-void register_spectral(Registrar& m) {
+void add(Registrar& m) {
   TB_COMPOSITION(m, "_fft_c2c", _fft_c2c, complex_to_complex);
   TB_COMPOSITION(m, "_fft_c2c.out", _fft_c2c_out, kInto<complex_to_complex>);
   TB_COMPOSITION(m, "_fft_r2c", _fft_r2c, real_to_complex);
@@ -461,4 +461,4 @@ void register_spectral(Registrar& m) {
   TB_COMPOSITION(m, "_fft_c2r.out", _fft_c2r_out, kInto<complex_to_real>);
 }
 
-} // namespace torch_backend::compiled
+} // namespace torch_backend::compiled::spectral

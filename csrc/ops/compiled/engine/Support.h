@@ -35,9 +35,6 @@ void fill_bytes(const tb_kernel_context& context, void* memory, uint8_t value, i
 /// `count` 64-bit numbers from the device, after waiting for the stream; fails a capture of it, naming `op`.
 void read_back(const tb_kernel_context& context, const char* op, const void* memory, int64_t* numbers, int64_t count);
 
-/// dst[...] = src[...] of one shape; dtypes may differ. False, with nothing done, where no kernel takes them.
-bool copy_views(const tb_kernel_context& context, const View& dst, const View& src);
-
 /// The device raises `message`, of static storage, unless all of `count` flags are set: bools side by side.
 void report_unless(const tb_kernel_context& context, const void* flags, int64_t count, const char* message);
 

@@ -54,11 +54,9 @@ void View::narrow(int d, int64_t start, int64_t count) {
   size(d) = count;
 }
 
-View View::repeated(int64_t at, int64_t size) const {
-  View view = *this;
-  view.sizes.insert(view.sizes.begin() + at, size);
-  view.strides.insert(view.strides.begin() + at, 0);
-  return view;
+void View::repeat(int64_t at, int64_t size) {
+  sizes.insert(sizes.begin() + at, size);
+  strides.insert(strides.begin() + at, 0);
 }
 
 View View::without_dim(int d) const {

@@ -54,8 +54,8 @@ struct View {
   void add_dim(int64_t size, int64_t stride);
   /// `count` elements of dimension d from `start` on.
   void narrow(int d, int64_t start, int64_t count);
-  /// With a new dimension before dimension `at`, along which the elements are the same.
-  View repeated(int64_t at, int64_t size) const;
+  /// Gets a new dimension before dimension `at`, along which the elements are the same.
+  void repeat(int64_t at, int64_t size);
   View without_dim(int d) const;
   /// With a last dimension of two, the halves of each element: of complex numbers their parts.
   View in_halves() const;

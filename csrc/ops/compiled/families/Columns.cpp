@@ -7,14 +7,14 @@
 #include "csrc/core/Runtime.h"
 #include "csrc/core/Stream.h"
 #include "csrc/ops/compiled/engine/Geometry.h"
+#include "csrc/ops/compiled/engine/Kernels.h"
 #include "csrc/ops/compiled/engine/Launch.h"
 #include "csrc/ops/compiled/engine/Modules.h"
 #include "csrc/ops/compiled/engine/ValueType.h"
-#include "csrc/ops/compiled/families/Families.h"
-#include "csrc/ops/compiled/families/Volume.h"
+#include "csrc/ops/compiled/engine/Volume.h"
 #include "csrc/profiler/Recording.h"
 
-namespace torch_backend::compiled {
+namespace torch_backend::compiled::columns {
 namespace {
 
 /// The struct Args of the skeleton.
@@ -232,9 +232,9 @@ void columns_to_image(const at::Tensor& columns, const at::Tensor& image, const 
   run(image, columns, windows, /*gather=*/true);
 }
 
-void add_columns(Kernels& kernels) {
+void add(Kernels& kernels) {
   kernels.add(op::im2col_out::kName, im2col, TB_KERNEL_NEEDS_CONTIGUOUS);
   kernels.add(op::col2im_out::kName, col2im, TB_KERNEL_NEEDS_CONTIGUOUS);
 }
 
-} // namespace torch_backend::compiled
+} // namespace torch_backend::compiled::columns

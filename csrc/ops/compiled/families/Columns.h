@@ -6,7 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace torch_backend::compiled {
+namespace torch_backend::compiled::columns {
 
 /// Over depth, height and width.
 struct Windows {
@@ -30,4 +30,4 @@ void convolve_channels(const at::Tensor& image, const at::Tensor& weight, const 
 /// Each element of the image becomes the sum of what the columns have for it.
 void columns_to_image(const at::Tensor& columns, const at::Tensor& image, const Windows& windows);
 
-} // namespace torch_backend::compiled
+} // namespace torch_backend::compiled::columns

@@ -2,48 +2,60 @@
 
 #include <algorithm>
 
+#include "csrc/ops/compiled/engine/Kernels.h"
 #include "csrc/ops/compiled/engine/Modules.h"
 
+#define TB_FOR_EACH_FAMILY(_) \
+  _(columns)                  \
+  _(indexed)                  \
+  _(losses)                   \
+  _(matmul)                   \
+  _(moves)                    \
+  _(multi_tensor)             \
+  _(normalization)            \
+  _(pointwise)                \
+  _(pool)                     \
+  _(random)                   \
+  _(reductions)               \
+  _(resample)                 \
+  _(scans)                    \
+  _(softmax)                  \
+  _(sorting)
+
 namespace torch_backend::compiled {
+
+#define TB_DECLARE(family)    \
+  namespace family {          \
+  void add(Kernels& kernels); \
+  }
+TB_FOR_EACH_FAMILY(TB_DECLARE)
+#undef TB_DECLARE
 
 namespace {
 
 KernelList all_kernels() {
   Kernels kernels;
-  add_columns(kernels);
-  add_indexed(kernels);
-  add_losses(kernels);
-  add_matmul(kernels);
-  add_moves(kernels);
-  add_multi_tensor(kernels);
-  add_normalization(kernels);
-  add_pointwise(kernels);
-  add_pool(kernels);
-  add_random(kernels);
-  add_reductions(kernels);
-  add_resample(kernels);
-  add_scans(kernels);
-  add_softmax(kernels);
-  add_sorting(kernels);
+#define TB_ADD(family) family::add(kernels);
+  TB_FOR_EACH_FAMILY(TB_ADD)
+#undef TB_ADD
   return kernels.take();
 }
 
 } // namespace
 
-void load_generated_kernels() {
-  if (!has_modules()) {
-    return;
+void load_kernels() {
+  if (has_modules()) {
+    add_kernels(all_kernels());
   }
-  add_kernels(all_kernels());
 }
 
-std::vector<std::string> generated_overloads() {
-  std::vector<std::string> overloads;
+std::vector<std::string> overloads() {
+  std::vector<std::string> names;
   for (const auto& kernel : all_kernels()) {
-    overloads.push_back(kernel->op());
+    names.push_back(kernel->op());
   }
-  std::sort(overloads.begin(), overloads.end());
-  return overloads;
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 } // namespace torch_backend::compiled

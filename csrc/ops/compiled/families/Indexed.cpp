@@ -12,16 +12,16 @@
 #include "csrc/core/ErrorCell.h"
 #include "csrc/core/KernelHost.h"
 #include "csrc/ops/compiled/engine/Geometry.h"
+#include "csrc/ops/compiled/engine/Kernels.h"
 #include "csrc/ops/compiled/engine/Launch.h"
 #include "csrc/ops/compiled/engine/Modules.h"
 #include "csrc/ops/compiled/engine/Overloads.h"
 #include "csrc/ops/compiled/engine/Part.h"
 #include "csrc/ops/compiled/engine/Support.h"
-#include "csrc/ops/compiled/families/Compaction.h"
-#include "csrc/ops/compiled/families/Families.h"
 #include "csrc/ops/compiled/families/Pointwise.h"
+#include "csrc/ops/compiled/loops/Compaction.h"
 
-namespace torch_backend::compiled {
+namespace torch_backend::compiled::indexed {
 namespace {
 
 constexpr int kMaxIndices = Geometry::kMaxOperands - 2;
@@ -311,7 +311,7 @@ bool same_place(const tb_tensor& a, const tb_tensor& b) {
 
 /// The output begins as a copy of the first argument.
 bool begin_as(const tb_kernel_context& context, const tb_tensor& out, const tb_tensor& self) {
-  return same_place(out, self) || copy_views(context, View(out), View(self));
+  return same_place(out, self) || pointwise::copy_views(context, View(out), View(self));
 }
 
 // ---- one dimension ----
@@ -474,8 +474,9 @@ tb_status divide_by_counts(const tb_kernel_context& context, const tb_tensor& ou
   const View sums(out);
   const View operands[] = {sums, counts};
   const double own = include_self ? 1 : 0;
-  return compute_elements(context, kMean, sums, operands, own, compute_type(sums.type())) ? TB_STATUS_OK
-                                                                                          : TB_STATUS_UNSUPPORTED;
+  return pointwise::compute_elements(context, kMean, sums, operands, own, compute_type(sums.type()))
+             ? TB_STATUS_OK
+             : TB_STATUS_UNSUPPORTED;
 }
 
 tb_status scatter_reduce(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
@@ -736,7 +737,7 @@ bool read_indices(const tb_kernel_context& context, const char* op, const tb_ten
     char* places = nullptr;
     if (mask.numel() > 0) {
       const View packed = dense_like(context, mask);
-      if (packed.data != mask.data && !copy_views(context, packed, mask)) {
+      if (packed.data != mask.data && !pointwise::copy_views(context, packed, mask)) {
         return false;
       }
       Compaction compaction(context, op, packed);
@@ -882,7 +883,7 @@ tb_status nonzero(const void* entry, const tb_kernel_context& context, const tb_
   }
   const View packed = is_complex(mask.type()) ? View(workspace(context, mask.numel()), ValueType::b8, mask.sizes)
                                               : dense_like(context, mask);
-  if (packed.data != mask.data && !copy_views(context, packed, mask)) {
+  if (packed.data != mask.data && !pointwise::copy_views(context, packed, mask)) {
     return TB_STATUS_UNSUPPORTED;
   }
   Compaction compaction(context, static_cast<const char*>(entry), packed);
@@ -931,10 +932,10 @@ constexpr Operator kOperators[] = {
 
 } // namespace
 
-void add_indexed(Kernels& kernels) {
+void add(Kernels& kernels) {
   for (const auto& op : kOperators) {
     kernels.add(op.overload, op.function, op.flags, op.overload, op.takes_complex ? kAllTypes : kCommonTypes);
   }
 }
 
-} // namespace torch_backend::compiled
+} // namespace torch_backend::compiled::indexed

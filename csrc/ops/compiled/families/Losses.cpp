@@ -4,15 +4,15 @@
 #include <cstdlib>
 
 #include "csrc/core/ErrorCell.h"
+#include "csrc/ops/compiled/engine/Kernels.h"
 #include "csrc/ops/compiled/engine/Modules.h"
 #include "csrc/ops/compiled/engine/Overloads.h"
 #include "csrc/ops/compiled/engine/Part.h"
 #include "csrc/ops/compiled/engine/Support.h"
-#include "csrc/ops/compiled/families/Families.h"
 #include "csrc/ops/compiled/families/Pointwise.h"
-#include "csrc/ops/compiled/families/Reduce.h"
+#include "csrc/ops/compiled/loops/Reduce.h"
 
-namespace torch_backend::compiled {
+namespace torch_backend::compiled::losses {
 namespace {
 
 constexpr int64_t kNoReduction = 0; // at::Reduction
@@ -145,7 +145,7 @@ tb_status loss(const void* data, const tb_kernel_context& context, const tb_arg*
   const std::size_t num_numbers = has_number ? 1 : 0;
   const c10::ArrayRef<View> inputs(operands, places.weight >= 0 ? 3 : 2);
   if (out.sizes == self.sizes) { // whatever number says so
-    return compute_elements(context, which.each, out, inputs, {numbers + 1, num_numbers}, compute)
+    return pointwise::compute_elements(context, which.each, out, inputs, {numbers + 1, num_numbers}, compute)
                ? TB_STATUS_OK
                : TB_STATUS_UNSUPPORTED;
   }
@@ -169,9 +169,9 @@ tb_status loss_backward(const void* data, const tb_kernel_context& context, cons
   }
   const bool has_number = places.number >= 0;
   const double numbers[2] = {static_cast<double>(args[places.reduction].v.i), has_number ? args[places.number].v.f : 0};
-  return compute_elements(context, *find_pointwise(which.derivative), out,
-                          {operands, places.weight >= 0 ? std::size_t{4} : std::size_t{3}},
-                          {numbers, has_number ? std::size_t{2} : std::size_t{1}}, compute_type(out.type()))
+  return pointwise::compute_elements(context, *find_pointwise(which.derivative), out,
+                                     {operands, places.weight >= 0 ? std::size_t{4} : std::size_t{3}},
+                                     {numbers, has_number ? std::size_t{2} : std::size_t{1}}, compute_type(out.type()))
              ? TB_STATUS_OK
              : TB_STATUS_UNSUPPORTED;
 }
@@ -286,8 +286,8 @@ tb_status nll(const void*, const tb_kernel_context& context, const tb_arg* args,
     status = run_classes(context, classes, /*backward=*/false, compute);
     return status != TB_STATUS_OK
                ? status
-               : (compute_elements(context, kZero, total_weight, {}, {}, compute) ? TB_STATUS_OK
-                                                                                  : TB_STATUS_UNSUPPORTED);
+               : (pointwise::compute_elements(context, kZero, total_weight, {}, {}, compute) ? TB_STATUS_OK
+                                                                                             : TB_STATUS_UNSUPPORTED);
   }
   View each[2];
   for (int i = 0; i < 2; ++i) {
@@ -334,7 +334,7 @@ tb_status nll_backward(const void*, const tb_kernel_context& context, const tb_a
     return TB_STATUS_UNSUPPORTED;
   }
   classes.operands[3] = grad;
-  if (!compute_elements(context, kZero, classes.like, {}, {}, compute)) {
+  if (!pointwise::compute_elements(context, kZero, classes.like, {}, {}, compute)) {
     return TB_STATUS_UNSUPPORTED;
   }
   return run_classes(context, classes, /*backward=*/true, compute);
@@ -342,7 +342,7 @@ tb_status nll_backward(const void*, const tb_kernel_context& context, const tb_a
 
 } // namespace
 
-void add_losses(Kernels& kernels) {
+void add(Kernels& kernels) {
   kernels.add(MseLoss::kName, loss, 0, &kSquaredError);
   kernels.add(MseLossBackward::kName, loss_backward, 0, &kSquaredError);
   kernels.add(SmoothL1Loss::kName, loss, 0, &kSmoothL1);
@@ -357,4 +357,4 @@ void add_losses(Kernels& kernels) {
   kernels.add(op::nll_loss2d_backward_grad_input::kName, nll_backward);
 }
 
-} // namespace torch_backend::compiled
+} // namespace torch_backend::compiled::losses

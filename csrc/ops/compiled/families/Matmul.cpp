@@ -8,16 +8,16 @@
 
 #include "csrc/core/Runtime.h"
 #include "csrc/ops/compiled/engine/Geometry.h"
+#include "csrc/ops/compiled/engine/Kernels.h"
 #include "csrc/ops/compiled/engine/Launch.h"
 #include "csrc/ops/compiled/engine/Modules.h"
 #include "csrc/ops/compiled/engine/Overloads.h"
 #include "csrc/ops/compiled/engine/Support.h"
 #include "csrc/ops/compiled/engine/ValueType.h"
-#include "csrc/ops/compiled/families/Families.h"
 #include "csrc/ops/compiled/families/Pointwise.h"
-#include "csrc/ops/compiled/families/Reduce.h"
+#include "csrc/ops/compiled/loops/Reduce.h"
 
-namespace torch_backend::compiled {
+namespace torch_backend::compiled::matmul {
 namespace {
 
 /// [batch, row, column] of any strides.
@@ -145,7 +145,8 @@ tb_status run_parts(const Product& product, const tb_kernel_context& context) {
     }
     const View operands[] = {plain, self.is_there ? self.view() : View()};
     const double numbers[] = {alpha.real(), alpha.imag(), beta.real(), beta.imag()};
-    return status != TB_STATUS_OK || compute_elements(context, kScaledSum, out.view(), operands, numbers, out.type)
+    return status != TB_STATUS_OK ||
+                   pointwise::compute_elements(context, kScaledSum, out.view(), operands, numbers, out.type)
                ? status
                : TB_STATUS_UNSUPPORTED;
   }
@@ -333,7 +334,7 @@ tb_status dot(const void* conjugates, const tb_kernel_context& context, const tb
 
 } // namespace
 
-void add_matmul(Kernels& kernels) {
+void add(Kernels& kernels) {
   static const char kConjugates = 0;
   const auto add = [&](const char* overload, KernelFunction function, const char* entry = nullptr) {
     kernels.add(overload, function, kTakesEmpty, entry, kAllTypes);
@@ -347,4 +348,4 @@ void add_matmul(Kernels& kernels) {
   add(op::vdot::kName, guarded<dot>, &kConjugates);
 }
 
-} // namespace torch_backend::compiled
+} // namespace torch_backend::compiled::matmul

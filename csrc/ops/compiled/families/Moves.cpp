@@ -6,14 +6,15 @@
 
 #include "csrc/core/KernelHost.h"
 #include "csrc/ops/compiled/engine/Geometry.h"
+#include "csrc/ops/compiled/engine/Kernels.h"
 #include "csrc/ops/compiled/engine/Launch.h"
 #include "csrc/ops/compiled/engine/Modules.h"
 #include "csrc/ops/compiled/engine/Overloads.h"
 #include "csrc/ops/compiled/engine/Support.h"
-#include "csrc/ops/compiled/families/Compaction.h"
-#include "csrc/ops/compiled/families/Families.h"
+#include "csrc/ops/compiled/families/Pointwise.h"
+#include "csrc/ops/compiled/loops/Compaction.h"
 
-namespace torch_backend::compiled {
+namespace torch_backend::compiled::moves {
 namespace {
 
 tb_status result(bool taken) {
@@ -35,7 +36,7 @@ tb_status cat(const void*, const tb_kernel_context& context, const tb_arg* args,
     }
     View place = out;
     place.narrow(d, start, part.size(d));
-    if (!copy_views(context, place, part)) {
+    if (!pointwise::copy_views(context, place, part)) {
       return TB_STATUS_UNSUPPORTED;
     }
     start += part.size(d);
@@ -52,7 +53,7 @@ tb_status flip(const void*, const tb_kernel_context& context, const tb_arg* args
     self.data += (self.size(d) - 1) * self.stride(d) * self.element_bytes();
     self.stride(d) = -self.stride(d);
   }
-  return result(copy_views(context, View(*tensor_of(args[Op::result])), self));
+  return result(pointwise::copy_views(context, View(*tensor_of(args[Op::result])), self));
 }
 
 /// Copies parts of `src` to where dimensions from d on are rotated by `shifts`.
@@ -61,7 +62,7 @@ bool roll_from(const tb_kernel_context& context, const View& dst, const View& sr
     ++d;
   }
   if (d == src.dim()) {
-    return copy_views(context, dst, src);
+    return pointwise::copy_views(context, dst, src);
   }
   const int64_t shift = shifts[d];
   const int64_t rest = src.size(d) - shift;
@@ -112,7 +113,7 @@ bool by_coordinates(const tb_kernel_context& context, const char* element, View 
   }
   for (View* view : {&to, &from}) {
     while (view->dim() < 2) {
-      *view = view->repeated(0, 1);
+      view->repeat(0, 1);
     }
   }
   int64_t last = to.numel();
@@ -168,7 +169,7 @@ tb_status triangle(const void* entry, const tb_kernel_context& context, const tb
 bool packed(const tb_kernel_context& context, const tb_tensor& tensor, const View& shape, View* out) {
   const View expanded = View(tensor).expanded(shape.sizes);
   *out = dense_like(context, expanded);
-  return out->data == expanded.data || copy_views(context, *out, expanded);
+  return out->data == expanded.data || pointwise::copy_views(context, *out, expanded);
 }
 
 tb_status masked_select(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
@@ -204,7 +205,7 @@ tb_status masked_select(const void* entry, const tb_kernel_context& context, con
   View to(out);
   const View dense = dense_like(context, to);
   compaction.select(dense.data, elements.data, to.element_bytes());
-  return result(dense.data == to.data || copy_views(context, to, dense));
+  return result(dense.data == to.data || pointwise::copy_views(context, to, dense));
 }
 
 tb_status masked_scatter(const void* entry, const tb_kernel_context& context, const tb_arg* args, int32_t) {
@@ -248,10 +249,10 @@ constexpr Operator kOperators[] = {
 
 } // namespace
 
-void add_moves(Kernels& kernels) {
+void add(Kernels& kernels) {
   for (const auto& op : kOperators) {
     kernels.add(op.overload, op.function, op.flags, op.entry ? op.entry : op.overload, kAllTypes);
   }
 }
 
-} // namespace torch_backend::compiled
+} // namespace torch_backend::compiled::moves

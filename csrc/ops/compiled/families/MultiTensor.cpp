@@ -13,14 +13,14 @@
 #include "csrc/core/Runtime.h"
 #include "csrc/ops/compiled/engine/Arguments.h"
 #include "csrc/ops/compiled/engine/Geometry.h"
+#include "csrc/ops/compiled/engine/Kernels.h"
 #include "csrc/ops/compiled/engine/Launch.h"
 #include "csrc/ops/compiled/engine/Modules.h"
 #include "csrc/ops/compiled/engine/Overloads.h"
 #include "csrc/ops/compiled/engine/Support.h"
-#include "csrc/ops/compiled/families/Families.h"
 #include "csrc/ops/compiled/families/Pointwise.h"
 
-namespace torch_backend::compiled {
+namespace torch_backend::compiled::multi_tensor {
 namespace {
 
 constexpr std::size_t kMaxLists = 6;
@@ -450,7 +450,7 @@ struct Each {
 
 void derive_each(const Specialization& facts, SourceText& text) {
   const auto& entry = facts.entry<Each>();
-  write_apply(text, *find_pointwise(c10::str("aten::", entry.formula).c_str()), facts.computes_in());
+  pointwise::write_apply(text, *find_pointwise(c10::str("aten::", entry.formula).c_str()), facts.computes_in());
   text.define("APPLY", c10::str("apply(", entry.operands, ", &result)"));
   derive_multi(facts, text);
 }
@@ -634,7 +634,7 @@ tb_status norm(const void*, const tb_kernel_context& context, const tb_arg* args
 
 } // namespace
 
-void add_multi_tensor(Kernels& kernels) {
+void add(Kernels& kernels) {
   kernels.add(op::_fused_adagrad_::kName, fused_adagrad, kTakesEmpty);
   kernels.add(op::_fused_adagrad__tensor_lr::kName, fused_adagrad, kTakesEmpty);
   kernels.add(op::_fused_adam_::kName, fused_adam<false>, kTakesEmpty);
@@ -649,4 +649,4 @@ void add_multi_tensor(Kernels& kernels) {
   kernels.add(op::_foreach_norm_Scalar::kName, norm, kTakesEmpty);
 }
 
-} // namespace torch_backend::compiled
+} // namespace torch_backend::compiled::multi_tensor

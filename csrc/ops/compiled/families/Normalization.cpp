@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
+#include "csrc/ops/compiled/engine/Kernels.h"
 #include "csrc/ops/compiled/engine/Overloads.h"
-#include "csrc/ops/compiled/families/Families.h"
 #include "csrc/ops/compiled/families/Pointwise.h"
-#include "csrc/ops/compiled/families/Reduce.h"
-#include "csrc/ops/compiled/families/Rows.h"
+#include "csrc/ops/compiled/loops/Reduce.h"
+#include "csrc/ops/compiled/loops/Rows.h"
 
-namespace torch_backend::compiled {
+namespace torch_backend::compiled::normalization {
 namespace {
 
 constexpr RowEntry kNormalizeRows{1,
@@ -101,7 +101,8 @@ constexpr PointwiseEntry kRsqrt{"rstd_of_variance",
 /// A tensor that may be None; false if it is of a dtype that kernels do not take.
 tb_status map(const tb_kernel_context& context, const PointwiseEntry& entry, const View& out,
               c10::ArrayRef<View> inputs, c10::ArrayRef<double> numbers, ValueType compute) {
-  return compute_elements(context, entry, out, inputs, numbers, compute) ? TB_STATUS_OK : TB_STATUS_UNSUPPORTED;
+  return pointwise::compute_elements(context, entry, out, inputs, numbers, compute) ? TB_STATUS_OK
+                                                                                    : TB_STATUS_UNSUPPORTED;
 }
 
 #define TB_TRY(call)                                      \
@@ -218,7 +219,7 @@ uint64_t last_dims(int64_t num_dims, int64_t count) {
 View repeated_before(const View& view, const View& like) {
   View result = view;
   while (view.data && result.dim() < like.dim()) {
-    result = result.repeated(0, like.sizes[static_cast<std::size_t>(like.dim() - result.dim() - 1)]);
+    result.repeat(0, like.sizes[static_cast<std::size_t>(like.dim() - result.dim() - 1)]);
   }
   return result;
 }
@@ -307,7 +308,7 @@ View channels_by_group(const View& view, const View& like) {
 View groups_of(const View& view, int64_t num_dims) {
   View result = view;
   while (result.dim() < num_dims) {
-    result = result.repeated(result.dim(), 1);
+    result.repeat(result.dim(), 1);
   }
   return result;
 }
@@ -499,7 +500,7 @@ void add_batch_norm(Kernels& kernels) {
 
 } // namespace
 
-void add_normalization(Kernels& kernels) {
+void add(Kernels& kernels) {
   kernels.add(op::native_layer_norm::kName, layer_norm);
   kernels.add(op::native_layer_norm_backward::kName, layer_norm_backward, kTakesEmpty);
   kernels.add(op::native_group_norm::kName, group_norm);
@@ -511,4 +512,4 @@ void add_normalization(Kernels& kernels) {
   kernels.add(op::native_batch_norm_backward::kName, batch_norm_backward);
 }
 
-} // namespace torch_backend::compiled
+} // namespace torch_backend::compiled::normalization

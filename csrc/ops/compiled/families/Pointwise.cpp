@@ -17,15 +17,15 @@
 #include "csrc/core/Runtime.h"
 #include "csrc/ops/compiled/engine/Geometry.h"
 #include "csrc/ops/compiled/engine/KernelText.h"
+#include "csrc/ops/compiled/engine/Kernels.h"
 #include "csrc/ops/compiled/engine/Launch.h"
 #include "csrc/ops/compiled/engine/Modules.h"
 #include "csrc/ops/compiled/engine/Part.h"
 #include "csrc/ops/compiled/engine/Support.h"
-#include "csrc/ops/compiled/families/Families.h"
 #include "csrc/ops/tensor/Transfer.h"
 #include "csrc/profiler/Recording.h"
 
-namespace torch_backend::compiled {
+namespace torch_backend::compiled::pointwise {
 namespace {
 
 constexpr int kMaxOperands = Geometry::kMaxOperands;
@@ -567,7 +567,7 @@ bool takes_complex(const PointwiseEntry& first) {
   });
 }
 
-void add_pointwise(Kernels& kernels) {
+void add(Kernels& kernels) {
   const auto table = pointwise_table();
   for (std::size_t i = 0; i < table.size; ++i) {
     const auto& entry = table.entries[i];
@@ -580,4 +580,4 @@ void add_pointwise(Kernels& kernels) {
   }
 }
 
-} // namespace torch_backend::compiled
+} // namespace torch_backend::compiled::pointwise

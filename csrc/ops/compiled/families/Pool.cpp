@@ -4,14 +4,14 @@
 #include <array>
 #include <cstdint>
 
+#include "csrc/ops/compiled/engine/Kernels.h"
 #include "csrc/ops/compiled/engine/Launch.h"
 #include "csrc/ops/compiled/engine/Modules.h"
 #include "csrc/ops/compiled/engine/Overloads.h"
 #include "csrc/ops/compiled/engine/ValueType.h"
-#include "csrc/ops/compiled/families/Families.h"
-#include "csrc/ops/compiled/families/Volume.h"
+#include "csrc/ops/compiled/engine/Volume.h"
 
-namespace torch_backend::compiled {
+namespace torch_backend::compiled::pool {
 namespace {
 
 /// The struct Args of the skeleton.
@@ -163,7 +163,7 @@ tb_status adaptive_pool_backward(const void* entry, const tb_kernel_context& con
 
 } // namespace
 
-void add_pool(Kernels& kernels) {
+void add(Kernels& kernels) {
   // Dimensions, largest, adaptive, backward.
   static constexpr Pool kMax2{2, true, false, false}, kMax3{3, true, false, false};
   static constexpr Pool kMax2Backward{2, true, false, true}, kMax3Backward{3, true, false, true};
@@ -191,4 +191,4 @@ void add_pool(Kernels& kernels) {
   kernels.add(op::_adaptive_avg_pool3d_backward::kName, adaptive_pool_backward, 0, &kAdaptiveMean3Backward);
 }
 
-} // namespace torch_backend::compiled
+} // namespace torch_backend::compiled::pool

@@ -21,14 +21,14 @@
 #include "csrc/core/KernelHost.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/generator/PhiloxGenerator.h"
+#include "csrc/ops/compiled/engine/Kernels.h"
 #include "csrc/ops/compiled/engine/Launch.h"
 #include "csrc/ops/compiled/engine/Modules.h"
 #include "csrc/ops/compiled/engine/Overloads.h"
 #include "csrc/ops/compiled/engine/Part.h"
 #include "csrc/ops/compiled/engine/Support.h"
-#include "csrc/ops/compiled/families/Families.h"
 
-namespace torch_backend::compiled {
+namespace torch_backend::compiled::random {
 namespace {
 
 constexpr int kMaxOperands = 3;
@@ -649,7 +649,7 @@ tb_status randperm(const void*, const tb_kernel_context& context, const tb_arg* 
 
 } // namespace
 
-void add_random(Kernels& kernels) {
+void add(Kernels& kernels) {
   const auto in_place = [&](const char* overload, KernelFunction function, const TypeMask& types = kCommonTypes) {
     kernels.add(overload, function, kTakesEmpty, nullptr, types);
   };
@@ -676,4 +676,4 @@ void add_random(Kernels& kernels) {
   in_place(op::randperm_generator_out::kName, randperm);
 }
 
-} // namespace torch_backend::compiled
+} // namespace torch_backend::compiled::random

@@ -3,14 +3,15 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include <c10/util/StringUtil.h>
 
+#include "csrc/ops/compiled/engine/Kernels.h"
 #include "csrc/ops/compiled/engine/Overloads.h"
-#include "csrc/ops/compiled/families/Families.h"
-#include "csrc/ops/compiled/families/Reduce.h"
+#include "csrc/ops/compiled/loops/Reduce.h"
 
-namespace torch_backend::compiled {
+namespace torch_backend::compiled::reductions {
 namespace {
 
 /// The dimensions that `argument` names, of a tensor of `num_dims`; `if_none` where it names none.
@@ -36,7 +37,7 @@ bool outputs_of(const tb_arg* args, int32_t num_args, int32_t num_outputs, int64
     if (!view_of(args[i], &output)) {
       return false;
     }
-    outputs->push_back(with_reduced(output, num_dims, dims));
+    outputs->push_back(with_reduced(std::move(output), num_dims, dims));
   }
   return true;
 }
@@ -172,7 +173,7 @@ tb_status trace(const void*, const tb_kernel_context& context, const tb_arg* arg
 
 } // namespace
 
-void add_reductions(Kernels& kernels) {
+void add(Kernels& kernels) {
   const auto table = reduction_table();
   for (std::size_t i = 0; i < table.size; ++i) {
     const auto& entry = table.entries[i];
@@ -193,4 +194,4 @@ void add_reductions(Kernels& kernels) {
   kernels.add(op::trace::kName, trace, kTakesEmpty, nullptr, kAllTypes);
 }
 
-} // namespace torch_backend::compiled
+} // namespace torch_backend::compiled::reductions

@@ -4,16 +4,16 @@
 #include <array>
 #include <cstdint>
 
+#include "csrc/ops/compiled/engine/Kernels.h"
 #include "csrc/ops/compiled/engine/Launch.h"
 #include "csrc/ops/compiled/engine/Modules.h"
 #include "csrc/ops/compiled/engine/Overloads.h"
 #include "csrc/ops/compiled/engine/Support.h"
 #include "csrc/ops/compiled/engine/ValueType.h"
 #include "csrc/ops/compiled/engine/View.h"
-#include "csrc/ops/compiled/families/Families.h"
-#include "csrc/ops/compiled/families/Volume.h"
+#include "csrc/ops/compiled/engine/Volume.h"
 
-namespace torch_backend::compiled {
+namespace torch_backend::compiled::resample {
 namespace {
 
 /// The struct Args of the skeleton.
@@ -259,10 +259,10 @@ constexpr Operator kOperators[] = {
 
 } // namespace
 
-void add_resample(Kernels& kernels) {
+void add(Kernels& kernels) {
   for (const auto& each : kOperators) {
     kernels.add(each.overload, each.function, 0, &each.resample);
   }
 }
 
-} // namespace torch_backend::compiled
+} // namespace torch_backend::compiled::resample

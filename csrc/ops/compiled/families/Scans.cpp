@@ -10,15 +10,15 @@
 
 #include "csrc/core/KernelHost.h"
 #include "csrc/core/Runtime.h"
+#include "csrc/ops/compiled/engine/Kernels.h"
 #include "csrc/ops/compiled/engine/Launch.h"
 #include "csrc/ops/compiled/engine/Modules.h"
 #include "csrc/ops/compiled/engine/Overloads.h"
 #include "csrc/ops/compiled/engine/Part.h"
 #include "csrc/ops/compiled/engine/Support.h"
-#include "csrc/ops/compiled/families/Families.h"
-#include "csrc/ops/compiled/families/Reduce.h"
+#include "csrc/ops/compiled/loops/Reduce.h"
 
-namespace torch_backend::compiled {
+namespace torch_backend::compiled::scans {
 namespace {
 
 constexpr int64_t kElementsPerItem = 4; // EACH of the skeleton
@@ -101,10 +101,10 @@ tb_status scan(const tb_kernel_context& context, const ReductionEntry& entry, c1
   }
   const int num_outputs = static_cast<int>(outputs.size());
   const int num_operands = num_outputs + 1;
-  std::array<View, 3> operands;
+  std::array<const View*, 3> operands{};
   for (int n = 0; n < num_operands; ++n) {
-    operands[static_cast<std::size_t>(n)] = n < num_outputs ? outputs[static_cast<std::size_t>(n)] : input;
-    if (operands[static_cast<std::size_t>(n)].type() == ValueType::none) {
+    operands[static_cast<std::size_t>(n)] = n < num_outputs ? &outputs[static_cast<std::size_t>(n)] : &input;
+    if (operands[static_cast<std::size_t>(n)]->type() == ValueType::none) {
       return TB_STATUS_UNSUPPORTED;
     }
   }
@@ -121,9 +121,9 @@ tb_status scan(const tb_kernel_context& context, const ReductionEntry& entry, c1
     for (int n = 0; n < num_operands; ++n) {
       const auto operand = static_cast<std::size_t>(n);
       if (d == dim) {
-        strides[operand] = operands[operand].strides[at];
+        strides[operand] = operands[operand]->strides[at];
       } else {
-        kept.strides[operand].push_back(operands[operand].strides[at]);
+        kept.strides[operand].push_back(operands[operand]->strides[at]);
       }
     }
   }
@@ -158,7 +158,7 @@ tb_status scan(const tb_kernel_context& context, const ReductionEntry& entry, c1
         .flag("TOTALS", totals)
         .parameters(num_operands + (division.parts > 1 ? 1 : 0));
     for (int n = 0; n < num_operands; ++n) {
-      wanted.type("TYPE", n, operands[static_cast<std::size_t>(n)].type());
+      wanted.type("TYPE", n, operands[static_cast<std::size_t>(n)]->type());
     }
     return wanted;
   };
@@ -186,7 +186,7 @@ tb_status scan(const tb_kernel_context& context, const ReductionEntry& entry, c1
     const auto& function = find_function(context.device, specialize(totals));
     Launch launch(context);
     for (int n = 0; n < num_operands; ++n) {
-      launch.pointer(operands[static_cast<std::size_t>(n)].data);
+      launch.pointer(operands[static_cast<std::size_t>(n)]->data);
     }
     if (division.parts > 1) {
       launch.pointer(workspace);
@@ -234,7 +234,7 @@ tb_status run_extrema(const void* data, const tb_kernel_context& context, const 
 
 } // namespace
 
-void add_scans(Kernels& kernels) {
+void add(Kernels& kernels) {
   using Sum = op::cumsum_out;
   using Product = op::cumprod_out;
   using LogSumExp = op::_logcumsumexp;
@@ -245,4 +245,4 @@ void add_scans(Kernels& kernels) {
   kernels.add(op::_cummin_helper::kName, run_extrema, 0, "cummin");
 }
 
-} // namespace torch_backend::compiled
+} // namespace torch_backend::compiled::scans

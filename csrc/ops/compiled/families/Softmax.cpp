@@ -1,12 +1,12 @@
 // softmax and log_softmax along any dimension, and their backward passes.
 
+#include "csrc/ops/compiled/engine/Kernels.h"
 #include "csrc/ops/compiled/engine/Overloads.h"
-#include "csrc/ops/compiled/families/Families.h"
 #include "csrc/ops/compiled/families/Pointwise.h"
-#include "csrc/ops/compiled/families/Reduce.h"
-#include "csrc/ops/compiled/families/Rows.h"
+#include "csrc/ops/compiled/loops/Reduce.h"
+#include "csrc/ops/compiled/loops/Rows.h"
 
-namespace torch_backend::compiled {
+namespace torch_backend::compiled::softmax {
 namespace {
 
 /// Both ways to compute one of them.
@@ -84,7 +84,8 @@ tb_status call(const Softmax& softmax, const tb_kernel_context& context, const V
     return status;
   }
   operands.push_back(repeated_over(total, inputs[0], dims));
-  return compute_elements(context, softmax.map, out, operands, {}, compute) ? TB_STATUS_OK : TB_STATUS_UNSUPPORTED;
+  return pointwise::compute_elements(context, softmax.map, out, operands, {}, compute) ? TB_STATUS_OK
+                                                                                       : TB_STATUS_UNSUPPORTED;
 }
 
 tb_status forward(const void* data, const tb_kernel_context& context, const tb_arg* args, int32_t) {
@@ -111,11 +112,11 @@ tb_status backward(const void* data, const tb_kernel_context& context, const tb_
 
 } // namespace
 
-void add_softmax(Kernels& kernels) {
+void add(Kernels& kernels) {
   kernels.add(op::_softmax_out::kName, forward, 0, &kSoftmax);
   kernels.add(op::_log_softmax_out::kName, forward, 0, &kLogSoftmax);
   kernels.add(op::_softmax_backward_data_out::kName, backward, 0, &kSoftmaxBackward);
   kernels.add(op::_log_softmax_backward_data_out::kName, backward, 0, &kLogSoftmaxBackward);
 }
 
-} // namespace torch_backend::compiled
+} // namespace torch_backend::compiled::softmax

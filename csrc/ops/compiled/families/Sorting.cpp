@@ -7,14 +7,15 @@
 
 #include "csrc/core/KernelHost.h"
 #include "csrc/ops/compiled/engine/Geometry.h"
+#include "csrc/ops/compiled/engine/Kernels.h"
 #include "csrc/ops/compiled/engine/Launch.h"
 #include "csrc/ops/compiled/engine/Modules.h"
 #include "csrc/ops/compiled/engine/Overloads.h"
 #include "csrc/ops/compiled/engine/Support.h"
-#include "csrc/ops/compiled/families/Compaction.h"
-#include "csrc/ops/compiled/families/Families.h"
+#include "csrc/ops/compiled/families/Pointwise.h"
+#include "csrc/ops/compiled/loops/Compaction.h"
 
-namespace torch_backend::compiled {
+namespace torch_backend::compiled::sorting {
 namespace {
 
 constexpr int64_t kRun = 16; // as RUN in sort.c
@@ -182,7 +183,7 @@ tb_status sorted(const tb_kernel_context& context, const tb_tensor& self, int64_
     return TB_STATUS_UNSUPPORTED;
   }
   const View elements = dense_like(context, moved);
-  if (elements.data != moved.data && !copy_views(context, elements, moved)) {
+  if (elements.data != moved.data && !pointwise::copy_views(context, elements, moved)) {
     return TB_STATUS_UNSUPPORTED;
   }
   const int64_t size = moved.sizes.back();
@@ -203,7 +204,7 @@ tb_status sorted(const tb_kernel_context& context, const tb_tensor& self, int64_
   sorter.finish(step, first, kept, dense[0].data, dense[1].data);
   for (std::size_t i = 0; i < 2; ++i) {
     if (dense[i].data != results[i].data) {
-      copy_views(context, results[i], dense[i]);
+      pointwise::copy_views(context, results[i], dense[i]);
     }
   }
   return TB_STATUS_OK;
@@ -342,10 +343,10 @@ constexpr Operator kOperators[] = {
 
 } // namespace
 
-void add_sorting(Kernels& kernels) {
+void add(Kernels& kernels) {
   for (const auto& op : kOperators) {
     kernels.add(op.overload, op.function, op.flags, op.overload, kRealTypes);
   }
 }
 
-} // namespace torch_backend::compiled
+} // namespace torch_backend::compiled::sorting

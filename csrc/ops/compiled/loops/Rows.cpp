@@ -1,4 +1,4 @@
-#include "csrc/ops/compiled/families/Rows.h"
+#include "csrc/ops/compiled/loops/Rows.h"
 
 #include <algorithm>
 #include <string>
@@ -20,7 +20,7 @@ struct RowPlan {
   ValueType compute;
   int num_outputs;
   int num_operands = 0;
-  std::array<View, Part::kMaxOperands> operands;
+  std::array<const View*, Part::kMaxOperands> operands{};
   Part kept;
   Part row;
   bool fits_32 = true;
@@ -29,7 +29,7 @@ struct RowPlan {
   uint32_t each = 0; // most elements that an item keeps; 0: there are more
 
   const View& operand(int n) const {
-    return operands[static_cast<std::size_t>(n)];
+    return *operands[static_cast<std::size_t>(n)];
   }
   bool is_there(int n) const {
     return operand(n).data != nullptr;
@@ -154,7 +154,7 @@ tb_status run_rows(const tb_kernel_context& context, const RowEntry& entry, c10:
   plan.num_outputs = static_cast<int>(outputs.size());
   for (const auto& list : {outputs, inputs}) {
     for (const auto& view : list) {
-      plan.operands[static_cast<std::size_t>(plan.num_operands++)] = view;
+      plan.operands[static_cast<std::size_t>(plan.num_operands++)] = &view;
     }
   }
   if (!is_floating(compute) || !computes(context.device, compute) || !plan.lay_out(dims)) {

@@ -1,4 +1,4 @@
-#include "csrc/ops/compiled/families/Compaction.h"
+#include "csrc/ops/compiled/loops/Compaction.h"
 
 #include <algorithm>
 #include <array>

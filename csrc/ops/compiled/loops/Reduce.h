@@ -26,7 +26,7 @@ tb_status reduce(const tb_kernel_context& context, const ReductionEntry& entry, 
 void define_limits(const Specialization& facts, SourceText& text);
 
 /// `view`, in which the reduced dimensions are left out, with them: of size 1.
-View with_reduced(const View& view, int64_t num_dims, uint64_t dims);
+View with_reduced(View view, int64_t num_dims, uint64_t dims);
 
 /// With the sizes of `like`: elements repeat along the dimensions in `dims`.
 View repeated_over(const View& view, const View& like, uint64_t dims);

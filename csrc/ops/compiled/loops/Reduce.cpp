@@ -1,4 +1,4 @@
-#include "csrc/ops/compiled/families/Reduce.h"
+#include "csrc/ops/compiled/loops/Reduce.h"
 
 #include <algorithm>
 #include <array>
@@ -34,7 +34,7 @@ struct Plan {
   ValueType compute;
   int num_outputs = 0;
   int num_operands = 0;
-  std::array<View, kMaxOperands> operands;
+  std::array<const View*, kMaxOperands> operands{}; // outputs first
   Part kept;
   Part reduced;
   bool fits_32 = true;
@@ -48,7 +48,7 @@ struct Plan {
   int64_t units = 0; // pieces of work of all parts
 
   bool lay_out(uint64_t dims) {
-    const auto& first = operands[static_cast<std::size_t>(num_outputs)];
+    const auto& first = *operands[static_cast<std::size_t>(num_outputs)];
     for (int64_t d = 0; d < first.dim(); ++d) {
       const auto at = static_cast<std::size_t>(d);
       const bool is_reduced = (dims >> d & 1) != 0;
@@ -56,7 +56,7 @@ struct Plan {
       part.sizes.push_back(first.sizes[at]);
       for (int n = 0; n < num_operands; ++n) {
         const auto operand = static_cast<std::size_t>(n);
-        part.strides[operand].push_back(is_reduced && n < num_outputs ? 0 : operands[operand].strides[at]);
+        part.strides[operand].push_back(is_reduced && n < num_outputs ? 0 : operands[operand]->strides[at]);
       }
     }
     std::array<int, kMaxOperands> order{}; // inputs first: there are more of their elements
@@ -177,7 +177,7 @@ Specialization Plan::specialize(bool second_stage) const {
       .flag("STAGE_2", second_stage)
       .parameters(num_operands + (parts > 1 ? 1 : 0));
   for (int n = 0; n < num_operands; ++n) {
-    wanted.type("TYPE", n, operands[static_cast<std::size_t>(n)].type());
+    wanted.type("TYPE", n, operands[static_cast<std::size_t>(n)]->type());
     if (n >= num_outputs) {
       wanted.step("REDUCED_STEP", n, reduced.inner_stride(n)).step("KEPT_STEP", n, kept.inner_stride(n));
     }
@@ -241,7 +241,7 @@ tb_status reduce(const tb_kernel_context& context, const ReductionEntry& entry, 
       if (view.type() == ValueType::none) {
         return TB_STATUS_UNSUPPORTED;
       }
-      plan.operands[static_cast<std::size_t>(plan.num_operands++)] = view;
+      plan.operands[static_cast<std::size_t>(plan.num_operands++)] = &view;
     }
   }
   plan.num_outputs = entry.num_outputs;
@@ -281,8 +281,8 @@ tb_status reduce(const tb_kernel_context& context, const ReductionEntry& entry, 
     const auto& function = find_function(context.device, plan.specialize(second_stage));
     Launch launch(context);
     for (int n = 0; n < plan.num_operands; ++n) {
-      const void* address = plan.operands[static_cast<std::size_t>(n)].data;
-      launch.pointer(address ? address : plan.operands[0].data); // none of an empty tensor
+      const void* address = plan.operands[static_cast<std::size_t>(n)]->data;
+      launch.pointer(address ? address : plan.operands[0]->data); // none of an empty tensor
     }
     if (plan.parts > 1) {
       launch.pointer(workspace);
@@ -303,17 +303,16 @@ tb_status reduce(const tb_kernel_context& context, const ReductionEntry& entry, 
   return TB_STATUS_OK;
 }
 
-View with_reduced(const View& view, int64_t num_dims, uint64_t dims) {
+View with_reduced(View view, int64_t num_dims, uint64_t dims) {
   if (view.dim() == num_dims) {
     return view;
   }
-  View result = view;
   for (int64_t d = 0; d < num_dims; ++d) {
     if ((dims >> d & 1) != 0) {
-      result = result.repeated(d, 1);
+      view.repeat(d, 1);
     }
   }
-  return result;
+  return view;
 }
 
 Dims sizes_without(const View& view, uint64_t dims) {
