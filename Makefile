@@ -46,7 +46,7 @@ export PATH := $(abspath $(VENV))/bin:$(PATH)
 # Python thousands of times, where it may have been told not to keep what it has compiled.
 PIP := $(PY) -m pip --quiet install --no-compile --constraint $(VENV)/constraints.txt
 STAMPS := $(VENV)/.stamps
-CXX_FILES = $(shell find include csrc backends torch_backend/csrc test benchmarks examples -name golden -prune -o \
+CXX_FILES = $(shell find include csrc backends bindings test benchmarks examples -name golden -prune -o \
 	-name build -prune -o \
 	\( -name '*.h' -o -name '*.c' -o -name '*.cpp' \) -print)
 CMAKE_FILES = $(shell find . -name build -prune -o -path './.*' -prune -o \
@@ -55,7 +55,7 @@ CMAKE_FILES = $(shell find . -name build -prune -o -path './.*' -prune -o \
 # edited meanwhile is built again.
 SDK := $(shell find include backends/common -type f -not -name '*.md')
 SOURCES := CMakeLists.txt pyproject.toml kit/pyproject.toml $(SDK) $(shell find csrc backends/fake backends/cpu \
-	torch_backend/csrc codegen cmake -type f -not -path '*/__pycache__/*' -not -name '*.md')
+	bindings codegen cmake -type f -not -path '*/__pycache__/*' -not -name '*.md')
 TEST_SOURCES := $(shell find test/cpp -type f)
 
 .DELETE_ON_ERROR:

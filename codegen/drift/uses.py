@@ -119,7 +119,7 @@ class Sources:
 
     @cached_property
     def _cpp(self) -> list[tuple[Use, str]]:
-        folders = ("csrc", "torch_backend/csrc", "codegen/templates")
+        folders = ("csrc", "bindings", "codegen/templates")
         return list(self._lines(*(f"{folder}/**/*{end}" for folder in folders for end in (".h", ".cpp", ".cpp.jinja"))))
 
     def _lines(self, *patterns: str) -> Iterator[tuple[Use, str]]:

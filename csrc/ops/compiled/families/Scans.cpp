@@ -216,7 +216,7 @@ tb_status run_scan(const void* data, const tb_kernel_context& context, const tb_
       (out.type() == ValueType::b8 && self.type() != ValueType::b8)) {
     return TB_STATUS_UNSUPPORTED;
   }
-  return scan(context, reduction(static_cast<const char*>(data)), out, self, dim_of(args[Op::dim], self.dim()),
+  return scan(context, *static_cast<const ReductionEntry*>(data), out, self, dim_of(args[Op::dim], self.dim()),
               compute_type(out.type()));
 }
 
@@ -228,7 +228,7 @@ tb_status run_extrema(const void* data, const tb_kernel_context& context, const 
       !view_of(args[Op::indices], &outputs[1])) {
     return TB_STATUS_UNSUPPORTED;
   }
-  return scan(context, reduction(static_cast<const char*>(data)), outputs, self, dim_of(args[Op::dim], self.dim()),
+  return scan(context, *static_cast<const ReductionEntry*>(data), outputs, self, dim_of(args[Op::dim], self.dim()),
               compute_type(self.type()));
 }
 
@@ -238,11 +238,11 @@ void add(Kernels& kernels) {
   using Sum = op::cumsum_out;
   using Product = op::cumprod_out;
   using LogSumExp = op::_logcumsumexp;
-  kernels.add(Sum::kName, run_scan<Sum, Sum::out>, 0, "cumsum", kAllTypes);
-  kernels.add(Product::kName, run_scan<Product, Product::out>, 0, "cumprod", kAllTypes);
-  kernels.add(LogSumExp::kName, run_scan<LogSumExp, LogSumExp::result>, 0, "logcumsumexp");
-  kernels.add(op::_cummax_helper::kName, run_extrema, 0, "cummax");
-  kernels.add(op::_cummin_helper::kName, run_extrema, 0, "cummin");
+  kernels.add(Sum::kName, run_scan<Sum, Sum::out>, 0, &reduction("cumsum"), kAllTypes);
+  kernels.add(Product::kName, run_scan<Product, Product::out>, 0, &reduction("cumprod"), kAllTypes);
+  kernels.add(LogSumExp::kName, run_scan<LogSumExp, LogSumExp::result>, 0, &reduction("logcumsumexp"));
+  kernels.add(op::_cummax_helper::kName, run_extrema, 0, &reduction("cummax"));
+  kernels.add(op::_cummin_helper::kName, run_extrema, 0, &reduction("cummin"));
 }
 
 } // namespace torch_backend::compiled::scans

@@ -13,13 +13,13 @@
 #include <torch/csrc/Dtype.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include "bindings/Module.h"
 #include "csrc/core/Capture.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/memory/DeviceAllocator.h"
 #include "csrc/ops/host/GraphCall.h"
 #include "csrc/ops/host/HostLaunch.h"
 #include "csrc/ops/tensor/StorageOf.h"
-#include "torch_backend/csrc/Module.h"
 
 namespace py = pybind11;
 

@@ -3,9 +3,9 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/profiler/stubs/base.h>
 
+#include "bindings/Module.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/SyncDebug.h"
-#include "torch_backend/csrc/Module.h"
 
 namespace py = pybind11;
 

@@ -7,10 +7,10 @@
 
 #include <c10/core/Storage.h>
 
+#include "bindings/Module.h"
 #include "csrc/memory/DeviceAllocator.h"
 #include "csrc/memory/ipc/LoanBook.h"
 #include "csrc/memory/ipc/SharedStorage.h"
-#include "torch_backend/csrc/Module.h"
 
 namespace py = pybind11;
 

@@ -10,11 +10,11 @@
 #include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/utils/device_lazy_init.h>
 
+#include "bindings/Module.h"
 #include "csrc/core/DType.h"
 #include "csrc/core/InterpreterLock.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/torch/Activate.h"
-#include "torch_backend/csrc/Module.h"
 
 namespace py = pybind11;
 

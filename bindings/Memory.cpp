@@ -13,12 +13,12 @@
 #include <c10/core/AllocatorConfig.h>
 #include <torch/csrc/profiler/combined_traceback.h>
 
+#include "bindings/Module.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/Stream.h"
 #include "csrc/memory/DeviceAllocator.h"
 #include "csrc/memory/HostAllocator.h"
 #include "torch_backend/api.h"
-#include "torch_backend/csrc/Module.h"
 
 namespace py = pybind11;
 

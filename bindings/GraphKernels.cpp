@@ -5,11 +5,11 @@
 #include <array>
 #include <bit>
 
+#include "bindings/Module.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/ops/compiled/engine/GraphKernel.h"
 #include "csrc/ops/compiled/engine/KernelText.h"
 #include "csrc/ops/compiled/engine/Launch.h"
-#include "torch_backend/csrc/Module.h"
 
 namespace py = pybind11;
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 extern "C" {
-#include "csrc/host/host.h"
+#include "csrc/host_services/host.h"
 }
 
 namespace torch_backend::testing {

@@ -4,7 +4,7 @@
 
 #include <pybind11/stl.h>
 
-#include "torch_backend/csrc/Module.h"
+#include "bindings/Module.h"
 
 namespace py = pybind11;
 

@@ -1,4 +1,4 @@
-#include "torch_backend/csrc/Module.h"
+#include "bindings/Module.h"
 
 #include <torch/csrc/Exceptions.h>
 

@@ -4,8 +4,8 @@
 
 #include <pybind11/stl.h>
 
+#include "bindings/Module.h"
 #include "csrc/core/Runtime.h"
-#include "torch_backend/csrc/Module.h"
 
 namespace py = pybind11;
 

@@ -3,8 +3,8 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include "bindings/Module.h"
 #include "csrc/ops/kernel/CompositeGradient.h"
-#include "torch_backend/csrc/Module.h"
 
 namespace py = pybind11;
 

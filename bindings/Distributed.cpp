@@ -5,7 +5,7 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include "torch_backend/csrc/Module.h"
+#include "bindings/Module.h"
 
 #ifdef TB_DISTRIBUTED
 

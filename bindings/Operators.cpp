@@ -2,11 +2,11 @@
 
 #include <pybind11/stl.h>
 
+#include "bindings/Module.h"
 #include "csrc/ops/compiled/engine/Modules.h"
 #include "csrc/ops/compiled/families/Families.h"
 #include "csrc/ops/dispatch/OperatorTable.h"
 #include "csrc/ops/kernel/RegisterKernels.h"
-#include "torch_backend/csrc/Module.h"
 
 namespace py = pybind11;
 

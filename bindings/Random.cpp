@@ -2,8 +2,8 @@
 
 #include <torch/csrc/Generator.h>
 
+#include "bindings/Module.h"
 #include "csrc/core/generator/PhiloxGenerator.h"
-#include "torch_backend/csrc/Module.h"
 
 namespace py = pybind11;
 

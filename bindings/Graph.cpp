@@ -6,8 +6,8 @@
 
 #include <optional>
 
+#include "bindings/Module.h"
 #include "csrc/core/Runtime.h"
-#include "torch_backend/csrc/Module.h"
 
 namespace py = pybind11;
 

@@ -5,8 +5,8 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include "bindings/Module.h"
 #include "csrc/ops/native/AutocastPolicy.h"
-#include "torch_backend/csrc/Module.h"
 
 namespace py = pybind11;
 

@@ -2,8 +2,8 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include "bindings/Module.h"
 #include "csrc/torch/TensorMetadata.h"
-#include "torch_backend/csrc/Module.h"
 
 namespace py = pybind11;
 
