@@ -1,4 +1,4 @@
-"""The generated kernels: their texts and tables (codegen/kernels) as C++ that the core is built with."""
+"""The compiled kernels: their texts and tables (codegen/kernels) as C++ that the core is built with."""
 
 from __future__ import annotations
 

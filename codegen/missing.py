@@ -1,4 +1,4 @@
-"""``python -m codegen.missing``: the elementwise operators that no generated kernel serves, and why.
+"""``python -m codegen.missing``: the elementwise operators that no compiled kernel serves, and why.
 
 An operator is elementwise if PyTorch tags it so or computes it with a TensorIterator. Without an entry of its own in
 codegen/kernels/pointwise.yaml it may be made of others (a composite), or be named under ``missing`` there.

@@ -14,6 +14,8 @@ struct tb_kernel_host {
 
 namespace torch_backend {
 
+constexpr int32_t kExtDevice = 12; // DLPack's kDLExtDev: the type of tb_tensor::device
+
 /// While alive, `context` belongs to the kernel that runs on the calling thread. Nests.
 class RunningKernel {
  public:

@@ -11,10 +11,11 @@
 namespace torch_backend {
 
 /// Note [Collectives from sends and receives]
-/// Where the communicator has no collective, or not for a dtype or operator, it is built from sends and receives, and reduced by the device's own operators. A send may block its stream until it is matched. So ranks
-/// exchange data in rounds: in each one, every rank has one partner at most, and of two partners the lower one sends
-/// first. All ranks go through the rounds in the same order, so that the earliest open exchange can always take place.
-/// Where the communicator groups calls, an exchange is one group, and the rounds only its order.
+/// Where the communicator has no collective, or not for a dtype or operator, it is built from sends and receives, and
+/// reduced by the device's own operators. A send may block its stream until it is matched. So ranks exchange data in
+/// rounds: in each one, every rank has one partner at most, and of two partners the lower one sends first. All ranks go
+/// through the rounds in the same order, so that the earliest open exchange can always take place. Where the communicator
+/// groups calls, an exchange is one group, and the rounds only its order.
 ///
 /// Takes one-dimensional contiguous tensors of one dtype (as_reduced for reductions). Enqueues on the communicator's
 /// stream, which is the current one. Results are the same on all ranks, bit by bit: parts are combined in the order of

@@ -269,7 +269,7 @@ def _checked_plugin(address: int, what: str) -> tb_plugin:
         )
     plugin = tb_plugin()
     ctypes.memmove(ctypes.byref(plugin), address, min(declared, ctypes.sizeof(tb_plugin)))
-    if plugin.abi_major != ABI_MAJOR:
+    if plugin.abi_major != ABI_MAJOR:  # in the words of csrc/core/Handshake.cpp, which opens it for torch
         raise LibraryError(
             f"{what} speaks version {plugin.abi_major}.{plugin.abi_minor} of the device ABI and this torch_backend "
             f"speaks {ABI_MAJOR}.{ABI_MINOR}; the major versions must be equal. Rebuild the plugin with the headers in "

@@ -1,4 +1,4 @@
-// A plugin's kernel as PyTorch's kernel of an operator, driven by the operator's schema.
+// A kernel as PyTorch's kernel of an operator, driven by the operator's schema.
 #pragma once
 
 #include <atomic>

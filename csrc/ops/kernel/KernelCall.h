@@ -1,4 +1,4 @@
-// One call of a plugin's kernel: its arguments as the ABI's structs, and what it asks the core for.
+// One call of a kernel, the device library's or a compiled one: its arguments as the ABI's structs, and what it asks the core for.
 #pragma once
 
 #include <array>
@@ -211,8 +211,6 @@ class KernelCall final : tb_kernel_host {
 
   /// In a catch block: what the kernel is told of the exception, which launch() raises again.
   tb_status keep_exception() noexcept;
-
-  static constexpr int32_t kExtDevice = 12; // DLPack's kDLExtDev
 
   const Kernel& kernel_;
   uint64_t types_ = 0, output_types_ = 0; // of tensors, a bit per c10::ScalarType

@@ -1,4 +1,4 @@
-// A plugin's kernel of a structured operator: called with what the operator's meta function has worked out.
+// A kernel of a structured operator: called with what the operator's meta function has worked out.
 #pragma once
 
 #include <atomic>

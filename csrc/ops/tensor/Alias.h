@@ -6,7 +6,7 @@
 namespace torch_backend {
 
 /// A CPU tensor on the same memory, with the same sizes, strides, dtype and conj/neg/zero bits. Does not own the
-/// memory: `tensor` must outlive it. Its storage is resizable; adopt_resized_storage brings the result back.
+/// memory: `tensor` must outlive it. Its storage is resizable; adopt_resized brings the result back.
 at::Tensor make_cpu_alias(const at::Tensor& tensor);
 
 /// The same, from the calling thread's store of aliases that nobody else refers to: cheaper than a new one. For one

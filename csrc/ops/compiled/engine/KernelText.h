@@ -1,4 +1,4 @@
-// The text of the generated kernels, from codegen/kernels. See docs/maintain.md.
+// The text of the compiled kernels, from codegen/kernels. See docs/maintain.md.
 #pragma once
 
 #include <array>

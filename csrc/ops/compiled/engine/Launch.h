@@ -32,7 +32,7 @@ class Launch {
   void run(const Function& function, int64_t count, int64_t cost = 1);
   /// The same where each piece is the work of one item, however long.
   void run_each(const Function& function, int64_t count, int64_t cost);
-  /// `blocks` blocks; the items of each are TB_BLOCK_ITEMS, at most `most_items`, a power of two.
+  /// `blocks` blocks; the items of each are TB_BLOCK_ITEMS, `items`, a power of two.
   void run_blocks(const Function& function, int64_t blocks, uint32_t items);
 
  private:

@@ -1,4 +1,4 @@
-// Dtypes as generated kernels name them.
+// Dtypes as compiled kernels name them.
 #pragma once
 
 #include <array>

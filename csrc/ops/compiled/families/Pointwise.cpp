@@ -14,6 +14,7 @@
 #include <c10/util/StringUtil.h>
 
 #include "csrc/core/DType.h"
+#include "csrc/core/KernelHost.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/ops/compiled/engine/Geometry.h"
 #include "csrc/ops/compiled/engine/KernelText.h"
@@ -455,7 +456,7 @@ constexpr PointwiseEntry kCopies[2][2] = {
 /// A tensor as kernels get it, without elements that it does not own.
 tb_tensor describe(const at::Tensor& tensor, tb_dtype dtype) {
   return {const_cast<void*>(tensor.storage().data()),
-          {12, tensor.device().index()},
+          {kExtDevice, tensor.device().index()},
           static_cast<int32_t>(tensor.dim()),
           dtype,
           const_cast<int64_t*>(tensor.sizes().data()),
