@@ -111,7 +111,8 @@ View View::along(const View& like, int64_t at) const {
 }
 
 tb_tensor View::tensor() const {
-  return {data, {kExtDevice, 0}, dim(), dtype, const_cast<int64_t*>(sizes.data()), const_cast<int64_t*>(strides.data()), 0};
+  return {data, {kExtDevice, 0}, dim(), dtype, const_cast<int64_t*>(sizes.data()), const_cast<int64_t*>(strides.data()),
+          0};
 }
 
 bool view_of(const tb_arg& argument, View* view) {
