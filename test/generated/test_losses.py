@@ -1,6 +1,5 @@
 """Losses."""
 
-
 import pytest
 import torch
 import torch.nn.functional as F
