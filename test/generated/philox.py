@@ -1,4 +1,4 @@
-"""Philox 4x32-10 with numbers of Python's own, and what torch_backend's kernels make of it (codegen/kernels/preludes)."""
+"""Philox 4x32-10 with numbers of Python's own, and what compiled kernels make of it (codegen/kernels/preludes)."""
 
 from collections.abc import Sequence
 
