@@ -6,6 +6,7 @@ execute_process(
 cmake_path(GET torch PARENT_PATH torch)
 
 function(compute_with_aten simulated)
+  target_sources(${simulated} PRIVATE "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/aten.cpp")
   target_include_directories(${simulated} SYSTEM PRIVATE ${torch}/include)
   target_precompile_headers(${simulated} PRIVATE <ATen/ATen.h>)
   target_link_libraries(${simulated} PRIVATE ${torch}/lib/libtorch_cpu.so ${torch}/lib/libc10.so)

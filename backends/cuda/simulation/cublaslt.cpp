@@ -1,12 +1,9 @@
-// The simulated libcublasLt: products that are computed, and the rules of the descriptors and algorithms they are
-// described by.
+// The simulated libcublasLt: products, and the rules of the descriptors and algorithms they are described by.
 #include "../csrc/cublaslt.h"
 
-#include <algorithm>
 #include <cstring>
 
-#include "bfloat16.h"
-#include "driver.h"
+#include "operation.h"
 
 #define LT_API extern "C" __attribute__((visibility("default"))) int
 
@@ -17,7 +14,7 @@ struct cublasLtContext {
 namespace xcuda {
 
 struct lt_matrix_layout {
-  int dtype = 0;
+  at::ScalarType dtype = at::ScalarType::Undefined;
   uint64_t rows = 0, columns = 0;
   int64_t ld = 0, batch_stride = 0;
   int32_t batch = 1;
@@ -43,7 +40,7 @@ namespace {
 
 constexpr uint64_t kWorkspaceAlignment = 256;
 constexpr uint32_t kVectorBytes = 16; // that fast algorithms load at once
-constexpr uint64_t kParts = 4;        // that long sums are split into
+constexpr int64_t kParts = 4;         // that long sums are split into
 constexpr uint64_t kLongSum = 16, kLongHalfSum = 64, kFewResults = 4096;
 
 // What an algorithm is, in its 64 bytes.
@@ -56,17 +53,18 @@ struct algorithm {
 static_assert(sizeof(algorithm) == sizeof(cublasLtMatmulAlgo_t));
 constexpr uint64_t kMagic = 0x435542'4c41'534c'74;
 
-uint64_t bytes_of(int dtype) {
+at::ScalarType scalar_type_of(int dtype) {
   switch (dtype) {
     case kCUDA_R_64F:
-      return 8;
+      return at::kDouble;
     case kCUDA_R_32F:
-      return 4;
+      return at::kFloat;
     case kCUDA_R_16F:
+      return at::kHalf;
     case kCUDA_R_16BF:
-      return 2;
+      return at::kBFloat16;
     default:
-      return 0;
+      return at::ScalarType::Undefined;
   }
 }
 
@@ -128,10 +126,10 @@ int check_layout(const char* name, const char* which, const lt_matrix_layout& m,
   return 0;
 }
 
-bool computes(const lt_matmul_desc& desc, int dtype) {
-  if (dtype == kCUDA_R_64F) return desc.compute_type == kCUBLAS_COMPUTE_64F && desc.scale_type == kCUDA_R_64F;
-  const bool is_fast = desc.compute_type == kCUBLAS_COMPUTE_32F_FAST_TF32 && dtype == kCUDA_R_32F;
-  return (desc.compute_type == kCUBLAS_COMPUTE_32F || is_fast) && desc.scale_type == kCUDA_R_32F && bytes_of(dtype);
+bool computes(const lt_matmul_desc& desc, at::ScalarType dtype) {
+  if (dtype == at::kDouble) return desc.compute_type == kCUBLAS_COMPUTE_64F && desc.scale_type == kCUDA_R_64F;
+  const bool is_fast = desc.compute_type == kCUBLAS_COMPUTE_32F_FAST_TF32 && dtype == at::kFloat;
+  return (desc.compute_type == kCUBLAS_COMPUTE_32F || is_fast) && desc.scale_type == kCUDA_R_32F;
 }
 
 int check(const call& c) {
@@ -146,155 +144,55 @@ int check(const call& c) {
   if (!error && c.d->batch > 1 && c.d->batch_stride == 0)
     error = refuse(kCUBLAS_STATUS_INVALID_VALUE, "%s: the matrices of d lie on each other", c.name);
   if (!error && !computes(*c.desc, c.d->dtype))
-    error = refuse(kCUBLAS_STATUS_NOT_SUPPORTED, "%s: type %d is not computed in %d with factors of %d", c.name,
-                   c.d->dtype, c.desc->compute_type, c.desc->scale_type);
+    error = refuse(kCUBLAS_STATUS_NOT_SUPPORTED, "%s: %s is not computed in %d with factors of %d", c.name,
+                   c10::toString(c.d->dtype), c.desc->compute_type, c.desc->scale_type);
   if (!error && c.has_bias() && !c.desc->bias)
     error = refuse(kCUBLAS_STATUS_INVALID_VALUE, "%s: there is no bias", c.name);
   return error;
 }
 
-// ---- numbers ----
-
-// What the tensor cores make of a float: its first ten bits.
-float to_tf32(float value) {
-  uint32_t bits = 0;
-  std::memcpy(&bits, &value, sizeof bits);
-  if (value == value) bits = (bits + 0xfff + (bits >> 13 & 1)) & ~uint32_t{0x1fff};
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
-}
-
-template <typename T, typename Computed>
-Computed load(const char* at) {
-  T value{};
-  std::memcpy(&value, at, sizeof value);
-  return static_cast<Computed>(value);
-}
-
-template <typename T, typename Computed>
-void store(char* at, Computed computed) {
-  const T value = static_cast<T>(computed);
-  std::memcpy(at, &value, sizeof value);
-}
-
 // ---- a product ----
 
-// A copy of all that a call has named, which may change when it has returned.
-struct product {
-  lt_matmul_desc desc;
-  lt_matrix_layout a, b, c, d;
-  algorithm chosen;
-  double alpha, beta;
-  CUdeviceptr a_at, b_at, c_at, d_at, workspace_at;
-  uint64_t inner;
-  bool has_bias;
-};
-
-// What of device memory the product uses; null pointers are what it does not.
-struct places {
-  char *a, *b, *c, *d, *bias, *workspace;
-};
-
-char* locate(const char* what, CUdeviceptr address, const lt_matrix_layout& m, CUcontext context) {
-  const auto last_batch = static_cast<uint64_t>(m.batch - 1) * static_cast<uint64_t>(m.batch_stride);
-  const uint64_t items = last_batch + static_cast<uint64_t>(m.ld) * (m.columns - 1) + m.rows;
-  char* found = resolve(address, items * bytes_of(m.dtype), context);
-  if (!found) refuse(kCUDA_ERROR_ILLEGAL_ADDRESS, "cublasLtMatmul: %s is not memory that the device can access", what);
-  return found;
+operand operand_of(const lt_matrix_layout& m, const void* data) {
+  return {m.dtype,
+          {m.batch, static_cast<int64_t>(m.rows), static_cast<int64_t>(m.columns)},
+          {m.batch_stride, 1, m.ld},
+          address_of(data)};
 }
 
-// op(m) as rows x columns, row after row.
-template <typename T, typename Computed>
-std::vector<Computed> gather(const char* from, const lt_matrix_layout& m, bool is_turned, bool is_fast) {
-  const uint64_t rows = is_turned ? m.columns : m.rows, columns = is_turned ? m.rows : m.columns;
-  const auto ld = static_cast<uint64_t>(m.ld);
-  std::vector<Computed> all(rows * columns);
-  for (uint64_t i = 0; i < rows; ++i)
-    for (uint64_t j = 0; j < columns; ++j) {
-      const auto value = load<T, Computed>(from + (is_turned ? i * ld + j : j * ld + i) * sizeof(T));
-      all[i * columns + j] = is_fast ? static_cast<Computed>(to_tf32(static_cast<float>(value))) : value;
-    }
-  return all;
-}
-
-// The sums of a part of the inner dimension are kept in the workspace, in the type of results or of sums.
-template <typename T, typename Computed>
-void multiply(const product& p, const places& at, uint64_t batch) {
-  const uint64_t rows = p.d.rows, columns = p.d.columns;
-  const auto of = [batch](char* place, const lt_matrix_layout& m) {
-    return place + batch * static_cast<uint64_t>(m.batch_stride) * sizeof(T);
+// a, b, c, d and the bias. The sums of a part of the inner dimension are kept in the type of results or of sums.
+void multiply(const lt_matmul_desc& desc, int32_t reduction, double alpha, double beta, const tensors& t) {
+  const auto factor = [&](const at::Tensor& m, int32_t transpose) {
+    const at::Tensor wide = m.to(at::kDouble);
+    const at::Tensor taken = desc.compute_type == kCUBLAS_COMPUTE_32F_FAST_TF32 ? to_tf32(wide) : wide;
+    return transpose == kCUBLAS_OP_T ? taken.mT() : taken;
   };
-  const bool is_fast = p.desc.compute_type == kCUBLAS_COMPUTE_32F_FAST_TF32;
-  const auto a = gather<T, Computed>(of(at.a, p.a), p.a, p.desc.transpose_a == kCUBLAS_OP_T, is_fast);
-  const auto b = gather<T, Computed>(of(at.b, p.b), p.b, p.desc.transpose_b == kCUBLAS_OP_T, is_fast);
-  const uint64_t parts = p.chosen.reduction ? kParts : 1;
-  const bool is_rounded = p.chosen.reduction == kCUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
-  std::vector<Computed> sums(rows * columns);
-  for (uint64_t part = 0; part < parts; ++part) {
-    std::vector<Computed> some(rows * columns);
-    for (uint64_t i = 0; i < rows; ++i)
-      for (uint64_t k = p.inner * part / parts; k < p.inner * (part + 1) / parts; ++k)
-        for (uint64_t j = 0; j < columns; ++j) some[i * columns + j] += a[i * p.inner + k] * b[k * columns + j];
-    for (uint64_t i = 0; i < rows * columns; ++i) {
-      char* kept = at.workspace + i * sizeof(Computed);
-      if (parts > 1 && is_rounded) store<T>(kept, some[i]), some[i] = load<T, Computed>(kept);
-      if (parts > 1 && !is_rounded) store<Computed>(kept, some[i]), some[i] = load<Computed, Computed>(kept);
-      sums[i] += some[i];
-    }
+  const at::Tensor a = factor(t[0], desc.transpose_a), b = factor(t[1], desc.transpose_b);
+  const auto type_of_sums = desc.compute_type == kCUBLAS_COMPUTE_64F ? at::kDouble : at::kFloat;
+  const auto kept = reduction == kCUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE ? t[3].scalar_type() : type_of_sums;
+  const int64_t inner = a.size(2), parts = reduction ? kParts : 1;
+  at::Tensor sums = at::zeros(t[3].sizes(), at::kDouble);
+  for (int64_t part = 0; part < parts; ++part) {
+    const int64_t from = inner * part / parts, to = inner * (part + 1) / parts;
+    sums += a.slice(2, from, to).matmul(b.slice(1, from, to)).to(kept);
   }
-  const auto alpha = static_cast<Computed>(p.alpha), beta = static_cast<Computed>(p.beta);
-  for (uint64_t i = 0; i < rows; ++i)
-    for (uint64_t j = 0; j < columns; ++j) {
-      Computed value = alpha * sums[i * columns + j];
-      if (at.c) value += beta * load<T, Computed>(of(at.c, p.c) + (j * static_cast<uint64_t>(p.c.ld) + i) * sizeof(T));
-      if (at.bias) {
-        const uint64_t first = batch * static_cast<uint64_t>(p.desc.bias_batch_stride);
-        value += load<T, Computed>(at.bias + (first + i) * sizeof(T));
-      }
-      store<T>(of(at.d, p.d) + (j * static_cast<uint64_t>(p.d.ld) + i) * sizeof(T), value);
-    }
-}
-
-int run(const product& p, CUcontext context) {
-  places at{};
-  at.a = locate("a", p.a_at, p.a, context);
-  at.b = locate("b", p.b_at, p.b, context);
-  at.d = locate("d", p.d_at, p.d, context);
-  if (p.beta != 0) at.c = locate("c", p.c_at, p.c, context);
-  if (!at.a || !at.b || !at.d || (p.beta != 0 && !at.c)) return kCUDA_ERROR_ILLEGAL_ADDRESS;
-  if (p.has_bias) {
-    lt_matrix_layout bias{p.d.dtype, p.d.rows, 1, static_cast<int64_t>(p.d.rows), p.desc.bias_batch_stride, p.d.batch};
-    if (!(at.bias = locate("the bias", address_of(p.desc.bias), bias, context))) return kCUDA_ERROR_ILLEGAL_ADDRESS;
-  }
-  if (p.chosen.workspace_bytes && !(at.workspace = resolve(p.workspace_at, p.chosen.workspace_bytes, context)))
-    return refuse(kCUDA_ERROR_ILLEGAL_ADDRESS, "cublasLtMatmul: its workspace is outside of an allocation");
-  for (uint64_t batch = 0; batch < static_cast<uint64_t>(p.d.batch); ++batch) switch (p.d.dtype) {
-      case kCUDA_R_64F:
-        multiply<double, double>(p, at, batch);
-        break;
-      case kCUDA_R_32F:
-        multiply<float, float>(p, at, batch);
-        break;
-      case kCUDA_R_16F:
-        multiply<_Float16, float>(p, at, batch);
-        break;
-      default:
-        multiply<bfloat16, float>(p, at, batch);
-    }
-  return 0;
+  sums *= alpha;
+  if (t[2].defined()) sums += t[2].to(at::kDouble) * beta;
+  if (t[4].defined()) sums += t[4];
+  t[3].copy_(sums);
 }
 
 // ---- algorithms ----
 
 // Whether a matrix can be loaded by vectors, if it begins at a multiple of `alignment`.
 bool has_vectors(const lt_matrix_layout& m, uint32_t alignment) {
-  const uint64_t item = bytes_of(m.dtype);
+  const uint64_t item = at::elementSize(m.dtype);
   return alignment % kVectorBytes == 0 && static_cast<uint64_t>(m.ld) * item % kVectorBytes == 0 &&
          static_cast<uint64_t>(m.batch_stride) * item % kVectorBytes == 0;
 }
 
 bool choose(const call& c, const lt_matmul_preference& wanted, algorithm* out) {
-  const auto item = static_cast<uint32_t>(bytes_of(c.d->dtype));
+  const auto item = static_cast<uint32_t>(at::elementSize(c.d->dtype));
   *out = {kMagic, c.problem(), 0, {item, item, item, item}, 0, {}};
   const lt_matrix_layout* all[] = {c.a, c.b, c.c, c.d};
   for (int i = 0; i < 4; ++i) {
@@ -303,7 +201,7 @@ bool choose(const call& c, const lt_matmul_preference& wanted, algorithm* out) {
   }
   const uint64_t results = c.d->rows * c.d->columns;
   if (c.inner() < (item < sizeof(float) ? kLongHalfSum : kLongSum) || results > kFewResults) return true;
-  const uint64_t bytes = results * (c.d->dtype == kCUDA_R_64F ? 8 : 4);
+  const uint64_t bytes = results * (c.d->dtype == at::kDouble ? 8 : 4);
   if (bytes > wanted.workspace_bytes) return true;
   out->workspace_bytes = bytes;
   for (int scheme : {kCUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE, kCUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE})
@@ -350,9 +248,10 @@ extern "C" __attribute__((visibility("default"))) const char* cublasLtGetStatusS
 
 LT_API cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, int dtype, uint64_t rows, uint64_t columns,
                                   int64_t ld) {
-  if (!bytes_of(dtype) || rows == 0 || columns == 0)
+  const at::ScalarType type = scalar_type_of(dtype);
+  if (type == at::ScalarType::Undefined || rows == 0 || columns == 0)
     return refuse(kCUBLAS_STATUS_INVALID_VALUE, "cublasLtMatrixLayoutCreate(%d, %lu, %lu)", dtype, rows, columns);
-  *layout = new lt_matrix_layout{dtype, rows, columns, ld, 0, 1};
+  *layout = new lt_matrix_layout{type, rows, columns, ld, 0, 1};
   registry<const lt_matrix_layout>::all().add(*layout);
   return 0;
 }
@@ -459,7 +358,7 @@ LT_API cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const 
                       cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout, const void* beta,
                       const void* c, cublasLtMatrixLayout_t c_layout, void* d, cublasLtMatrixLayout_t d_layout,
                       const cublasLtMatmulAlgo_t* algo, void* workspace, size_t workspace_bytes, CUstream handle_of) {
-  constexpr char kName[] = "cublasLtMatmul";
+  constexpr const char* kName = "cublasLtMatmul";
   const call asked{kName, handle, desc, a_layout, b_layout, c_layout, d_layout};
   if (const int error = check(asked)) return error;
   CUstream stream = nullptr;
@@ -467,32 +366,36 @@ LT_API cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const 
   if (stream->context != handle->context)
     return refuse(kCUBLAS_STATUS_INVALID_VALUE, "%s: handle and stream are of two devices", kName);
   if (!algo) return refuse(kCUBLAS_STATUS_INVALID_VALUE, "%s: without an algorithm, which is not simulated", kName);
-  product p{*desc, *a_layout, *b_layout, *c_layout,     *d_layout,       {}, 0, 0, 0, 0,
-            0,     0,         0,         asked.inner(), asked.has_bias()};
-  std::memcpy(&p.chosen, algo, sizeof p.chosen);
-  if (p.chosen.magic != kMagic || p.chosen.problem != asked.problem())
+  algorithm chosen{};
+  std::memcpy(&chosen, algo, sizeof chosen);
+  if (chosen.magic != kMagic || chosen.problem != asked.problem())
     return refuse(kCUBLAS_STATUS_INVALID_VALUE, "%s: the algorithm was chosen for another problem", kName);
   const void* all[] = {a, b, c, d};
   for (int i = 0; i < 4; ++i)
-    if (!all[i] || address_of(all[i]) % p.chosen.alignment[i])
+    if (!all[i] || address_of(all[i]) % chosen.alignment[i])
       return refuse(kCUBLAS_STATUS_INVALID_VALUE,
                     "%s: %c is null, or not aligned to %u bytes, as the algorithm wants it", kName, "abcd"[i],
-                    p.chosen.alignment[i]);
-  if (asked.has_bias() && address_of(desc->bias) % bytes_of(p.d.dtype))
+                    chosen.alignment[i]);
+  if (asked.has_bias() && address_of(desc->bias) % at::elementSize(d_layout->dtype))
     return refuse(kCUBLAS_STATUS_INVALID_VALUE, "%s: the bias is not aligned", kName);
-  if (workspace_bytes < p.chosen.workspace_bytes || address_of(workspace) % kWorkspaceAlignment ||
-      (p.chosen.workspace_bytes && !workspace))
+  if (workspace_bytes < chosen.workspace_bytes || address_of(workspace) % kWorkspaceAlignment ||
+      (chosen.workspace_bytes && !workspace))
     return refuse(kCUBLAS_STATUS_INVALID_VALUE, "%s: a workspace of %zu bytes at %p; %lu are wanted, aligned to 256",
-                  kName, workspace_bytes, workspace, p.chosen.workspace_bytes);
-  const bool is_double = p.desc.scale_type == kCUDA_R_64F;
-  p.alpha = is_double ? *static_cast<const double*>(alpha) : *static_cast<const float*>(alpha);
-  p.beta = is_double ? *static_cast<const double*>(beta) : *static_cast<const float*>(beta);
-  if (p.beta != 0 && c == d && (p.c.ld != p.d.ld || p.c.batch_stride != p.d.batch_stride))
+                  kName, workspace_bytes, workspace, chosen.workspace_bytes);
+  const bool is_double = desc->scale_type == kCUDA_R_64F;
+  const double times = number_at(alpha, is_double), before = number_at(beta, is_double);
+  if (before != 0 && c == d && (c_layout->ld != d_layout->ld || c_layout->batch_stride != d_layout->batch_stride))
     return refuse(kCUBLAS_STATUS_INVALID_VALUE, "%s: c is d with another layout", kName);
-  p.a_at = address_of(a), p.b_at = address_of(b), p.c_at = address_of(c), p.d_at = address_of(d);
-  p.workspace_at = address_of(workspace);
-  return enqueue(kName, stream,
-                 {[p, stream] { return run(p, stream->context); }, false, {traced_work::kKernel, "gemm"}})
+  std::vector<operand> operands(5);
+  operands[0] = operand_of(*a_layout, a), operands[1] = operand_of(*b_layout, b),
+  operands[3] = operand_of(*d_layout, d);
+  if (before != 0) operands[2] = operand_of(*c_layout, c);
+  const int64_t rows = operands[3].sizes[1];
+  if (asked.has_bias())
+    operands[4] = {
+        d_layout->dtype, {d_layout->batch, rows, 1}, {desc->bias_batch_stride, 1, rows}, address_of(desc->bias)};
+  const auto run = [=, copy = *desc](const tensors& t) { multiply(copy, chosen.reduction, times, before, t); };
+  return enqueue(stream, {kName, "gemm", std::move(operands), address_of(workspace), chosen.workspace_bytes, run})
              ? kCUBLAS_STATUS_EXECUTION_FAILED
              : 0;
 }

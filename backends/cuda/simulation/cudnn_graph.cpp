@@ -42,54 +42,39 @@ bool is_operation(int type) {
   return type == kForward || type == kBackward || type == kMask;
 }
 
-constexpr rule kRules[] = {
-    {kTensor, kCUDNN_ATTR_TENSOR_UNIQUE_ID, kCUDNN_TYPE_INT64, 1, 1, true},
-    {kTensor, kCUDNN_ATTR_TENSOR_DATA_TYPE, kCUDNN_TYPE_DATA_TYPE, 1, 1, true},
-    {kTensor, kCUDNN_ATTR_TENSOR_DIMENSIONS, kCUDNN_TYPE_INT64, 1, 8, true},
-    {kTensor, kCUDNN_ATTR_TENSOR_STRIDES, kCUDNN_TYPE_INT64, 1, 8, true},
-    {kTensor, kCUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kCUDNN_TYPE_INT64, 1, 1, true},
-    {kTensor, kCUDNN_ATTR_TENSOR_IS_BY_VALUE, kCUDNN_TYPE_BOOLEAN, 1, 1, false},
-    {kTensor, kCUDNN_ATTR_TENSOR_IS_VIRTUAL, kCUDNN_TYPE_BOOLEAN, 1, 1, false},
-    {kForward, kCUDNN_ATTR_OPERATION_SDPA_FWD_QDESC, kDescriptor, 1, 1, true, kTensor},
-    {kForward, kCUDNN_ATTR_OPERATION_SDPA_FWD_KDESC, kDescriptor, 1, 1, true, kTensor},
-    {kForward, kCUDNN_ATTR_OPERATION_SDPA_FWD_VDESC, kDescriptor, 1, 1, true, kTensor},
-    {kForward, kCUDNN_ATTR_OPERATION_SDPA_FWD_ODESC, kDescriptor, 1, 1, true, kTensor},
-    {kForward, kCUDNN_ATTR_OPERATION_SDPA_FWD_STATSDESC, kDescriptor, 1, 1, false, kTensor},
-    {kForward, kCUDNN_ATTR_OPERATION_SDPA_FWD_SCALEDESC, kDescriptor, 1, 1, false, kTensor},
-    {kForward, kCUDNN_ATTR_OPERATION_SDPA_FWD_SUBGRAPH, kDescriptor, 1, 1, false, kGraph, kFirstWithSubgraphs},
-    {kForward, kCUDNN_ATTR_OPERATION_SDPA_FWD_SUBGRAPH_INPUT_UID, kCUDNN_TYPE_INT64, 1, 1, false, 0,
-     kFirstWithSubgraphs},
-    {kForward, kCUDNN_ATTR_OPERATION_SDPA_FWD_SUBGRAPH_OUTPUT_UID, kCUDNN_TYPE_INT64, 1, 1, false, 0,
-     kFirstWithSubgraphs},
-    {kBackward, kCUDNN_ATTR_OPERATION_SDPA_BWD_QDESC, kDescriptor, 1, 1, true, kTensor},
-    {kBackward, kCUDNN_ATTR_OPERATION_SDPA_BWD_KDESC, kDescriptor, 1, 1, true, kTensor},
-    {kBackward, kCUDNN_ATTR_OPERATION_SDPA_BWD_VDESC, kDescriptor, 1, 1, true, kTensor},
-    {kBackward, kCUDNN_ATTR_OPERATION_SDPA_BWD_ODESC, kDescriptor, 1, 1, true, kTensor},
-    {kBackward, kCUDNN_ATTR_OPERATION_SDPA_BWD_STATSDESC, kDescriptor, 1, 1, true, kTensor},
-    {kBackward, kCUDNN_ATTR_OPERATION_SDPA_BWD_DODDESC, kDescriptor, 1, 1, true, kTensor},
-    {kBackward, kCUDNN_ATTR_OPERATION_SDPA_BWD_DQDESC, kDescriptor, 1, 1, true, kTensor},
-    {kBackward, kCUDNN_ATTR_OPERATION_SDPA_BWD_DKDESC, kDescriptor, 1, 1, true, kTensor},
-    {kBackward, kCUDNN_ATTR_OPERATION_SDPA_BWD_DVDESC, kDescriptor, 1, 1, true, kTensor},
-    {kBackward, kCUDNN_ATTR_OPERATION_SDPA_BWD_SCALEDESC, kDescriptor, 1, 1, false, kTensor},
-    {kBackward, kCUDNN_ATTR_OPERATION_SDPA_BWD_SUBGRAPH, kDescriptor, 1, 1, false, kGraph, kFirstWithSubgraphs},
-    {kBackward, kCUDNN_ATTR_OPERATION_SDPA_BWD_SUBGRAPH_INPUT_UID, kCUDNN_TYPE_INT64, 1, 1, false, 0,
-     kFirstWithSubgraphs},
-    {kBackward, kCUDNN_ATTR_OPERATION_SDPA_BWD_SUBGRAPH_OUTPUT_UID, kCUDNN_TYPE_INT64, 1, 1, false, 0,
-     kFirstWithSubgraphs},
-    {kMask, kCUDNN_ATTR_OPERATION_DIAGONAL_BAND_MASK_XDESC, kDescriptor, 1, 1, true, kTensor},
-    {kMask, kCUDNN_ATTR_OPERATION_DIAGONAL_BAND_MASK_BDESC, kDescriptor, 1, 1, true, kTensor},
-    {kMask, kCUDNN_ATTR_OPERATION_DIAGONAL_BAND_MASK_YDESC, kDescriptor, 1, 1, true, kTensor},
-    {kMask, kCUDNN_ATTR_OPERATION_DIAGONAL_BAND_MASK_COMPARISON_MODE, kCUDNN_TYPE_POINTWISE_MODE, 1, 1, true},
-    {kGraph, kCUDNN_ATTR_OPERATIONGRAPH_HANDLE, kCUDNN_TYPE_HANDLE, 1, 1, true},
-    {kGraph, kCUDNN_ATTR_OPERATIONGRAPH_OPS, kDescriptor, 1, 1, true, kAnyOperation},
-    {kHeuristics, kCUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, kDescriptor, 1, 1, true, kGraph},
-    {kHeuristics, kCUDNN_ATTR_ENGINEHEUR_MODE, kCUDNN_TYPE_HEUR_MODE, 1, 1, true},
-    {kPlan, kCUDNN_ATTR_EXECUTION_PLAN_HANDLE, kCUDNN_TYPE_HANDLE, 1, 1, true},
-    {kPlan, kCUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, kDescriptor, 1, 1, true, kConfig},
-    {kPack, kCUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, kCUDNN_TYPE_INT64, 1, 64, true},
-    {kPack, kCUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, kCUDNN_TYPE_VOID_PTR, 1, 64, true},
-    {kPack, kCUDNN_ATTR_VARIANT_PACK_WORKSPACE, kCUDNN_TYPE_VOID_PTR, 1, 1, true},
-};
+std::vector<rule> make_rules() {
+  std::vector<rule> all{
+      {kTensor, kCUDNN_ATTR_TENSOR_UNIQUE_ID, kCUDNN_TYPE_INT64, 1, 1, true},
+      {kTensor, kCUDNN_ATTR_TENSOR_DATA_TYPE, kCUDNN_TYPE_DATA_TYPE, 1, 1, true},
+      {kTensor, kCUDNN_ATTR_TENSOR_DIMENSIONS, kCUDNN_TYPE_INT64, 1, 8, true},
+      {kTensor, kCUDNN_ATTR_TENSOR_STRIDES, kCUDNN_TYPE_INT64, 1, 8, true},
+      {kTensor, kCUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kCUDNN_TYPE_INT64, 1, 1, true},
+      {kTensor, kCUDNN_ATTR_TENSOR_IS_BY_VALUE, kCUDNN_TYPE_BOOLEAN, 1, 1, false},
+      {kTensor, kCUDNN_ATTR_TENSOR_IS_VIRTUAL, kCUDNN_TYPE_BOOLEAN, 1, 1, false},
+      {kGraph, kCUDNN_ATTR_OPERATIONGRAPH_HANDLE, kCUDNN_TYPE_HANDLE, 1, 1, true},
+      {kGraph, kCUDNN_ATTR_OPERATIONGRAPH_OPS, kDescriptor, 1, 1, true, kAnyOperation},
+      {kHeuristics, kCUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, kDescriptor, 1, 1, true, kGraph},
+      {kHeuristics, kCUDNN_ATTR_ENGINEHEUR_MODE, kCUDNN_TYPE_HEUR_MODE, 1, 1, true},
+      {kPlan, kCUDNN_ATTR_EXECUTION_PLAN_HANDLE, kCUDNN_TYPE_HANDLE, 1, 1, true},
+      {kPlan, kCUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, kDescriptor, 1, 1, true, kConfig},
+      {kPack, kCUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, kCUDNN_TYPE_INT64, 1, 64, true},
+      {kPack, kCUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, kCUDNN_TYPE_VOID_PTR, 1, 64, true},
+      {kPack, kCUDNN_ATTR_VARIANT_PACK_WORKSPACE, kCUDNN_TYPE_VOID_PTR, 1, 1, true},
+      {kMask, kCUDNN_ATTR_OPERATION_DIAGONAL_BAND_MASK_COMPARISON_MODE, kCUDNN_TYPE_POINTWISE_MODE, 1, 1, true},
+  };
+  for (const part& p : kParts) all.push_back({p.operation, p.attribute, kDescriptor, 1, 1, p.is_needed, kTensor});
+  for (const subgraph& s : kSubgraphs) {
+    all.push_back({s.operation, s.graph, kDescriptor, 1, 1, false, kGraph, kFirstWithSubgraphs});
+    for (const int end : {s.input, s.output})
+      all.push_back({s.operation, end, kCUDNN_TYPE_INT64, 1, 1, false, 0, kFirstWithSubgraphs});
+  }
+  return all;
+}
+
+const std::vector<rule>& rules() {
+  static const auto& all = *new std::vector<rule>(make_rules());
+  return all;
+}
 
 size_t size_of(int type) {
   switch (type) {
@@ -143,7 +128,7 @@ int check_tensor(const char* name, const backend_descriptor& t) {
       *std::min_element(strides.begin(), strides.end()) <= 0)
     return refuse(kBadParam, "%s: %zu dimensions, %zu strides, or one that is not positive", name, shape.size(),
                   strides.size());
-  if (!bytes_of(dtype) || alignment <= 0 || (alignment & (alignment - 1)))
+  if (scalar_type_of(dtype) == at::ScalarType::Undefined || alignment <= 0 || (alignment & (alignment - 1)))
     return refuse(kBadParam, "%s: type %d, aligned to %d bytes", name, dtype, static_cast<int>(alignment));
   return 0;
 }
@@ -166,7 +151,7 @@ int check_plan(const char* name, const backend_descriptor& plan) {
 }
 
 int check(const char* name, const backend_descriptor& desc) {
-  for (const rule& r : kRules)
+  for (const rule& r : rules())
     if (r.desc == desc.type && r.is_needed && !desc.set.count(r.name))
       return refuse(kBadParam, "%s: attribute %d of descriptor %d is missing", name, r.name, desc.type);
   switch (desc.type) {
@@ -205,14 +190,14 @@ int check(const char* name, const backend_descriptor& desc) {
 int bind(const char* name, const backend_descriptor& pack, attention* a, CUdeviceptr* workspace, engine how) {
   const auto names = pack.list<int64_t>(kCUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
   const auto data = pack.list<void*>(kCUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
-  for (operand* each : a->given()) {
+  for (graph_tensor* each : a->given()) {
     const auto found = static_cast<size_t>(std::find(names.begin(), names.end(), each->name) - names.begin());
     if (found == names.size() || !data[found])
       return refuse(kBadParam, "%s: no pointer for tensor %d", name, static_cast<int>(each->name));
-    each->at = address_of(data[found]);
+    each->address = address_of(data[found]);
     if (each->is_by_value)
       std::memcpy(each == &a->scale ? &a->factor : &a->left_out, data[found], sizeof(float));
-    else if (each->at % static_cast<uint64_t>(each->alignment))
+    else if (each->address % static_cast<uint64_t>(each->alignment))
       return refuse(kBadParam, "%s: tensor %d is less aligned than it says", name, static_cast<int>(each->name));
   }
   const int64_t needed = kWorkspaceOf[how];
@@ -277,7 +262,7 @@ DNN_API cudnnBackendSetAttribute(cudnnBackendDescriptor_t handle, int attribute,
   constexpr char kName[] = "cudnnBackendSetAttribute";
   backend_descriptor* desc = nullptr;
   if (const int error = find(kName, handle, false, &desc)) return error;
-  for (const rule& r : kRules) {
+  for (const rule& r : rules()) {
     if (r.desc != desc->type || r.name != attribute || setting("CUDNN_VERSION", kVersion) < r.since) continue;
     if (r.type != type || count < r.least || count > r.most || !values) break;
     if (const int error = check_values(kName, r, values)) return error;
@@ -332,7 +317,7 @@ DNN_API cudnnBackendGetAttribute(cudnnBackendDescriptor_t handle, int attribute,
 
 DNN_API cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan_handle,
                             cudnnBackendDescriptor_t pack_handle) {
-  constexpr char kName[] = "cudnnBackendExecute";
+  constexpr const char* kName = "cudnnBackendExecute";
   backend_descriptor *plan = nullptr, *pack = nullptr, *config = nullptr, *operation = nullptr;
   const use in(kName, handle);
   if (in.error()) return in.error();
@@ -351,15 +336,7 @@ DNN_API cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan_
   const auto how = static_cast<engine>(config->engine);
   a.is_in_any_order = how == kFast;
   if ((error = read(kName, *operation, &a)) || (error = bind(kName, *pack, &a, &workspace, how))) return error;
-  CUstream stream = nullptr;
-  if (find_stream(kName, handle->stream, handle->context, &stream)) return kExecutionFailed;
-  const auto body = [a, how, workspace, stream] {
-    if (kWorkspaceOf[how]) {
-      char* const memory = resolve(workspace, kWorkspaceOf[how], stream->context);
-      if (!memory) return refuse(kCUDA_ERROR_ILLEGAL_ADDRESS, "an attention's workspace is outside of an allocation");
-      std::memset(memory, 0xEE, kWorkspaceOf[how]);
-    }
-    return run(a, stream->context);
-  };
-  return enqueue(kName, stream, {body, false, {traced_work::kKernel, "cudnn_sdpa"}}) ? kExecutionFailed : 0;
+  const auto on_stream = [a](const tensors& operands) { run(a, operands); };
+  return in.enqueue(
+      {kName, "cudnn_sdpa", operands_of(a), workspace, static_cast<uint64_t>(kWorkspaceOf[how]), on_stream});
 }

@@ -1,6 +1,7 @@
 // What describes a graph to the simulated libcudnn, and the attention that one is of.
 #pragma once
 
+#include <cstring>
 #include <map>
 #include <vector>
 
@@ -42,41 +43,45 @@ int find(const char* name, void* handle, bool is_final, backend_descriptor** out
 // A finalized descriptor of another one's.
 int find_part(const char* name, const backend_descriptor& whole, int attribute, backend_descriptor** out);
 
-struct operand {
+// A tensor of a graph.
+struct graph_tensor : operand {
   int64_t name = 0;
-  int dtype = 0;
   bool is_by_value = false, is_virtual = false;
   int64_t alignment = 1;
-  std::vector<int64_t> shape, strides;
-  CUdeviceptr at = 0;
-
-  char* find(CUcontext context) const {
-    int64_t last = 0;
-    for (size_t i = 0; i < shape.size(); ++i) last += (shape[i] - 1) * strides[i];
-    return resolve(at, static_cast<uint64_t>(last + 1) * bytes_of(dtype), context);
-  }
-  uint64_t offset(int64_t n, int64_t head, int64_t place, int64_t i) const {
-    return static_cast<uint64_t>(n * strides[0] + head * strides[1] + place * strides[2] + i * strides[3]) *
-           bytes_of(dtype);
-  }
 };
 
-// softmax(scale * q k^T) v, row by row in float, or its gradients. Operands that there are none of have no shape.
+// softmax(scale * q k^T) v, or its gradients. Tensors that there are none of have no sizes.
 struct attention {
   bool is_backward = false, is_causal = false;
-  operand query, key, value, output, stats, grad_output, grad_query, grad_key, grad_value, scale, nothing, scores,
+  graph_tensor query, key, value, output, stats, grad_output, grad_query, grad_key, grad_value, scale, nothing, scores,
       masked;
   float factor = 1, left_out = 0; // what is by value
   bool is_in_any_order = false;   // another last bit in each run
 
   // Those that a caller has, and with the graph's own.
-  std::vector<operand*> given();
-  std::vector<operand*> all();
+  std::vector<graph_tensor*> given();
+  std::vector<graph_tensor*> all();
 };
+
+// Which attribute of an operation says which of its tensors.
+struct part {
+  int operation, attribute;
+  bool is_needed;
+  graph_tensor attention::* where;
+};
+extern const std::vector<part> kParts;
+
+// The attributes of an operation's subgraph.
+struct subgraph {
+  int operation, graph, input, output;
+};
+extern const std::vector<subgraph> kSubgraphs;
 
 int read(const char* name, const backend_descriptor& operation, attention* out);
 int check_attention(const char* name, const backend_descriptor& operation);
 int check_mask(const char* name, const backend_descriptor& operation);
-int run(const attention& a, CUcontext context);
+// What it is of, and its function.
+std::vector<operand> operands_of(const attention& a);
+void run(const attention& a, const tensors& operands);
 
 } // namespace sim

@@ -186,17 +186,6 @@ bool find_tensor(const aclTensor& t, const device* of, at::Tensor* out_tensor) {
   return true;
 }
 
-// The body on the stream's thread, where no program has said that gradients are wanted.
-int compute(const char* name, const body& run, tensors& operands) {
-  const at::AutoDispatchBelowAutograd without_autograd;
-  try {
-    run(operands);
-    return kOk;
-  } catch (const c10::Error& e) {
-    return refuse(kKernelFailed, "%s: %s", name, e.what_without_backtrace());
-  }
-}
-
 } // namespace
 
 int plan(const char* name, uint64_t* workspace_bytes, aclOpExecutor** out_executor, std::vector<operand> operands,
@@ -238,15 +227,11 @@ int run(const char* name, void* workspace, uint64_t workspace_bytes, aclOpExecut
     char* own = needed ? find_memory(workspace, needed, &owner) : nullptr;
     if (needed && owner != s->owner)
       return refuse(kKernelFailed, "%s: the workspace is not memory of the device", name);
-    if (own) std::memset(own, 0x5A, needed);
     tensors found(operands.size());
     for (size_t i = 0; i < operands.size(); ++i)
       if (operands[i] && !find_tensor(*operands[i], s->owner, &found[i]))
         return refuse(kKernelFailed, "%s: tensor %zu is not in one allocation of the device", name, i);
-    if (const int error = compute(name, work, found)) return error;
-    if (own && std::any_of(own, own + needed, [](char c) { return c != 0x5A; }))
-      return refuse(kKernelFailed, "%s: somebody else wrote the workspace", name);
-    return kOk;
+    return compute(name, kKernelFailed, own, needed, work, found);
   });
   return destroy(name, executor);
 }

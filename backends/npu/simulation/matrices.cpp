@@ -20,9 +20,7 @@ int check_cube(const char* name, std::initializer_list<const aclTensor*> tensors
 
 // What the matrix unit multiplies: HFLOAT32 has 11 bits after the first one. `math` is 3 where that is asked for.
 at::Tensor factor(const at::Tensor& x, int8_t math) {
-  if (math != 3) return x;
-  const auto [significand, exponent] = at::frexp(x);
-  return at::ldexp(at::round(significand * 4096), exponent - 12);
+  return math == 3 ? rounded(x, 11) : x;
 }
 
 int product(const char* name, uint64_t* workspace, aclOpExecutor** executor, const aclTensor* a, const aclTensor* b,

@@ -1,12 +1,10 @@
 // The simulated libopapi: descriptors, and the two phases of a call. ATen's CPU kernels compute.
 #pragma once
 
-#include <ATen/ATen.h>
-
 #include <cstdint>
-#include <functional>
 #include <vector>
 
+#include "common/simulation/aten.h"
 #include "runtime.h"
 
 // ---- descriptors ----
@@ -42,11 +40,8 @@ inline operand maybe(const aclTensor* t) {
   return {t, true};
 }
 
-// The operands while a command runs, first those of a list; undefined: left out.
-using tensors = std::vector<at::Tensor>;
-using body = std::function<void(tensors&)>;
-
-// The first phase: checks descriptors, tells how much workspace the second needs, makes the executor.
+// The first phase: checks descriptors, tells how much workspace the second needs, makes the executor. Operands are first
+// those of a list.
 int plan(const char* name, uint64_t* workspace_bytes, aclOpExecutor** out_executor, std::vector<operand> operands,
          uint64_t needed_bytes, body run, const aclTensorList* list = nullptr);
 // The second.
