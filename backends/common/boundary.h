@@ -7,6 +7,7 @@
 
 #include "forked_child.h"
 #include "result.h"
+#include "slots.h"
 
 namespace plugin {
 
@@ -41,15 +42,5 @@ struct boundary<Function> {
     PLUGIN_SET(table, __VA_ARGS__)    \
     return table;                     \
   }()
-#define PLUGIN_SET(table, ...) PLUGIN_EXPAND(PLUGIN_EACH(table, __VA_ARGS__))
-
-// A macro calls itself again in each expansion of what it has left, of which there are more than a table has slots.
-#define PLUGIN_EACH(table, slot, ...)          \
-  table.slot = ::plugin::boundary<slot>::call; \
-  __VA_OPT__(PLUGIN_AGAIN PLUGIN_PARENTHESES(table, __VA_ARGS__))
-#define PLUGIN_AGAIN() PLUGIN_EACH
-#define PLUGIN_PARENTHESES ()
-#define PLUGIN_EXPAND(...) PLUGIN_EXPAND_16(PLUGIN_EXPAND_16(PLUGIN_EXPAND_16(PLUGIN_EXPAND_16(__VA_ARGS__))))
-#define PLUGIN_EXPAND_16(...) PLUGIN_EXPAND_4(PLUGIN_EXPAND_4(PLUGIN_EXPAND_4(PLUGIN_EXPAND_4(__VA_ARGS__))))
-#define PLUGIN_EXPAND_4(...) PLUGIN_EXPAND_1(PLUGIN_EXPAND_1(PLUGIN_EXPAND_1(PLUGIN_EXPAND_1(__VA_ARGS__))))
-#define PLUGIN_EXPAND_1(...) __VA_ARGS__
+#define PLUGIN_SET(table, ...) PLUGIN_FOR_EACH(PLUGIN_SET_ONE, table, __VA_ARGS__)
+#define PLUGIN_SET_ONE(table, slot) table.slot = ::plugin::boundary<slot>::call;

@@ -1,10 +1,9 @@
-#include "allocation.h"
-
 #include <algorithm>
 #include <cstring>
 
 #include "device.h"
 #include "graph.h"
+#include "result.h"
 #include "stream.h"
 #include "virtual_memory.h"
 

@@ -1,10 +1,8 @@
-#include "copy.h"
-
 #include <cstring>
 
 #include "device.h"
 #include "graph.h"
-#include "share.h"
+#include "result.h"
 #include "stream.h"
 
 namespace xcuda {

@@ -95,9 +95,7 @@ class outside_captures {
   int mode_ = kCU_STREAM_CAPTURE_MODE_RELAXED;
 };
 
-result initialize();
-result device_count(int32_t* out_count);
-result device_properties(int32_t device, tb_device_properties* out_properties);
-result device_synchronize(int32_t device);
+// Lets `d` access the memory of `peer`, if it can; asked once for each pair.
+result enable_peer(device& d, device& peer);
 
 } // namespace xcuda

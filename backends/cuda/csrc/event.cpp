@@ -1,10 +1,9 @@
-#include "event.h"
-
 #include <atomic>
 #include <cmath>
 
 #include "device.h"
 #include "graph.h"
+#include "result.h"
 #include "stream.h"
 
 struct tb_event {

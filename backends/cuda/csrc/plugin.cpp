@@ -2,20 +2,16 @@
 #include <cstring>
 #include <vector>
 
-#include "allocation.h"
 #include "attention.h"
 #include "ccl.h"
 #include "common/boundary.h"
 #include "convolution.h"
-#include "copy.h"
 #include "device.h"
-#include "event.h"
 #include "graph.h"
 #include "matmul.h"
 #include "module.h"
 #include "options.h"
 #include "result.h"
-#include "share.h"
 #include "stream.h"
 #include "trace.h"
 #include "virtual_memory.h"

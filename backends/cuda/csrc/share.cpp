@@ -1,4 +1,4 @@
-#include "share.h"
+#include "device.h"
 
 #include <cstring>
 

@@ -1,4 +1,4 @@
-// The stream slots.
+// Streams.
 #pragma once
 
 #include <memory>
@@ -22,12 +22,6 @@ namespace xcuda {
 inline CUstream handle_of(const tb_stream* stream) {
   return stream ? stream->handle : nullptr;
 }
-
-result stream_create(int32_t device, int32_t priority, tb_stream** out_stream);
-result stream_destroy(int32_t device, tb_stream* stream);
-result stream_synchronize(int32_t device, tb_stream* stream);
-result stream_query(int32_t device, tb_stream* stream);
-result stream_host_function(int32_t device, tb_stream* stream, tb_host_function fn, void* arg);
 
 // A collective is about to be aborted that the stream may have: if it is busy, the next wait for it tells.
 // Pre: the device's context is the thread's.

@@ -9,11 +9,6 @@ namespace xcuda {
 // What memory is created in multiples of; 0 if the device cannot map memory.
 uint64_t commit_granularity(const device& d);
 
-result address_reserve(int32_t device, uint64_t size_bytes, void** out_ptr);
-result address_release(int32_t device, void* ptr, uint64_t size_bytes);
-result memory_commit(int32_t device, void* ptr, uint64_t size_bytes);
-result memory_decommit(int32_t device, void* ptr, uint64_t size_bytes);
-
 // Lets `reader` access what `d` has committed, and what it will commit.
 result open_commits(device& d, const device& reader);
 

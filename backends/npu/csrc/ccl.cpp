@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "common/boundary.h"
-#include "copy.h"
 #include "device.h"
 #include "hccl.h"
 #include "stream.h"

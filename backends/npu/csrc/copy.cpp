@@ -1,5 +1,3 @@
-#include "copy.h"
-
 #include <algorithm>
 #include <memory>
 
@@ -7,6 +5,7 @@
 #include "allocation.h"
 #include "device.h"
 #include "opapi.h"
+#include "result.h"
 #include "stream.h"
 #include "virtual_memory.h"
 

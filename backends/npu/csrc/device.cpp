@@ -93,6 +93,7 @@ result initialize() {
   return watch_forks("npu");
 }
 
+// AscendCL has one device per thread, and makes its context when a thread first asks for it.
 result thread_bind(int32_t device) {
   return check(acl.aclrtSetDevice(device), "aclrtSetDevice");
 }

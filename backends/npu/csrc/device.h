@@ -1,4 +1,4 @@
-// The devices: starting the driver, what they are, whose memory they may access.
+// The devices, and whose memory they may access.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,6 @@
 
 namespace npu {
 
-result device_count(int32_t* out_count);
-result initialize();
-// Makes the device the thread's: AscendCL has one per thread, and makes its context when a thread first asks for it.
-result thread_bind(int32_t device);
 // Binds the thread for as long as it lives, and then to the device that it had, if it had one.
 class bound {
  public:
@@ -27,10 +23,6 @@ class bound {
   bool had_one_;
   result result_;
 };
-
-result device_properties(int32_t device, tb_device_properties* out_properties);
-result device_synchronize(int32_t device);
-result peer_can_access(int32_t device, int32_t peer, int32_t* out_can_access);
 
 // Lets the two devices access each other's memory, once. Pre: the calling thread is bound to `device`, and is so afterwards.
 result enable_peers(int32_t device, int32_t peer);

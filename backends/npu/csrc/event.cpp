@@ -1,5 +1,3 @@
-#include "event.h"
-
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -8,6 +6,7 @@
 #include <vector>
 
 #include "acl.h"
+#include "result.h"
 #include "stream.h"
 
 struct tb_event {

@@ -1,10 +1,11 @@
-// What all plugins have in common, under the names of this one.
+// What all plugins have in common, under the names of this one, and its slots.
 #pragma once
 
-#include "common/result.h"
+#include "common/slots.h"
 
 namespace npu {
 
 using namespace plugin;
+PLUGIN_DECLARE_SLOTS
 
 } // namespace npu

@@ -18,10 +18,4 @@ namespace npu {
 // thread is bound to the device.
 result handle_of(int32_t device, tb_stream* stream, acl_stream* out_handle);
 
-result stream_create(int32_t device, int32_t priority, tb_stream** out_stream);
-result stream_destroy(int32_t device, tb_stream* stream);
-result stream_synchronize(int32_t device, tb_stream* stream);
-result stream_query(int32_t device, tb_stream* stream);
-result stream_host_function(int32_t device, tb_stream* stream, tb_host_function function, void* argument);
-
 } // namespace npu

@@ -36,9 +36,4 @@ class lookup {
   std::shared_lock<std::shared_mutex> lock_;
 };
 
-result memory_allocate(int32_t device, uint32_t kind, uint64_t size_bytes, tb_stream* stream, void** out_ptr);
-result memory_free(int32_t device, uint32_t kind, void* ptr, uint64_t size_bytes, tb_stream* stream);
-result memory_info(int32_t device, uint64_t* out_free_bytes, uint64_t* out_total_bytes);
-result memory_query(const void* ptr, tb_pointer_info* out_info);
-
 } // namespace ocl

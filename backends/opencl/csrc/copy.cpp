@@ -1,6 +1,5 @@
-#include "copy.h"
-
 #include "allocation.h"
+#include "result.h"
 #include "stream.h"
 
 namespace ocl {

@@ -39,8 +39,4 @@ struct device {
 // Pre: initialize has succeeded, and the index is below device_count.
 device& device_at(int32_t index);
 
-result initialize();
-result device_count(int32_t* out_count);
-result device_properties(int32_t device, tb_device_properties* out_properties);
-
 } // namespace ocl

@@ -1,8 +1,7 @@
-#include "event.h"
-
 #include <memory>
 #include <mutex>
 
+#include "result.h"
 #include "stream.h"
 
 namespace ocl {

@@ -6,7 +6,6 @@
 #include "allocation.h"
 #include "clblast.h"
 #include "common/boundary.h"
-#include "copy.h"
 #include "options.h"
 #include "stream.h"
 

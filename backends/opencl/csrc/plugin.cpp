@@ -3,9 +3,7 @@
 
 #include "allocation.h"
 #include "common/boundary.h"
-#include "copy.h"
 #include "device.h"
-#include "event.h"
 #include "matmul.h"
 #include "module.h"
 #include "options.h"
