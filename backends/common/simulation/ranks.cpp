@@ -5,11 +5,15 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <ATen/Dispatch_v2.h>
+#include <ATen/OpMathType.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <thread>
 
 #include "rules.h"
@@ -102,8 +106,8 @@ struct rank_group::conversation {
   }
 };
 
-rank_group::rank_group(int32_t own_device, uint32_t count, uint32_t number)
-    : device(own_device), ranks(count), rank(number), sockets_(count, -1) {}
+rank_group::rank_group(int32_t own_device, uint32_t count, uint32_t number, locator locate)
+    : device(own_device), ranks(count), rank(number), locate_(locate), sockets_(count, -1) {}
 
 rank_group::~rank_group() {
   for (const int socket : sockets_)
@@ -121,8 +125,8 @@ int rank_group::greet(int socket, bool first) {
     return refuse(kRankErrors.parameter, "%s: rank %u of %u meets rank %u of %u", kRankErrors.join, rank, ranks,
                   other.rank, other.ranks);
   if (other.device == device)
-    return refuse(kRankErrors.duplicate_device, "%s: ranks %u and %u have the same device %d", kRankErrors.join, rank,
-                  other.rank, device);
+    return refuse(kRankErrors.usage, "%s: ranks %u and %u have the same device %d", kRankErrors.join, rank, other.rank,
+                  device);
   sockets_[other.rank] = socket;
   return 0;
 }
@@ -239,6 +243,23 @@ int rank_group::receive_some(conversation* c, const signature& call, uint32_t pe
   return 0;
 }
 
+int rank_group::find(const char* name, const void* address, uint64_t size_bytes, char** out) const {
+  *out = locate_(device, address, size_bytes);
+  return *out ? 0
+              : refuse(kRankErrors.outside, "%s: %lu bytes that the device cannot access", name,
+                       static_cast<unsigned long>(size_bytes));
+}
+
+int rank_group::exchange(const char* name, const signature& call, const std::vector<message>& messages) {
+  std::vector<transfer> sent, received;
+  for (const message& m : messages) {
+    transfer t{m.peer, nullptr, m.size_bytes};
+    if (const int error = find(name, m.buffer, m.size_bytes, &t.data)) return error;
+    (m.is_sent ? sent : received).push_back(t);
+  }
+  return exchange(call, sent, received);
+}
+
 // Sends and receives all at once. A message to itself is copied.
 int rank_group::exchange(const signature& call, const std::vector<transfer>& sent, std::vector<transfer> received) {
   std::vector<conversation> with(ranks);
@@ -278,6 +299,38 @@ int rank_group::exchange(const signature& call, const std::vector<transfer>& sen
 
 // ---- collectives ----
 
+namespace {
+
+template <typename T>
+T fold(T x, T y, int32_t how) {
+  return how == kProduct ? x * y : how == kGreatest ? std::max(x, y) : how == kLeast ? std::min(x, y) : x + y;
+}
+
+at::ScalarType dtype_of(const signature& call) {
+  return static_cast<at::ScalarType>(call.dtype);
+}
+
+// In the order of ranks, so that all get the same.
+void fold_all(const signature& call, const std::vector<std::vector<char>>& parts, char* out, uint64_t count) {
+  AT_DISPATCH_V2(dtype_of(call), "fold", AT_WRAP([&] {
+                   using wide = at::opmath_type<scalar_t>;
+                   const auto element = [&](size_t part, uint64_t i) {
+                     return static_cast<wide>(reinterpret_cast<const scalar_t*>(parts[part].data())[i]);
+                   };
+                   for (uint64_t i = 0; i < count; ++i) {
+                     wide folded = element(0, i);
+                     for (size_t part = 1; part < parts.size(); ++part)
+                       folded = fold<wide>(folded, element(part, i), call.how);
+                     if (call.how == kMean) folded /= static_cast<wide>(parts.size());
+                     const auto result = static_cast<scalar_t>(folded);
+                     std::memcpy(out + i * sizeof result, &result, sizeof result);
+                   }
+                 }),
+                 AT_EXPAND(AT_ALL_TYPES), AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES), at::kHalf, at::kBFloat16);
+}
+
+} // namespace
+
 // `step` apart.
 std::vector<transfer> rank_group::with_others(char* data, uint64_t size, uint64_t step) const {
   std::vector<transfer> all;
@@ -286,41 +339,97 @@ std::vector<transfer> rank_group::with_others(char* data, uint64_t size, uint64_
   return all;
 }
 
-// Every rank's part, folded in the order of ranks, so that all get the same.
 int rank_group::reduced(const signature& call, const std::vector<transfer>& sent, const char* own, char* out,
-                        uint64_t size, const folding& fold) {
+                        uint64_t count) {
+  const uint64_t size = count * at::elementSize(dtype_of(call));
   std::vector<std::vector<char>> parts(ranks, std::vector<char>(size));
   std::vector<transfer> received;
   for (uint32_t other = 0; other < ranks; ++other)
     if (other != rank) received.push_back({other, parts[other].data(), size});
   std::memcpy(parts[rank].data(), own, size);
   if (const int error = exchange(call, sent, received)) return error;
-  for (uint32_t other = 1; other < ranks; ++other) fold(parts[0].data(), parts[other].data());
-  std::memcpy(out, parts[0].data(), size);
+  fold_all(call, parts, out, count);
   return 0;
 }
 
-int rank_group::all_reduce(const signature& call, char* in, char* out, uint64_t size, const folding& fold) {
-  return reduced(call, with_others(in, size), in, out, size, fold);
+// Of the root's buffers and the others' only those are used that the collective needs.
+int rank_group::collective(const char* name, const signature& call, const void* in, void* out, uint64_t count) {
+  const uint64_t size = count * at::elementSize(dtype_of(call));
+  const bool is_root = rank == call.root;
+  const uint64_t in_parts = call.of == kReduceScatter ? ranks : call.of != kBroadcast || is_root,
+                 out_parts = call.of == kAllGather ? ranks : call.of != kReduce || is_root;
+  char *from = nullptr, *to = nullptr;
+  if (const int error = in_parts ? find(name, in, size * in_parts, &from) : 0) return error;
+  if (const int error = out_parts ? find(name, out, size * out_parts, &to) : 0) return error;
+  switch (call.of) {
+    case kReduce:
+      return is_root ? reduced(call, {}, from, to, count) : exchange(call, {{call.root, from, size}}, {});
+    case kBroadcast:
+      if (!is_root) return exchange(call, {}, {{call.root, to, size}});
+      std::memmove(to, from, size);
+      return exchange(call, with_others(to, size), {});
+    case kAllGather:
+      std::memmove(to + rank * size, from, size);
+      return exchange(call, with_others(to + rank * size, size), with_others(to, size, size));
+    case kReduceScatter:
+      return reduced(call, with_others(from, size, size), from + rank * size, to, count);
+    default: // kAllReduce
+      return reduced(call, with_others(from, size), from, to, count);
+  }
 }
 
-int rank_group::reduce(const signature& call, char* in, char* out, uint64_t size, const folding& fold) {
-  return rank == call.root ? reduced(call, {}, in, out, size, fold) : exchange(call, {{call.root, in, size}}, {});
+// ---- the process' communicators ----
+
+namespace {
+
+std::mutex groups_mutex; // guards groups
+std::map<void*, rank_group_ptr>& groups() {
+  static auto& all = *new std::map<void*, rank_group_ptr>;
+  return all;
 }
 
-int rank_group::broadcast(const signature& call, const char* in, char* out, uint64_t size) {
-  if (rank != call.root) return exchange(call, {}, {{call.root, out, size}});
-  std::memmove(out, in, size);
-  return exchange(call, with_others(out, size), {});
+void forget(void* handle) {
+  const std::lock_guard<std::mutex> lock(groups_mutex);
+  groups().erase(handle);
 }
 
-int rank_group::all_gather(const signature& call, const char* in, char* out, uint64_t size) {
-  std::memmove(out + rank * size, in, size);
-  return exchange(call, with_others(out + rank * size, size), with_others(out, size, size));
+} // namespace
+
+int make_group(std::unique_ptr<rank_group> group, const std::string& root, void** out_handle) {
+  if (const int error = group->join(root)) return error;
+  const std::lock_guard<std::mutex> lock(groups_mutex);
+  *out_handle = group.get();
+  groups()[*out_handle] = std::move(group);
+  return 0;
 }
 
-int rank_group::reduce_scatter(const signature& call, char* in, char* out, uint64_t size, const folding& fold) {
-  return reduced(call, with_others(in, size, size), in + rank * size, out, size, fold);
+int find_group(const char* name, void* handle, rank_group_ptr* out) {
+  const std::lock_guard<std::mutex> lock(groups_mutex);
+  const auto found = groups().find(handle);
+  if (found == groups().end()) return refuse(kRankErrors.parameter, "%s: not a communicator", name);
+  *out = found->second;
+  return 0;
+}
+
+int destroy_group(const char* name, void* handle) {
+  rank_group_ptr group;
+  if (const int error = find_group(name, handle, &group)) return error;
+  if (!group->is_idle()) return refuse(kRankErrors.usage, "%s: calls are pending", name);
+  forget(handle);
+  return 0;
+}
+
+int abort_group(const char* name, void* handle) {
+  rank_group_ptr group;
+  if (const int error = find_group(name, handle, &group)) return error;
+  group->abort();
+  forget(handle);
+  return 0;
+}
+
+size_t live_groups() {
+  const std::lock_guard<std::mutex> lock(groups_mutex);
+  return groups().size();
 }
 
 } // namespace sim

@@ -1,11 +1,12 @@
 // Ranks of collectives, in threads or processes of one machine, with a socket between each two: what the simulated
-// libraries of collectives share. Each has its own calls, dtypes and errors.
+// libraries of collectives share, of which ATen has the dtypes. Each has its own calls and errors.
 #pragma once
 
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -14,7 +15,8 @@ namespace sim {
 
 // What the library's errors are, and its function that makes a communicator.
 struct rank_errors {
-  int parameter, duplicate_device, internal, timeout, remote;
+  int parameter, usage, internal, timeout, remote;
+  int outside; // of what the device can access
   const char* join;
 };
 
@@ -23,26 +25,39 @@ extern const rank_errors kRankErrors;
 
 enum rank_call : uint32_t { kSendReceive, kAllReduce, kReduce, kBroadcast, kAllGather, kReduceScatter, kAllToAll };
 
+// As NCCL and HCCL count them.
+enum reduction : int32_t { kSum, kProduct, kGreatest, kLeast, kMean };
+
 // What both ends of a message have to agree about.
 struct signature {
-  uint32_t of; // rank_call
-  int32_t dtype, reduction;
-  uint32_t root;
+  rank_call of;
+  int32_t dtype = 0; // at::ScalarType
+  int32_t how = kSum;
+  uint32_t root = 0;
 };
 
+// What a rank sends to another one, or receives of it.
+struct message {
+  bool is_sent;
+  uint32_t peer;
+  const void* buffer;
+  uint64_t size_bytes;
+};
+
+// One on its way, with an address that the host can use.
 struct transfer {
   uint32_t peer;
   char* data;
   uint64_t size_bytes;
 };
 
-// Folds the second into the first, which have the elements of a call.
-using folding = std::function<void(char* to, const char* from)>;
-
 // One rank of a communicator. Functions return 0, or an error that refuse has been told.
 class rank_group {
  public:
-  rank_group(int32_t device, uint32_t ranks, uint32_t rank);
+  // What finds memory of the device for a call; null if it cannot access it.
+  using locator = char* (*)(int32_t device, const void* address, uint64_t size_bytes);
+
+  rank_group(int32_t device, uint32_t ranks, uint32_t rank, locator locate);
   rank_group(const rank_group&) = delete;
   rank_group& operator=(const rank_group&) = delete;
   ~rank_group();
@@ -65,24 +80,22 @@ class rank_group {
   // For at most as long as ranks wait for each other.
   void wait_for_abort();
 
-  // While a call runs, with addresses that the host can use; sizes are of one rank's part.
-  int exchange(const signature& call, const std::vector<transfer>& sent, std::vector<transfer> received);
-  int all_reduce(const signature& call, char* in, char* out, uint64_t size, const folding& fold);
-  int reduce(const signature& call, char* in, char* out, uint64_t size, const folding& fold);
-  int broadcast(const signature& call, const char* in, char* out, uint64_t size);
-  int all_gather(const signature& call, const char* in, char* out, uint64_t size);
-  int reduce_scatter(const signature& call, char* in, char* out, uint64_t size, const folding& fold);
+  // While a call runs. A count is of one rank's part.
+  int exchange(const char* name, const signature& call, const std::vector<message>& messages);
+  int collective(const char* name, const signature& call, const void* in, void* out, uint64_t count);
 
  private:
   struct conversation;
+  int find(const char* name, const void* address, uint64_t size_bytes, char** out) const;
+  int exchange(const signature& call, const std::vector<transfer>& sent, std::vector<transfer> received);
   int greet(int socket, bool first);
   int receive_some(conversation* c, const signature& call, uint32_t peer);
-  int reduced(const signature& call, const std::vector<transfer>& sent, const char* own, char* out, uint64_t size,
-              const folding& fold);
+  int reduced(const signature& call, const std::vector<transfer>& sent, const char* own, char* out, uint64_t count);
   std::vector<transfer> with_others(char* data, uint64_t size, uint64_t step = 0) const;
   int lost(uint32_t peer);
   void hang_up();
 
+  const locator locate_;
   std::vector<int> sockets_; // by rank; -1 of its own
   std::mutex mutex_;         // guards what follows
   std::condition_variable changed_;
@@ -90,5 +103,17 @@ class rank_group {
   int failed_ = 0;
   bool aborted_ = false;
 };
+
+// ---- the process' communicators ----
+
+using rank_group_ptr = std::shared_ptr<rank_group>; // calls that are pending have theirs
+
+// Joins the others under the name. The communicator's handle.
+int make_group(std::unique_ptr<rank_group> group, const std::string& root, void** out_handle);
+int find_group(const char* name, void* handle, rank_group_ptr* out);
+// Unless calls are pending.
+int destroy_group(const char* name, void* handle);
+int abort_group(const char* name, void* handle);
+size_t live_groups();
 
 } // namespace sim

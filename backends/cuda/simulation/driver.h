@@ -200,10 +200,12 @@ SIM_SHARED int enter(const char* name, CUcontext* out_context);
 extern thread_local bool in_host_function;
 
 int device_count();
-CUcontext context_of(int device);
+SIM_SHARED CUcontext context_of(int device);
 
 // The stream of the handle, NULL being the context's default stream.
 SIM_SHARED int find_stream(const char* name, CUstream handle, CUcontext context, CUstream* out_stream);
+// Both.
+int enter(const char* name, CUstream handle, CUstream* out_stream);
 // Into the stream or into its capture.
 SIM_SHARED int enqueue(const char* name, CUstream stream, command c);
 // On the stream's thread: what a command does, which a profiler may be told of.

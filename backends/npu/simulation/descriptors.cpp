@@ -4,7 +4,6 @@
 #include <set>
 #include <string>
 
-#include "elements.h"
 #include "operator.h"
 
 namespace sim {
@@ -67,17 +66,6 @@ at::ScalarType scalar_type_of(int acl_dtype) {
     default:
       return at::ScalarType::Undefined;
   }
-}
-
-uint64_t item_bytes(int acl_dtype) {
-  const at::ScalarType type = scalar_type_of(acl_dtype);
-  return type == at::ScalarType::Undefined ? 0 : at::elementSize(type);
-}
-
-void fold(char* to, const char* from, uint64_t count, int acl_dtype, int reduction) {
-  at::Tensor x = at::from_blob(to, {static_cast<int64_t>(count)}, scalar_type_of(acl_dtype));
-  const at::Tensor y = at::from_blob(const_cast<char*>(from), x.sizes(), x.options());
-  x.copy_(reduction == 0 ? x + y : reduction == 1 ? x * y : reduction == 2 ? at::maximum(x, y) : at::minimum(x, y));
 }
 
 void write(const at::Tensor& out, const at::Tensor& result) {
