@@ -77,20 +77,16 @@ CU_API cuThreadExchangeStreamCaptureMode(int* mode) {
 }
 
 CU_API cuStreamIsCapturing(CUstream handle, int* status) {
-  CUcontext context = nullptr;
   CUstream stream = nullptr;
-  if (const int error = enter("cuStreamIsCapturing", &context)) return error;
-  if (const int error = find_stream("cuStreamIsCapturing", handle, context, &stream)) return error;
+  if (const int error = enter("cuStreamIsCapturing", handle, &stream)) return error;
   const std::lock_guard<std::mutex> lock(capture_mutex());
   *status = !stream->capturing ? 0 : stream->capturing->invalid ? 2 : 1;
   return 0;
 }
 
 CU_API cuStreamBeginCapture_v2(CUstream handle, int mode) {
-  CUcontext context = nullptr;
   CUstream stream = nullptr;
-  if (const int error = enter("cuStreamBeginCapture", &context)) return error;
-  if (const int error = find_stream("cuStreamBeginCapture", handle, context, &stream)) return error;
+  if (const int error = enter("cuStreamBeginCapture", handle, &stream)) return error;
   if (!handle) return refuse(kCUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "cuStreamBeginCapture on the default stream");
   if (mode < 0 || mode > 2) return refuse(kCUDA_ERROR_INVALID_VALUE, "cuStreamBeginCapture: mode %d", mode);
   const std::lock_guard<std::mutex> lock(capture_mutex());
@@ -106,10 +102,8 @@ CU_API cuStreamBeginCapture_v2(CUstream handle, int mode) {
 }
 
 CU_API cuStreamEndCapture(CUstream handle, CUgraph* graph) {
-  CUcontext context = nullptr;
   CUstream stream = nullptr;
-  if (const int error = enter("cuStreamEndCapture", &context)) return error;
-  if (const int error = find_stream("cuStreamEndCapture", handle, context, &stream)) return error;
+  if (const int error = enter("cuStreamEndCapture", handle, &stream)) return error;
   *graph = nullptr;
   const std::lock_guard<std::mutex> lock(capture_mutex());
   const auto ended = stream->capturing;
@@ -138,11 +132,9 @@ CU_API cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph, unsigned lo
 
 // Launches of one graph run one after the other, in this order.
 CU_API cuGraphLaunch(CUgraphExec exec, CUstream handle) {
-  CUcontext context = nullptr;
   CUstream stream = nullptr;
-  if (const int error = enter("cuGraphLaunch", &context)) return error;
+  if (const int error = enter("cuGraphLaunch", handle, &stream)) return error;
   if (const int error = find_exec("cuGraphLaunch", exec)) return error;
-  if (const int error = find_stream("cuGraphLaunch", handle, context, &stream)) return error;
   auto before = std::make_shared<completion>(), done = before;
   {
     const std::lock_guard<std::mutex> lock(exec->mutex);

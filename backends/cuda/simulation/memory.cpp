@@ -172,20 +172,16 @@ int copy(const char* name, side to, side from, size_t width, size_t height, CUco
 
 int copy_1d(const char* name, CUdeviceptr dst, bool to_device, CUdeviceptr src, bool from_device, size_t bytes,
             CUstream handle) {
-  CUcontext context = nullptr;
   CUstream stream = nullptr;
-  if (const int error = enter(name, &context)) return error;
-  if (const int error = find_stream(name, handle, context, &stream)) return error;
+  if (const int error = enter(name, handle, &stream)) return error;
   return copy(name, {dst, bytes, to_device, {}}, {src, bytes, from_device, {}}, bytes, 1, stream->context,
               stream->context, stream);
 }
 
 template <typename T>
 int fill(const char* name, CUdeviceptr address, size_t pitch, T value, size_t width, size_t height, CUstream handle) {
-  CUcontext context = nullptr;
   CUstream stream = nullptr;
-  if (const int error = enter(name, &context)) return error;
-  if (const int error = find_stream(name, handle, context, &stream)) return error;
+  if (const int error = enter(name, handle, &stream)) return error;
   if (address % sizeof value || (height > 1 && (pitch % sizeof value || pitch < width * sizeof value)))
     return refuse(kCUDA_ERROR_INVALID_VALUE, "%s: %p or the pitch %zu is not aligned to %zu", name,
                   reinterpret_cast<void*>(address), pitch, sizeof value);
@@ -308,10 +304,8 @@ bool is_capturing(CUstream stream) {
 
 CU_API cuMemAllocAsync(CUdeviceptr* address, size_t bytes, CUstream handle) {
   constexpr char kName[] = "cuMemAllocAsync";
-  CUcontext current = nullptr;
   CUstream stream = nullptr;
-  if (const int error = enter(kName, &current)) return error;
-  if (const int error = find_stream(kName, handle, current, &stream)) return error;
+  if (const int error = enter(kName, handle, &stream)) return error;
   if (bytes == 0) return refuse(kCUDA_ERROR_INVALID_VALUE, "%s of 0 bytes", kName);
   if (is_capturing(stream))
     return refuse(kCUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "%s in a capture, whose memory would be the graph's", kName);
@@ -335,10 +329,8 @@ CU_API cuMemAllocAsync(CUdeviceptr* address, size_t bytes, CUstream handle) {
 
 CU_API cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
   constexpr char kName[] = "cuMemFreeAsync";
-  CUcontext current = nullptr;
   CUstream stream = nullptr;
-  if (const int error = enter(kName, &current)) return error;
-  if (const int error = find_stream(kName, handle, current, &stream)) return error;
+  if (const int error = enter(kName, handle, &stream)) return error;
   if (is_capturing(stream))
     return refuse(kCUDA_ERROR_INVALID_VALUE, "%s in a capture of what is not the graph's", kName);
   CUcontext context = owner_of(address);
@@ -517,10 +509,8 @@ CU_API cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUst
 
 CU_API cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t bytes,
                          CUstream handle) {
-  CUcontext context = nullptr;
   CUstream stream = nullptr;
-  if (const int error = enter("cuMemcpyPeerAsync", &context)) return error;
-  if (const int error = find_stream("cuMemcpyPeerAsync", handle, context, &stream)) return error;
+  if (const int error = enter("cuMemcpyPeerAsync", handle, &stream)) return error;
   if (owner_of(dst) != dst_context || owner_of(src) != src_context)
     return refuse(kCUDA_ERROR_INVALID_VALUE, "cuMemcpyPeerAsync: memory of another context");
   return copy("cuMemcpyPeerAsync", {dst, bytes, true, {}}, {src, bytes, true, {}}, bytes, 1, src_context, dst_context,
@@ -528,10 +518,8 @@ CU_API cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src
 }
 
 CU_API cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* c, CUstream handle) {
-  CUcontext context = nullptr;
   CUstream stream = nullptr;
-  if (const int error = enter("cuMemcpy2DAsync", &context)) return error;
-  if (const int error = find_stream("cuMemcpy2DAsync", handle, context, &stream)) return error;
+  if (const int error = enter("cuMemcpy2DAsync", handle, &stream)) return error;
   for (const int type : {c->srcMemoryType, c->dstMemoryType})
     if (type != kCU_MEMORYTYPE_HOST && type != kCU_MEMORYTYPE_DEVICE)
       return refuse(kCUDA_ERROR_INVALID_VALUE, "cuMemcpy2DAsync: memory type %d", type);

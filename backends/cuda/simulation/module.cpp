@@ -253,10 +253,8 @@ CU_API cuModuleGetFunction(CUfunction* function, CUmodule module, const char* na
 CU_API cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                       unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream handle, void** params,
                       void** extra) {
-  CUcontext context = nullptr;
   CUstream stream = nullptr;
-  if (const int error = enter("cuLaunchKernel", &context)) return error;
-  if (const int error = find_stream("cuLaunchKernel", handle, context, &stream)) return error;
+  if (const int error = enter("cuLaunchKernel", handle, &stream)) return error;
   if (!registry<CUfunc_st>::all().has(function))
     return refuse(kCUDA_ERROR_INVALID_HANDLE, "cuLaunchKernel: not a function");
   if (function->module->context != stream->context)

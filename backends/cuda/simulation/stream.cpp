@@ -99,6 +99,12 @@ int find_stream(const char* name, CUstream handle, CUcontext context, CUstream* 
   return error ? refuse(error, "%s: the stream's context is lost", name) : 0;
 }
 
+int enter(const char* name, CUstream handle, CUstream* out_stream) {
+  CUcontext context = nullptr;
+  const int error = enter(name, &context);
+  return error ? error : find_stream(name, handle, context, out_stream);
+}
+
 int enqueue(const char* name, CUstream s, command c) {
   {
     const std::lock_guard<std::mutex> lock(capture_mutex());
@@ -132,9 +138,7 @@ namespace {
 
 // For calls that wait for a stream or ask for it.
 int find_idle_stream(const char* name, CUstream handle, CUstream* out_stream) {
-  CUcontext context = nullptr;
-  if (const int error = enter(name, &context)) return error;
-  if (const int error = find_stream(name, handle, context, out_stream)) return error;
+  if (const int error = enter(name, handle, out_stream)) return error;
   const std::lock_guard<std::mutex> lock(capture_mutex());
   if (!(*out_stream)->capturing) return 0;
   (*out_stream)->capturing->invalid = true;
@@ -201,10 +205,8 @@ CU_API cuStreamQuery(CUstream handle) {
 }
 
 CU_API cuLaunchHostFunc(CUstream handle, CUhostFn function, void* argument) {
-  CUcontext context = nullptr;
   CUstream stream = nullptr;
-  if (const int error = enter("cuLaunchHostFunc", &context)) return error;
-  if (const int error = find_stream("cuLaunchHostFunc", handle, context, &stream)) return error;
+  if (const int error = enter("cuLaunchHostFunc", handle, &stream)) return error;
   return enqueue("cuLaunchHostFunc", stream, {[=] {
                    in_host_function = true;
                    function(argument);
@@ -214,10 +216,8 @@ CU_API cuLaunchHostFunc(CUstream handle, CUhostFn function, void* argument) {
 }
 
 CU_API cuStreamWaitValue32_v2(CUstream handle, CUdeviceptr address, unsigned value, unsigned flags) {
-  CUcontext context = nullptr;
   CUstream stream = nullptr;
-  if (const int error = enter("cuStreamWaitValue32", &context)) return error;
-  if (const int error = find_stream("cuStreamWaitValue32", handle, context, &stream)) return error;
+  if (const int error = enter("cuStreamWaitValue32", handle, &stream)) return error;
   if (flags > 1 || address % 4)
     return refuse(kCUDA_ERROR_INVALID_VALUE, "cuStreamWaitValue32: flags %u, or not aligned", flags);
   auto use = std::make_shared<awaited_word>(address);
@@ -256,11 +256,9 @@ CU_API cuEventDestroy_v2(CUevent event) {
 }
 
 CU_API cuEventRecord(CUevent event, CUstream handle) {
-  CUcontext context = nullptr;
   CUstream stream = nullptr;
-  if (const int error = enter("cuEventRecord", &context)) return error;
+  if (const int error = enter("cuEventRecord", handle, &stream)) return error;
   if (const int error = find_event("cuEventRecord", event)) return error;
-  if (const int error = find_stream("cuEventRecord", handle, context, &stream)) return error;
   if (event->context != stream->context)
     return refuse(kCUDA_ERROR_INVALID_HANDLE, "cuEventRecord: event and stream are of two contexts");
   auto reached = std::make_shared<completion>();
@@ -278,11 +276,9 @@ CU_API cuEventRecord(CUevent event, CUstream handle) {
 }
 
 CU_API cuStreamWaitEvent(CUstream handle, CUevent event, unsigned flags) {
-  CUcontext context = nullptr;
   CUstream stream = nullptr;
-  if (const int error = enter("cuStreamWaitEvent", &context)) return error;
+  if (const int error = enter("cuStreamWaitEvent", handle, &stream)) return error;
   if (const int error = find_event("cuStreamWaitEvent", event)) return error;
-  if (const int error = find_stream("cuStreamWaitEvent", handle, context, &stream)) return error;
   if (flags) return refuse(kCUDA_ERROR_INVALID_VALUE, "cuStreamWaitEvent(flags %u)", flags);
   std::shared_ptr<completion> last;
   {
