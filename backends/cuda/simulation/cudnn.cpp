@@ -67,7 +67,6 @@ int use::enqueue(operation o) const {
   CUstream stream = nullptr;
   if (find_stream(name_, handle_->stream, handle_->context, &stream)) return kExecutionFailed;
   if (stream->context != handle_->context) return refuse(kBadParam, "%s: handle and stream are of two devices", name_);
-  o.name = name_;
   return sim::enqueue(stream, std::move(o)) ? kExecutionFailed : 0;
 }
 
