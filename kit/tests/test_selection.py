@@ -26,6 +26,14 @@ def test_a_pattern_is_part_of_an_id_or_matches_it(pattern: str, means: bool) -> 
     assert selection.matches(ID, ["nothing", pattern]) is means
 
 
+@pytest.mark.parametrize("is_thorough", [False, True])
+def test_a_run_has_what_is_meant_and_does_not_take_too_long(is_thorough: bool) -> None:
+    assert selection.Choice().has(ID, is_thorough=is_thorough)
+    assert selection.Choice(patterns=["test_out_add"]).has(ID, is_thorough=is_thorough)
+    assert not selection.Choice(patterns=["test_out_mul"]).has(ID, is_thorough=is_thorough)
+    assert selection.Choice(quick=True).has(ID, is_thorough=is_thorough) is not is_thorough
+
+
 @pytest.mark.parametrize(
     ("patterns", "files"),
     [

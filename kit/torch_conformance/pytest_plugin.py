@@ -53,6 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "timeout(seconds): may take longer than --test-timeout")
     if config.getoption("numprocesses", None):
         return  # the process that hands out tests
+    selection.of_this_process = selection.Choice(config.getoption("--quick"), config.getoption("--only"))
     worker = Worker(config)
     config.pluginmanager.register(worker, "torch_backend worker")
 
@@ -108,11 +109,10 @@ class Worker:
         if directory is not None:
             path = directory / f"collected-{os.environ.get('PYTEST_XDIST_WORKER', 'main')}.json"
             path.write_text(json.dumps({item.nodeid: _proves(item) for item in items}), encoding="utf-8")
-        patterns: list[str] = config.getoption("--only")
-        quick: bool = config.getoption("--quick")
-        gone = {item for item in items if quick and item.get_closest_marker("thorough")}
-        gone |= {item for item in items if patterns and not selection.matches(item.nodeid, patterns)}
-        if quick and self.upstream:
+        choice = selection.of_this_process
+        is_thorough = {item: item.get_closest_marker("thorough") is not None for item in items}
+        gone = {item for item in items if not choice.has(item.nodeid, is_thorough=is_thorough[item])}
+        if choice.quick and self.upstream:
             gone |= set(items) - upstream_rules.few_of_each(item for item in items if item not in gone)
         if gone:
             config.hook.pytest_deselected(items=list(gone))

@@ -1,6 +1,7 @@
 """Choosing tests by patterns: part of an id, or with ``*`` and ``?`` all of it."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -12,6 +13,27 @@ _FOLDERS = frozenset(level.folder for level in LEVELS)
 def matches(test: str, patterns: Sequence[str]) -> bool:
     """Whether one of the patterns means the test with this id."""
     return any(pattern in test or fnmatchcase(test, pattern) for pattern in patterns)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The tests of a run.
+
+    Attributes:
+        quick: leave out what takes long.
+        patterns: of the ids; empty for all.
+    """
+
+    quick: bool = False
+    patterns: Sequence[str] = ()
+
+    def has(self, test: str, *, is_thorough: bool) -> bool:
+        """Whether the test with this id is one of them."""
+        return not (self.quick and is_thorough) and (not self.patterns or matches(test, self.patterns))
+
+
+of_this_process = Choice()
+"""What a worker is to run. Files that make tests by the thousand make no others, which would take pytest seconds."""
 
 
 def files_with_matches(files: Iterable[Path], root: Path, patterns: Sequence[str]) -> list[Path]:

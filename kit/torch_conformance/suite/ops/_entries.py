@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial, wraps
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
@@ -15,7 +16,8 @@ from torch.testing._internal.common_device_type import (
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
 
-from torch_conformance import needs
+from torch_conformance import needs, selection
+from torch_conformance.levels import SUITE
 
 from ._left_out import reason_to_leave_out
 
@@ -107,7 +109,13 @@ def _replaced_by(reason: str) -> Decorator:
 
 
 def instantiate(generic: type, scope: dict[str, Any]) -> None:
-    """Put the tests of ``generic`` for the device into ``scope``, the globals of its module."""
+    """Put the tests of ``generic`` for the device that this run has into ``scope``, the globals of its module."""
     # PyTorch does this at the first use, and then names classes otherwise than before.
     PrivateUse1TestBase.setUpClass()
     instantiate_device_type_tests(generic, scope, only_for=PrivateUse1TestBase.device_type)
+    tests = scope[f"{generic.__name__}{PrivateUse1TestBase.device_type.upper()}"]
+    file = Path(scope["__file__"]).relative_to(SUITE).as_posix()
+    for name, test in [(name, test) for name, test in vars(tests).items() if name.startswith("test_")]:
+        is_thorough = any(mark.name == "thorough" for mark in getattr(test, "pytestmark", ()))
+        if not selection.of_this_process.has(f"{file}::{tests.__name__}::{name}", is_thorough=is_thorough):
+            delattr(tests, name)

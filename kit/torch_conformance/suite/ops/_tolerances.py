@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cache
 
 import torch
 from torch.testing._comparison import default_tolerances
@@ -152,7 +153,7 @@ def tolerance(op: OpInfo, dtype: torch.dtype) -> Tolerance:
         if given.rtol > rtol or given.atol > atol:
             rtol, atol = max(rtol, given.rtol), max(atol, given.atol)
             reasons.append("OpInfo")
-    for row in _rows(op, dtype):
+    for row in _rows(full_name(op), dtype_name(dtype)):
         allowed = default_tolerances(dtype)[0] if row.rtol is None else row.rtol
         rtol, largest = max(rtol, allowed), max(largest, allowed if row.of_largest else 0.0)
         reasons.append(row.reason)
@@ -168,7 +169,8 @@ def _of_entry(op: OpInfo, dtype: torch.dtype) -> Iterator[tol]:
             yield tol(atol=decorator.d[dtype], rtol=0.0)
 
 
-def _rows(op: OpInfo, dtype: torch.dtype) -> Iterator[Row]:
-    for row in ROWS:
-        if dtype_name(dtype) in row.dtypes and any(fnmatchcase(full_name(op), each) for each in row.operators):
-            yield row
+@cache
+def _rows(entry: str, dtype: str) -> tuple[Row, ...]:
+    return tuple(
+        row for row in ROWS if dtype in row.dtypes and any(fnmatchcase(entry, pattern) for pattern in row.operators)
+    )
