@@ -1,6 +1,5 @@
 """torch.compile with its default backend, where graphs become kernels that the device compiles."""
 
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +12,7 @@ from torch._inductor import config
 from torch._inductor.runtime.hints import DeviceProperties
 from torch._inductor.utils import get_current_backend, run_and_get_code
 from torch.nn import functional as F
+from torch_conformance.threads import in_numbered_threads
 
 import torch_backend
 from torch_backend.compile.modules import kernel as kernels
@@ -265,24 +265,14 @@ def test_indices_that_are_counted_are_checked(check: Check, function: Callable[.
 
 
 def test_threads_compile_and_run() -> None:
-    failed: list[BaseException] = []
-
     def work(number: int) -> None:
-        try:
-            a = torch.randn(50 + number, 64)
-            fast = torch.compile(lambda t: F.softmax(t * number, 1).cumsum(0) + t.sum(0))
-            for _ in range(5):
-                got = fast(a.to(DEVICE)).cpu()
-                torch.testing.assert_close(got, F.softmax(a * number, 1).cumsum(0) + a.sum(0), rtol=1e-4, atol=1e-4)
-        except BaseException as error:
-            failed.append(error)
+        a = torch.randn(50 + number, 64)
+        fast = torch.compile(lambda t: F.softmax(t * number, 1).cumsum(0) + t.sum(0))
+        for _ in range(5):
+            got = fast(a.to(DEVICE)).cpu()
+            torch.testing.assert_close(got, F.softmax(a * number, 1).cumsum(0) + a.sum(0), rtol=1e-4, atol=1e-4)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(1, 5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failed, failed
+    in_numbered_threads(4, work)
 
 
 def test_a_graph_is_in_the_cache_the_next_time() -> None:

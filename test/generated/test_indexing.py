@@ -1,11 +1,11 @@
 """Elements that tensors of indices name: read, written, added to; and what is out of range."""
 
 import os
-import threading
 
 import pytest
 import torch
 from conftest import DEVICE, to_device
+from torch_conformance.threads import in_threads
 
 import torch_backend
 
@@ -356,11 +356,7 @@ def test_each_error_is_raised_once_by_whichever_thread_waits():
             except IndexError as error:
                 raised.append(str(error))
 
-    threads = [threading.Thread(target=work) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads([work] * 2)
     assert 0 < len(raised) <= 40
     assert all("index 99 is out of range" in text for text in raised)
     torch.accelerator.synchronize()

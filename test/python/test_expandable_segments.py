@@ -110,8 +110,8 @@ def test_a_failing_slot_leaves_the_allocator_right(slot: str) -> None:
 def test_a_training_loop_computes_the_same(run_python: RunPython, mode: dict[str, str]) -> None:
     """With batches that grow, on several threads and streams."""
     code = """
-        import threading
         import torch
+        from torch_conformance.threads import in_numbered_threads
 
         def train(number):
             torch.xcpu.set_device(0)
@@ -134,11 +134,7 @@ def test_a_training_loop_computes_the_same(run_python: RunPython, mode: dict[str
         # MKL chooses the code of its vector functions at their first call: threads that make it together can get two.
         torch.ones(64).tanh()
         results = {}
-        threads = [threading.Thread(target=train, args=(number,)) for number in range(3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_numbered_threads(3, train)
         print([f"{results[number].double().sum():.12f}" for number in range(3)])
     """
     expected = run_python(code, env={"TORCH_BACKEND": "xcpu", **mode}).stdout

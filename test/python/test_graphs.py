@@ -6,7 +6,6 @@ asynchronous xcpu, where every operation is delayed.
 
 import gc
 import os
-import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 import torch
 from fixtures import BuildPlugin, RunPython, run_program
 from torch import nn
+from torch_conformance.threads import in_numbered_threads
 
 from torch_backend.files import installed
 
@@ -389,31 +389,21 @@ def test_a_thousand_replays_from_two_threads(name: str, backend: ModuleType) -> 
     backend.synchronize()
     backend.empty_cache()
     before = backend.memory_reserved()
-    wrong: list[object] = []
 
     def work(number: int) -> None:
-        try:
-            stream = backend.Stream()
-            with backend.stream(stream):
-                x, total = torch.full((64,), float(number), device=name), torch.zeros(64, device=name)
-                g = backend.Graph()
-                g.capture_begin(capture_error_mode="thread_local")
-                total.add_(x * 2)
-                g.capture_end()
-                for _ in range(1000):
-                    g.replay()
-                stream.synchronize()
-                if total.tolist() != [2000.0 * number] * 64:
-                    wrong.append(total)
-        except Exception as error:
-            wrong.append(error)
+        stream = backend.Stream()
+        with backend.stream(stream):
+            x, total = torch.full((64,), number + 1.0, device=name), torch.zeros(64, device=name)
+            g = backend.Graph()
+            g.capture_begin(capture_error_mode="thread_local")
+            total.add_(x * 2)
+            g.capture_end()
+            for _ in range(1000):
+                g.replay()
+            stream.synchronize()
+            assert total.tolist() == [2000.0 * (number + 1)] * 64
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in (1, 2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    in_numbered_threads(2, work)
     backend.empty_cache()
     assert backend.memory_reserved() <= before
 

@@ -223,15 +223,13 @@ def test_threads_draw_different_numbers(run_failing) -> None:  # type: ignore[no
     run_failing(
         TOLD
         + """
-import threading
+from torch_conformance.threads import in_threads
 torch.manual_seed(5)
 offsets = []
 def draw():
     for _ in range(20):
         offsets.append(int(told(lambda: x.normal_()).split("+")[1]))
-threads = [threading.Thread(target=draw) for _ in range(4)]
-for thread in threads: thread.start()
-for thread in threads: thread.join()
+in_threads([draw] * 4)
 assert sorted(offsets) == [256 * call for call in range(80)]
 """
     )

@@ -463,18 +463,15 @@ def test_threads_start_the_device_together(run: RunPython) -> None:
     """Each may hold the interpreter's lock while it waits for the one that starts the driver."""
     run(
         """
-        import faulthandler, threading
+        import faulthandler
         import torch, torch_backend
+        from torch_conformance.threads import in_threads
         faulthandler.dump_traceback_later(60, exit=True)  # a deadlock would hold that lock
         plugin = torch_backend.activate("python_devices:SlowStart")
-        results = []
         uses = (lambda: torch.ones(4, device="slowstart").sum().item(), lambda: torch.slowstart.mem_get_info(),
                 lambda: torch.slowstart.get_device_properties(0), plugin.device_count,
                 lambda: plugin.device_properties(0).name)  # holds the interpreter's lock
-        threads = [threading.Thread(target=lambda use=use: results.append(use())) for use in uses * 4]
-        [thread.start() for thread in threads]
-        [thread.join(30) for thread in threads]
-        assert len(results) == len(threads), f"{len(results)} of {len(threads)} threads came back"
+        in_threads(uses * 4)
         """,
     )
 
@@ -482,10 +479,9 @@ def test_threads_start_the_device_together(run: RunPython) -> None:
 def test_threads_share_an_asynchronous_device(run: RunPython) -> None:
     """Streams are made by many threads at once, and backward passes run in threads of the engine."""
     run("""
-        import threading
         import torch, torch_backend
+        from torch_conformance.threads import in_numbered_threads
         torch_backend.activate("python_devices:Threaded", options={"devices": 2, "delay": 0.001})
-        results = []
 
         def use(number):
             device = f"threaded:{number % 2}"
@@ -497,12 +493,9 @@ def test_threads_share_an_asynchronous_device(run: RunPython) -> None:
                 event = stream.record_event()
             event.synchronize()
             stream.synchronize()
-            results.append(copy.tolist() == [2.0 * number] * 4)
+            assert copy.tolist() == [2.0 * number] * 4
 
-        threads = [threading.Thread(target=use, args=(number,)) for number in range(8)]
-        [thread.start() for thread in threads]
-        [thread.join(60) for thread in threads]
-        assert results == [True] * 8, results
+        in_numbered_threads(8, use)
     """)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch_backend.abi import Device, DeviceError, DeviceLibrary, Status, status_name, tb_dtype
 from torch_conformance import needs
-from torch_conformance.suite._threads import in_numbered_threads
+from torch_conformance.threads import in_numbered_threads
 
 RANKS = 2
 

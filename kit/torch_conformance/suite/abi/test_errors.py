@@ -7,8 +7,8 @@ import pytest
 from torch_backend.abi import Device, DeviceLibrary, MemoryKind, Status, status_name
 from torch_conformance import needs
 from torch_conformance.promises import promise
-from torch_conformance.suite._threads import in_numbered_threads
 from torch_conformance.suite.abi._support import ROUNDS, memory, used_bytes
+from torch_conformance.threads import in_numbered_threads
 
 _IMPOSSIBLE_BYTES = (1 << 60, 1 << 61)
 _UNTOUCHED = 0x5A5A5A5A5A5A5A5A

@@ -19,7 +19,6 @@ from torch_backend.abi import (
 )
 from torch_conformance import needs
 from torch_conformance.promises import promise
-from torch_conformance.suite._threads import in_threads
 from torch_conformance.suite.abi._module_sources import constant_source
 from torch_conformance.suite.abi._modules import Launch, Modules, Pointer, modules_of
 from torch_conformance.suite.abi._support import (
@@ -35,6 +34,7 @@ from torch_conformance.suite.abi._support import (
     pattern,
     replay,
 )
+from torch_conformance.threads import in_threads
 
 pytestmark = needs.table("graph.1")
 

@@ -8,8 +8,8 @@ from functools import partial
 from torch_backend.abi import Capability, Device, DeviceLibrary, MapAccess
 from torch_conformance import needs
 from torch_conformance.promises import promise
-from torch_conformance.suite._threads import in_threads
 from torch_conformance.suite.abi._support import expect_bytes, memory, pattern
+from torch_conformance.threads import in_threads
 
 pytestmark = needs.capability("HOST_ACCESS")
 

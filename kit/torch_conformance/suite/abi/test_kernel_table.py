@@ -35,8 +35,8 @@ from torch_backend.abi import (
 from torch_backend.abi.table import end_of
 from torch_conformance import needs
 from torch_conformance.promises import promise
-from torch_conformance.suite._threads import in_numbered_threads
 from torch_conformance.suite.abi._support import Hold, expect_bytes, host_memory, memory, pattern, some_streams
+from torch_conformance.threads import in_numbered_threads
 
 pytestmark = needs.table("kernels.1")
 

@@ -9,7 +9,6 @@ import pytest
 from torch_backend.abi import CopyKind, DeviceLibrary
 from torch_conformance import needs
 from torch_conformance.promises import promise
-from torch_conformance.suite._threads import in_numbered_threads
 from torch_conformance.suite.abi._module_sources import Mixed, sum_of
 from torch_conformance.suite.abi._modules import (
     ONE,
@@ -30,6 +29,7 @@ from torch_conformance.suite.abi._support import (
     pattern,
     some_streams,
 )
+from torch_conformance.threads import in_numbered_threads
 
 pytestmark = needs.table("kernels.1")
 

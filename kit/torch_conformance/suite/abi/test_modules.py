@@ -8,7 +8,6 @@ import pytest
 from torch_backend.abi import DeviceLibrary, Status, status_name
 from torch_conformance import needs
 from torch_conformance.promises import promise
-from torch_conformance.suite._threads import in_numbered_threads
 from torch_conformance.suite.abi._module_sources import SOURCES, constant_source
 from torch_conformance.suite.abi._modules import (
     UNTOUCHED,
@@ -20,6 +19,7 @@ from torch_conformance.suite.abi._modules import (
     modules_of,
 )
 from torch_conformance.suite.abi._support import GUARD_BYTES, Hold, expect_bytes, host_function, memory, pause
+from torch_conformance.threads import in_numbered_threads
 
 pytestmark = needs.table("kernels.1")
 

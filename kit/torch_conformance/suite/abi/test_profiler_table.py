@@ -16,8 +16,8 @@ from torch_backend.abi import (
 )
 from torch_conformance import needs
 from torch_conformance.promises import promise
-from torch_conformance.suite._threads import in_threads
 from torch_conformance.suite.abi._support import memory, some_streams
+from torch_conformance.threads import in_threads
 
 pytestmark = needs.table("prof.1")
 

@@ -12,8 +12,8 @@ from torch_backend.abi import (
 )
 from torch_backend.diagnosis import properties
 from torch_conformance.promises import promise
-from torch_conformance.suite._threads import in_numbered_threads
 from torch_conformance.suite.abi._support import expect_bytes
+from torch_conformance.threads import in_numbered_threads
 
 _SIZE = ctypes.sizeof(tb_device_properties)
 _UNTOUCHED = 0xA5

@@ -6,8 +6,8 @@ from contextlib import ExitStack
 from torch_backend.abi import Device, DeviceLibrary
 from torch_conformance import needs
 from torch_conformance.promises import promise
-from torch_conformance.suite._threads import in_numbered_threads
 from torch_conformance.suite.abi._support import expect_bytes, pattern
+from torch_conformance.threads import in_numbered_threads
 
 _THREADS = 8
 _TURNS = 25

@@ -20,10 +20,10 @@ from torch_backend.abi import (
 )
 from torch_conformance import needs
 from torch_conformance.promises import promise
-from torch_conformance.suite._threads import in_numbered_threads
 from torch_conformance.suite.abi._module_sources import Mixed, sum_of
 from torch_conformance.suite.abi._modules import Launch, Parameter, Pointer, modules_of
 from torch_conformance.suite.abi._support import expect_bytes, memory, pattern
+from torch_conformance.threads import in_numbered_threads
 
 pytestmark = needs.capability("VIRTUAL_MEMORY")
 

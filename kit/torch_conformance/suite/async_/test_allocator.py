@@ -8,8 +8,8 @@ from types import ModuleType
 import pytest
 import torch
 from torch import Tensor
-from torch_conformance.suite._threads import in_threads
 from torch_conformance.suite.async_._support import assert_all, is_asynchronous, keep_busy, pinned
+from torch_conformance.threads import in_threads
 
 COUNT = 60_000  # elements: a size that nothing else here uses
 

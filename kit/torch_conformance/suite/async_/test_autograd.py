@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch_conformance import needs
-from torch_conformance.suite._threads import in_threads
 from torch_conformance.suite.async_._support import assert_all, keep_busy, pinned
+from torch_conformance.threads import in_threads
 
 
 def test_backward_runs_on_the_forwards_stream(device: str, backend: ModuleType) -> None:

@@ -4,7 +4,6 @@ from types import ModuleType
 
 import torch
 from torch_conformance import needs
-from torch_conformance.suite._threads import in_threads
 from torch_conformance.suite.async_._support import (
     ATTEMPTS,
     assert_all,
@@ -13,6 +12,7 @@ from torch_conformance.suite.async_._support import (
     keep_busy,
     pinned,
 )
+from torch_conformance.threads import in_threads
 
 pytestmark = needs.devices(2)
 

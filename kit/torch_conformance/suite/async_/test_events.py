@@ -7,8 +7,8 @@ from types import ModuleType
 import pytest
 import torch
 from torch_conformance import needs
-from torch_conformance.suite._threads import in_threads
 from torch_conformance.suite.async_._support import assert_all, assert_idle, keep_busy, pinned
+from torch_conformance.threads import in_threads
 
 
 def test_an_event_that_was_never_recorded(backend: ModuleType) -> None:

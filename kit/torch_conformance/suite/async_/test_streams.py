@@ -6,7 +6,6 @@ from types import ModuleType
 import pytest
 import torch
 from torch_conformance import needs
-from torch_conformance.suite._threads import in_threads
 from torch_conformance.suite.async_._support import (
     ATTEMPTS,
     assert_all,
@@ -15,6 +14,7 @@ from torch_conformance.suite.async_._support import (
     keep_busy,
     pinned,
 )
+from torch_conformance.threads import in_threads
 
 
 def test_the_default_stream(backend: ModuleType) -> None:

@@ -3,8 +3,8 @@
 from types import ModuleType
 
 import torch
-from torch_conformance.suite._threads import in_threads
 from torch_conformance.suite.async_._support import assert_all, keep_busy, pinned
+from torch_conformance.threads import in_threads
 
 
 def test_threads_share_the_default_stream(device: str) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 from torch_conformance import needs
-from torch_conformance.suite._threads import in_numbered_threads
+from torch_conformance.threads import in_numbered_threads
 
 # A device without code generation runs graphs as captured, and says so.
 pytestmark = [needs.feature("compile"), pytest.mark.filterwarnings("ignore:torch.compile runs graphs of")]

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.utils.checkpoint import checkpoint
 from torch_conformance import needs
-from torch_conformance.suite._threads import in_numbered_threads
+from torch_conformance.threads import in_numbered_threads
 
 # What a device does not do with a graph is said in a warning, and it computes the same.
 pytestmark = [

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from torch_conformance import needs
 from torch_conformance.suite._other_process import OtherProcess
-from torch_conformance.suite._threads import in_numbered_threads
 from torch_conformance.suite.training._shared_model import WEIGHTS, train
+from torch_conformance.threads import in_numbered_threads
 
 pytestmark = needs.capability("IPC")
 
