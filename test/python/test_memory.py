@@ -68,17 +68,6 @@ def test_keys_are_those_of_cuda(backend: Backend, name: str) -> None:
     assert all(isinstance(value, int) for value in stats.values())
 
 
-def test_the_generic_module_agrees(backend: Backend, name: str) -> None:
-    _ = block(name, 2 * MIB)
-    assert torch.accelerator.memory_allocated() == backend.memory_allocated() > 0
-    assert torch.accelerator.memory_reserved() == backend.memory_reserved()
-    assert torch.accelerator.max_memory_allocated() == backend.max_memory_allocated()
-    assert torch.accelerator.memory_stats()["allocated_bytes.all.current"] == backend.memory_allocated()
-    torch.accelerator.reset_peak_memory_stats()
-    torch.accelerator.reset_accumulated_memory_stats()
-    assert backend.memory_stats()["allocation.all.allocated"] == 0
-
-
 def test_device_arguments(backend: Backend, name: str) -> None:
     _ = block(name, 4 * KIB)
     expected = backend.memory_allocated()
@@ -114,10 +103,6 @@ def test_statistics_do_not_start_the_driver() -> None:
 
 
 # ---- limits ----
-
-
-def test_memory_info(backend: Backend) -> None:
-    assert torch.accelerator.get_memory_info() == backend.mem_get_info() == backend.mem_get_info(0)
 
 
 def test_fraction(backend: Backend, name: str) -> None:
