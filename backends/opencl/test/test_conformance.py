@@ -1,4 +1,4 @@
-"""The conformance kit on the installed device: the bare library, in both kinds of memory, and what tensors do in memory.
+"""The conformance kit on the installed device: the bare library, in both kinds of memory, and tensors' memory.
 
 `make test-opencl` in torch_backend's checkout runs all levels.
 """
