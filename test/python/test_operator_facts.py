@@ -113,7 +113,8 @@ def compared():
     compare = Compare()
     for info in op_db:
         for dtype in DTYPES & info.supported_dtypes("cpu"):
-            samples = info.sample_inputs("cpu", dtype, requires_grad=False)
+            # Not sample_inputs(), which looks through the call stack for the test's name.
+            samples = info.sample_inputs_func(info, "cpu", dtype, requires_grad=False)
             for _, sample in zip(range(SAMPLES), samples, strict=False):
                 for change in (lambda tensor: tensor, laid_out_otherwise, wider_after_the_first()):
                     call = (sample.input, sample.args, sample.kwargs)

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/copy_native.h>
@@ -42,8 +43,9 @@ bool on_device(const at::Tensor& tensor) {
 
 using IValues = c10::ArrayRef<c10::IValue>;
 
-/// Whether a written argument shares its storage with another one: the kernels' own check for overlap needs both as they
-/// are. Pointwise operators may write one of their inputs, and often do: a foreach operator may become mul.out(x, 2, out=x).
+/// Whether a written argument repeats its elements, which the kernels refuse when they are called, or shares its storage with
+/// another one: their own check for overlap needs both as they are. Pointwise operators may write one of their inputs, and
+/// often do: a foreach operator may become mul.out(x, 2, out=x).
 bool writes_shared_memory(const OperatorTraits& traits, IValues arguments) {
   if (!traits.writes_arguments) {
     return false;
@@ -61,6 +63,9 @@ bool writes_shared_memory(const OperatorTraits& traits, IValues arguments) {
     });
   }
   for (std::size_t i = 0; i < uses.size(); ++i) {
+    if (uses[i].written && at::has_internal_overlap(*uses[i].tensor) == at::MemOverlap::Yes) {
+      return true;
+    }
     for (std::size_t j = i + 1; j < uses.size(); ++j) {
       const auto &a = uses[i], &b = uses[j];
       if ((a.written || b.written) && a.tensor->storage().is_alias_of(b.tensor->storage()) &&

@@ -15,9 +15,9 @@ namespace torch_backend {
 /// use of several streams shows as wrong numbers.
 ///
 /// False, and nothing done, if the device is not of that kind or the call cannot be foreseen: random operators outside of
-/// graphs, results
-/// that are no tensors or whose shape depends on values, out= arguments that need another size, operators without meta
-/// kernel, arguments that the meta kernel refuses (the caller then gets the CPU kernel's own error).
+/// graphs, results that are no tensors or whose shape depends on values, out= arguments that need another size or repeat
+/// their elements, operators without meta kernel, arguments that the meta kernel refuses (the caller then gets the CPU
+/// kernel's own error).
 bool try_async_call(const c10::OperatorHandle& op, const OperatorTraits& traits, torch::jit::Stack* stack);
 
 } // namespace torch_backend
