@@ -342,6 +342,7 @@ def test_ctrl_c_ends_waiting_and_not_the_device(run_python: RunPython) -> None:
         HELD
         + """
     import os, signal
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's jobs in the background begin without
     y = x + 1
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     try:
