@@ -12,7 +12,7 @@ import pytest
 import torch
 from distributed_ranks import ASYNC, DEVICE_COLLECTIVES, expect_good, run_ranks
 from fixtures import BuildPlugin, RunPython, in_process
-from torch_conformance.suite._threads import in_numbered_threads
+from torch_conformance.threads import in_numbered_threads
 
 import torch_backend
 from torch_backend import _C

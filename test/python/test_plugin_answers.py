@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from fixtures import BuildPlugin, RunPython, in_process
-from torch_conformance.suite._threads import in_numbered_threads
+from torch_conformance.threads import in_numbered_threads
 
 from torch_backend import _C
 from torch_backend.files import installed
