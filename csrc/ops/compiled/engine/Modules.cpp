@@ -251,7 +251,8 @@ bool runs_in_stretches(int device) {
 }
 
 const Function& find_function(int device, const Specialization& wanted) {
-  // What this thread has launched lately, by the high bits of the hash and the device: no lock, no walk through the table.
+  // What this thread has launched lately, by the high bits of the hash and the device: no lock, no walk through the
+  // table.
   static constexpr int kRecentBits = 8;
   static thread_local std::array<const DeviceModules::Entry*, std::size_t{1} << kRecentBits> recent{};
   auto& last = recent[(wanted.hash() >> (64 - kRecentBits)) ^ static_cast<std::size_t>(device)];
