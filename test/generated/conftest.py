@@ -32,6 +32,11 @@ def nothing_falls_back() -> None:
     torch_backend.fallback.set_policy(None, "error")
 
 
+def values(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """Normally distributed numbers of the CPU, the same in every dtype but for its rounding."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(dtype)
+
+
 def to_device(value: Any) -> Any:
     """A copy of every tensor in ``value`` on the device, with the same strides."""
     if isinstance(value, torch.Tensor):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import DEVICE
+from conftest import DEVICE, values
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 LIMITS = {
@@ -12,10 +12,6 @@ LIMITS = {
     torch.bfloat16: {"rtol": 2e-2, "atol": 2e-2},
     torch.float16: {"rtol": 3e-3, "atol": 3e-3},
 }
-
-
-def values(*shape, dtype=torch.float32):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(dtype)
 
 
 def with_gradient(function):

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from conftest import values
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 # The CPU rounds half numbers in between; sums are in another order.
@@ -15,10 +16,6 @@ LIMITS = {
     torch.float16: {"rtol": 3e-3, "atol": 3e-3},
 }
 SHAPES = {"rows": (9, 70), "odd": (5, 3, 33), "short": (4, 1), "one": (1,), "long": (2, 70000), "many": (3000, 5)}
-
-
-def values(*shape, dtype=torch.float32):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(dtype)
 
 
 def with_gradients(function):

@@ -4,16 +4,13 @@ import math
 
 import pytest
 import torch
+from conftest import values
 
 LIMITS = {
     torch.float64: {"rtol": 1e-7, "atol": 1e-7},
     torch.bfloat16: {"rtol": 2e-2, "atol": 2e-2},
     torch.float16: {"rtol": 3e-3, "atol": 3e-3},
 }
-
-
-def values(*shape, dtype=torch.float32):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(dtype)
 
 
 SCANS = {
