@@ -9,6 +9,7 @@
 #   make test-torch TORCH_VERSION=2.15.0    make test with another torch, beside this one (build/torch-2.15.0/)
 #   make check    conformance of DEVICE, with a report (check-output/)
 #   make upstream CHECKOUT=PATH    PyTorch's own tests from that checkout, on DEVICE
+#   make foreign MODULE=torch_openreg DEVICE=openreg PYTHON=PATH    conformance of any backend that PYTHON has
 #   make models    a training step of the architectures of Transformers and Diffusers, on DEVICE and the CPU
 #   make lint     formatting, types, spelling; builds nothing
 #   make bench    what the device costs against native CPU
@@ -59,12 +60,12 @@ SOURCES := CMakeLists.txt pyproject.toml kit/pyproject.toml $(SDK) $(shell find 
 TEST_SOURCES := $(shell find test/cpp -type f)
 
 .DELETE_ON_ERROR:
-.PHONY: help demo check build wheel first-hour test test-changed test-cpp upstream ecosystem models test-torch \
+.PHONY: help demo check build wheel first-hour test test-changed test-cpp upstream foreign ecosystem models test-torch \
 	test-sanitize test-sanitize-devices test-sanitize-core same-devices \
 	lint lint-ruff lint-format lint-mypy lint-imports lint-clang-format lint-cmake lint-codespell bench docs drift clean distclean
 
 help:
-	@sed -n '3,18s/^#   //p' Makefile
+	@sed -n '3,19s/^#   //p' Makefile
 
 # ---- environment ----
 
@@ -254,6 +255,14 @@ upstream: $(STAMPS)/built $(STAMPS)/for-test
 	$(QUICK) $(FILES:%=--only %) \
 	$(addprefix --expectations ,$(wildcard kit/tests/expected_upstream_$(DEVICE).toml)) \
 	--json $(BUILD)/upstream-$(DEVICE).json --html $(BUILD)/upstream-$(DEVICE).html
+
+# A backend that somebody else wrote, in an environment that has it and what the kit needs. Fails if something fails that is
+# not in the list of what is known of it.
+foreign:
+	@mkdir -p $(BUILD)
+	@PYTHONPATH=$(abspath kit) $(PYTHON) -m torch_conformance check --device $(DEVICE) $(MODULE:%=--module %) --quick \
+	--jobs $(JOBS) $(addprefix --expectations ,$(wildcard kit/tests/expected_$(MODULE).toml)) \
+	--json $(BUILD)/foreign-$(DEVICE).json --html $(BUILD)/foreign-$(DEVICE).html
 
 # Another version of torch in an environment of its own, with the device libraries that all versions share.
 test-torch:

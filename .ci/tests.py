@@ -29,6 +29,7 @@ TOOLS = {
     # neighbours, as far as it goes, so that what a file prepares for its tests is prepared once.
     "pytest": f"OMP_NUM_THREADS=1 {sys.executable} -m pytest -q --numprocesses {JOBS} --dist worksteal",
     "kit": f"{sys.executable} -m torch_backend check --jobs {JOBS}",
+    "any-device": f"{sys.executable} -m torch_conformance check --jobs {JOBS}",
     "ctest": f"ctest --test-dir {SETTINGS['BUILD']} --output-on-failure --no-tests=error --parallel {JOBS}",
     "chaos": f"{sys.executable} -W ignore test/chaos",
     "simulation": f"{sys.executable} -m torch_conformance.simulation",

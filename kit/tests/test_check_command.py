@@ -36,6 +36,9 @@ def check(
         (["fake", "--expectations", "nothing.toml"], "nothing.toml"),
         (["fake", "--upstream", "nowhere"], "has no folder 'test'"),
         (["fake", "--upstream", "nowhere", "--level", "2"], "--level cannot be given with --upstream"),
+        (["fake", "--upstream", "nowhere", "--resume", "--json", "none.json"], "--resume cannot be given"),
+        (["fake", "--resume"], "give --json too"),
+        (["fake", "--resume", "--json", "none.json"], "There is nothing to go on with"),
     ],
 )
 def test_a_wrong_command_says_what_is_wrong(arguments: list[str], complaint: str) -> None:
@@ -138,6 +141,46 @@ def test_a_device_in_the_working_folder_is_found(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(example.read_text())
     (tmp_path / "pytest.py").write_text("raise ImportError('not this one')\n")
     check("mine:NumpyDevice", "--only", "abi/test_properties.py", cwd=tmp_path)
+
+
+def test_a_run_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
+    report, partial = tmp_path / "report.json", tmp_path / "report.json.partial"
+    chosen = ("fake", "--level", "abi", "--quick", "--skip", "test_fills.py", "--json", str(report))
+    command = [sys.executable, "-m", "torch_backend", "check", "--jobs", "1", *chosen]
+    run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    while not partial.exists() or len(partial.read_text().splitlines()) < 3:
+        assert run.poll() is None, "the run ended before it had results"
+        time.sleep(0.01)
+    run.send_signal(signal.SIGINT)
+    _, said = run.communicate()
+    assert f"{partial} has the results so far." in said
+    first, *lines = partial.read_text().splitlines()
+    marked = [json.dumps({**json.loads(line), "message": "before"}) for line in lines]
+    before = len(marked)
+    partial.write_text("\n".join([first, *marked, ""]))
+    check(*chosen, "--resume")
+    assert not partial.exists()
+    results = json.loads(report.read_text())["results"]
+    assert sum(result["message"] == "before" for result in results) == before
+    assert len({result["test"] for result in results}) == len(results) > before
+    assert json.loads(report.read_text())["skip"] == ["test_fills.py"]
+
+
+def test_only_what_failed_is_run_again(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    check("fake", "--level", "tensor", "--only", ONE_FILE, "--skip", "ones", "--json", report)
+    content = json.loads(report.read_text())
+    skipped = [result for result in content["results"] if result["outcome"] == "skipped"]
+    assert skipped
+    assert {result["message"] for result in skipped} == {"left out by --skip ones"}
+    assert "Nothing has failed in" in check("fake", "--last-failed", report, code=2).stderr
+    failed = content["results"][-1]
+    failed["outcome"] = "failed"
+    report.write_text(json.dumps(content))
+    again = tmp_path / "again.json"
+    check("fake", "--last-failed", report, "--json", again)
+    results = json.loads(again.read_text())["results"]
+    assert [result["test"] for result in results] == ["device/doctor::steps", failed["test"]]
 
 
 def test_known_failures_beside_the_library_are_found(tmp_path: Path) -> None:

@@ -88,6 +88,15 @@ def test_entries_of_another_device_are_left_out(tmp_path: Path) -> None:
     assert read(tmp_path, text) == (Expectation("tensor/*", "r"),)
 
 
+def test_an_entry_may_name_several_tests(tmp_path: Path) -> None:
+    text = """
+        [[known]]
+        test = ["ops/*", "tensor/*"]
+        reason = "r"
+        """
+    assert read(tmp_path, text) == (Expectation("ops/*", "r"), Expectation("tensor/*", "r"))
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
@@ -95,6 +104,8 @@ def test_entries_of_another_device_are_left_out(tmp_path: Path) -> None:
         ("[[expected]]\ntest = 'a'\nreason = 'b'\n", "'expected'; expected entries"),
         ("[[known]]\ntest = 'a'\n", "entry 1 has no reason"),
         ("[[known]]\nreason = 'a'\n", "entry 1 has no test"),
+        ("[[known]]\ntest = []\nreason = 'a'\n", "entry 1 has no test"),
+        ("[[known]]\ntest = ['a', 3]\nreason = 'a'\n", "entry 1 has no test"),
         ("[[known]]\ntest = 'a'\nreason = ' '\n", "entry 1 has no reason"),
         ("[[known]]\ntest = 'a'\nreason = 'b'\nwhy = 'c'\n", "the key 'why'"),
         ("[[known]]\ntest = 'a'\nreason = 'b'\ncount = 0\n", "entry 1 has the count 0"),
@@ -110,6 +121,6 @@ def test_a_file_that_is_wrong_is_refused(tmp_path: Path, text: str, complaint: s
 
 def test_the_file_beside_the_library_is_found(tmp_path: Path) -> None:
     device = DeviceDescription("acme", path=str(tmp_path / "libtorch_backend_acme.so"))
-    assert expectations.of_device(device, None) == ()
+    assert expectations.read_for(device, None) == ()
     read(tmp_path, "[[known]]\ntest = 'ops/*'\nreason = 'r'\n")
-    assert expectations.of_device(device, None) == (Expectation("ops/*", "r"),)
+    assert expectations.read_for(device, None) == (Expectation("ops/*", "r"),)

@@ -1,11 +1,14 @@
 """A device that crashes, hangs or ends the process fails the test it does it in, and no other."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fixtures import RunPython
 from torch_conformance import Result, session
+from torch_conformance.routes import text_of
+from torch_conformance.routes.library import Library
 from torch_conformance.session import Settings, Suite
 
 TESTS = '''
@@ -56,6 +59,22 @@ def test_finds_out_that_it_is_not_offered(device):
     """What the device refuses is not tested."""
     needs.not_offered("asked for a pony, got UNSUPPORTED")
 
+def test_loses_the_device(device):
+    """A process that cannot use the device any more is replaced."""
+    import torch
+
+    def lost(*args, **kwargs):
+        raise RuntimeError("an error before has left the device unusable")
+
+    torch.ones = lost
+    raise RuntimeError("a kernel failed")
+
+def test_comes_after_that(device):
+    """The next test has the device."""
+    import torch
+
+    torch.ones(1, device=device)
+
 @pytest.mark.thorough
 def test_takes_long(device):
     """What takes long is left out of a quick run."""
@@ -71,7 +90,7 @@ def results(tmp_path_factory: pytest.TempPathFactory, name: str) -> dict[str, Re
     told: list[Result] = []
     found = session.run(Suite([root / "tensor"], root), settings, lambda result, total: told.append(result))
     assert not found.problems
-    assert told == found.results
+    assert [result.test for result in told] == [result.test for result in found.results]
     return {result.test.split("::")[1]: result for result in found.results}
 
 
@@ -85,6 +104,12 @@ def results(tmp_path_factory: pytest.TempPathFactory, name: str) -> dict[str, Re
         ("test_hangs_with_the_interpreter_locked", "hung", "did not end in 0:00:"),
         ("test_fails", "failed", "one is not two"),
         ("test_fails_in_a_fixture", "failed", ""),
+        (
+            "test_loses_the_device",
+            "failed",
+            "RuntimeError: a kernel failed; the process cannot use the device any more: an error before has left",
+        ),
+        ("test_comes_after_that", "passed", ""),
         ("test_does_not_say_what_it_proves", "failed", "the test has no docstring that says what it proves"),
         ("test_is_skipped_by_hand", "failed", "skipped for a reason that the device did not declare: no reason"),
         ("test_needs_what_is_not_declared", "not offered", "the device library has no table no.such.table"),
@@ -98,7 +123,7 @@ def test_each_ends_in_its_own_way(results: dict[str, Result], test: str, outcome
 
 def test_a_quick_run_leaves_out_what_takes_long(results: dict[str, Result]) -> None:
     assert "test_takes_long" not in results
-    assert len(results) == 11
+    assert len(results) == 13
 
 
 def test_a_crash_keeps_what_the_test_recorded_and_proves(results: dict[str, Result]) -> None:
@@ -116,10 +141,39 @@ def test_a_device_that_cannot_be_opened_ends_the_session(tmp_path: Path, name: s
     (tmp_path / "vendor.py").write_text("import os\nos.abort()\n")
     (tmp_path / "test_one.py").write_text("def test_one(device):\n    pass\n")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    settings = Settings(device=name, environment=environment, imports=("vendor",), workers=2)
+    settings = Settings(device=text_of(Library(name, ("vendor",))), environment=environment, workers=2)
     found = session.run(Suite([tmp_path], tmp_path), settings, lambda result, total: None)
     assert not found.results
     assert "The device could not be opened: the process crashed: Aborted" in found.problems[0]
+
+
+def test_a_session_ends_at_a_crash_if_it_is_to_and_goes_on_with_what_is_left(tmp_path: Path, name: str) -> None:
+    (tmp_path / "tensor").mkdir()
+    (tmp_path / "tensor" / "test_bad.py").write_text(
+        "import os\n"
+        "def test_a(device):\n    'Passes.'\n"
+        "def test_b(device):\n    'Crashes.'\n    os.abort()\n"
+        "def test_c(device):\n    'Passes.'\n"
+        "def test_d(device):\n    'Passes.'\n"
+        "def test_e(device):\n    'Is not named.'\n"
+    )
+    file = "tensor/test_bad.py::test_"
+    named = frozenset(f"{file}{letter}" for letter in "abcd")
+    settings = Settings(device=name, environment=dict(os.environ), skip=("test_d",), named=named)
+    suite = Suite([tmp_path / "tensor"], tmp_path)
+    found = session.run(suite, settings, lambda result, total: None, ends_at_a_crash=True)
+    outcomes = {result.test.removeprefix(file): result.outcome for result in found.results}
+    assert outcomes == {"a": "passed", "b": "crashed", "d": "skipped"}
+    assert found.ended_at_a_crash
+    assert not found.problems
+    done = frozenset({f"{file}a", f"{file}b"})
+    rest = session.run(suite, replace(settings, done=done), lambda result, total: None, ends_at_a_crash=True)
+    assert [(result.test, result.outcome) for result in rest.results] == [
+        (f"{file}c", "passed"),
+        (f"{file}d", "skipped"),
+    ]
+    assert rest.results[1].message == "left out by --skip test_d"
+    assert not rest.ended_at_a_crash
 
 
 def test_a_file_that_cannot_be_loaded_is_a_problem(tmp_path: Path, name: str) -> None:

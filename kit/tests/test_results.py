@@ -1,13 +1,14 @@
 """The verdict on a level and on a device, from the results of tests."""
 
 import json
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
-from torch_conformance import LEVELS, DeviceDescription, Level, Report, Result, find_level
-from torch_conformance.causes import cause
+from fixtures import RunPython
+from torch_conformance import LEVELS, DeviceDescription, Level, Report, Result, coverage, find_level
 from torch_conformance.levels import DEVICE
-from torch_conformance.report import comparison, html, junit, treemap
+from torch_conformance.report import comparison, html, junit, matrix, programs, treemap
 from torch_conformance.report.findings import Verdict
 from torch_conformance.results import Outcome
 
@@ -37,6 +38,8 @@ def report(outcomes: dict[Level, list[Outcome]], **fields: object) -> Report:
         (["passed", "crashed"], "failed"),
         (["passed", "hung"], "failed"),
         (["passed", "not run"], "not run"),
+        (["passed", "skipped"], "not run"),
+        (["failed", "skipped"], "failed"),
         ([], "not run"),
     ],
 )
@@ -63,6 +66,19 @@ def test_a_device_that_does_not_work_reaches_no_level() -> None:
 
 def test_chosen_tests_reach_no_level() -> None:
     assert report({ABI: ["passed"]}, only=("test_x",)).reached is None
+    assert report({ABI: ["passed"]}, named=True).reached is None
+
+
+def test_a_level_with_skipped_tests_is_not_reached() -> None:
+    assert report({ABI: ["passed"], TENSOR: ["passed", "skipped"]}, skip=("test_1",)).reached == ABI
+    only_skipped = report({ABI: ["skipped"]}, skip=("test_0",), only=("test_0",))
+    assert only_skipped.verdict_text() == "All of these tests are skipped."
+
+
+def test_a_level_that_is_reached_says_how_much_does_not_apply() -> None:
+    reached = report({ABI: ["passed", "not offered", "not offered"]})
+    assert reached.verdict_text().endswith(" Of the tests up to it 2 of 3 are not offered.")
+    assert "level 1 abi, 33% offered" in comparison.badge(reached)
 
 
 def test_a_problem_of_the_run_is_no_success() -> None:
@@ -81,28 +97,18 @@ def test_junit_holds_every_outcome(tmp_path: object) -> None:
     from pathlib import Path
 
     assert isinstance(tmp_path, Path)
-    found = report({ABI: ["passed", "failed", "crashed", "known", "not offered", "not run"]}, problems=("bad\x07 run",))
+    found = report(
+        {ABI: ["passed", "failed", "crashed", "known", "not offered", "not run", "skipped"]}, problems=("bad\x07 run",)
+    )
     junit.write(found, tmp_path / "report.xml")
     root = ElementTree.parse(tmp_path / "report.xml").getroot()
     suite = root.find("testsuite[@name='abi']")
     assert suite is not None
-    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("6", "2", "3")
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("7", "2", "4")
+    (offered,) = suite.iterfind("properties/property")
+    assert (offered.get("name"), offered.get("value")) == ("not offered", "1")
     assert len(root.findall(".//failure")) == 2
     assert root.find(".//error").get("message") == "bad run"  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize(
-    ("message", "expected"),
-    [
-        ("NotImplementedError: Could not run 'aten::foo.bar' with arguments", "no kernel for aten::foo.bar"),
-        ("Unexpected success", "PyTorch expects a failure, and the test passes"),
-        ("AssertionError: Tensor-likes are not close!", "values differ"),
-        ("ModuleNotFoundError: No module named 'scipy.special'", "the module scipy.special is not installed"),
-        ("ValueError: 17 is not 18 at 0x7f00", "ValueError: N is not N at N"),
-    ],
-)
-def test_failures_alike_have_one_cause(message: str, expected: str) -> None:
-    assert cause(Result("upstream/test_a.py::test_b", "failed", message=message)) == expected
 
 
 def test_limits_grow_with_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +144,14 @@ def operators(device: str = "acme", **sources: str) -> Report:
         )
         for op, source in sources.items()
     ]
-    return Report(device=DeviceDescription(device), results=tuple(results), run={"command": "torch-backend check <x>"})
+    return Report(
+        device=DeviceDescription(device),
+        results=tuple(results),
+        run={"command": "torch-backend check <x>"},
+        suite="0123",
+        imports=("kernels",),
+        again="python -m torch_backend check acme",
+    )
 
 
 def test_a_report_survives_json() -> None:
@@ -172,6 +185,59 @@ def test_the_page_shows_what_the_terminal_says() -> None:
     assert "torch-backend check &lt;x&gt;" in page
     assert 'title="aten::add: 1 calls, 0.2500 s"' in page  # in the treemap
     assert 'title="sin, float32, forward: failed"' in page
+
+
+def test_the_page_has_for_each_failure_a_place_a_command_and_a_program() -> None:
+    page = html.render(operators(sin="failed", cos="failed"))
+    for op in ("sin", "cos"):
+        test = OPERATOR.format(op)
+        assert f'id="{test}"' in page
+        assert f"python -m torch_backend check acme --only {test}</pre>" in page
+        assert f"if op.full_name == &#39;{op}&#39;" in page
+    assert page.count('<details class="cause"') == 1
+
+
+def test_the_page_of_a_device_of_pytorch_has_its_features() -> None:
+    device = DeviceDescription("acme", is_library=False, features={"streams": None, "nested": "no <nested> there"})
+    page = html.render(replace(operators(add="native"), device=device))
+    assert "has it" in page
+    assert "no &lt;nested&gt; there" in page
+    assert "the number of fallbacks is a lower bound" in page
+    assert "exact" in html.render(operators(add="plugin"))
+
+
+@pytest.mark.parametrize("part", ["forward", "backward"])
+def test_a_program_shows_what_the_test_has_found(part: str, run_python: RunPython) -> None:
+    result = Result("ops/test_x.py::test_y", "failed", facts={"op": "add", "dtype": "float32", "part": part})
+    program = programs.program_for(result, DeviceDescription("cpu", is_library=False), ())
+    assert run_python(program).stdout.count("add SampleInput") > 1
+    if part == "forward":
+        wrong = program.replace("expected = op(", "expected = 1 + op(")
+        assert "are not close!" in run_python(wrong, expect=1).stderr
+    assert programs.program_for(replace(result, facts={"part": "out"}), DeviceDescription("cpu"), ()) == ""
+
+
+def test_runs_side_by_side() -> None:
+    reports = [operators(add="plugin", sin="failed"), operators("zeta", add="fallback", sin="plugin")]
+    page = matrix.render([*reports, report({ABI: ["passed", "not offered", "skipped"]})])
+    assert "The runs are of different suites (0123, unknown)" in page
+    assert "operators: 1 native, 1 failed" in page
+    assert "operators: 1 native, 1 fallback" in page
+    assert "<small>1 not offered</small>" in page
+    assert '["TestForward::test_forward_add_float32",[0,0,-1]' in page
+    assert '["TestForward::test_forward_sin_float32",[1,0,-1],["wrong values","",""]]' in page
+    assert "http" not in page  # it loads nothing
+    assert comparison.suites_differ(reports) is None
+
+
+def test_times_that_noise_explains_are_not_shown() -> None:
+    def facts(op: str, *times: float) -> list[coverage.Facts]:
+        return [{"op": op, "part": "forward", "outcome": "passed", "times_cpu": time} for time in times]
+
+    found = coverage.slowest(
+        [*facts("slow", 4, 9, 5), *facts("odd", 2, 90, 80), *facts("once", 50), *facts("twice", 5, 5)]
+    )
+    assert found == [coverage.Slowness("slow", 4, 5, 9, 3)]
 
 
 def test_areas_of_a_treemap() -> None:

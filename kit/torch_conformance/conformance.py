@@ -1,35 +1,35 @@
 """Checking a device: one run of the kit, from a device's name or library to a :class:`Report`."""
 
-import difflib
 import os
 import platform
 import shlex
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from torch_backend.files import location
-from torch_conformance import expectations, session
+from torch_conformance import expectations, fingerprint, routes, session
 from torch_conformance.levels import DEVICE, LEVELS, SUITE, Level
 from torch_conformance.report.findings import DeviceDescription, Report
 from torch_conformance.results import Outcome, Result
-from torch_conformance.selection import files_with_matches
-from torch_conformance.session import Progress, Settings, Suite
-
-
-class NoSuchDevice(ValueError):
-    """The argument names no device."""
+from torch_conformance.routes import Route
+from torch_conformance.routes.library import Library
+from torch_conformance.routes.pytorch import InPyTorch
+from torch_conformance.selection import files_with_matches, files_with_tests
+from torch_conformance.session import Progress, SessionResult, Settings, Suite
 
 
 def check(
-    device: str,
+    device: str | InPyTorch,
     *,
     levels: Sequence[Level] = LEVELS,
     quick: bool = False,
     only: Sequence[str] = (),
+    skip: Sequence[str] = (),
+    named: Collection[str] | None = None,
+    done: Sequence[Result] = (),
     imports: Sequence[str] = (),
     options: Mapping[str, str] | None = None,
     expected: str | os.PathLike[str] | None = None,
@@ -40,13 +40,17 @@ def check(
     """Run the tests of ``levels`` on a device, each in a process that may crash or hang without harm.
 
     Args:
-        device: a name, the path of a device library, or "module:Class" for one written in Python.
+        device: of a device that torch_backend brings to PyTorch its name, the path of its library, or "module:Class"
+            for one written in Python; or an :class:`~torch_conformance.InPyTorch`, any other device of PyTorch.
         levels: what to test, after level 0.
         quick: leave out what takes long.
         only: patterns of test ids: part of an id, or with ``*`` and ``?`` all of it. Empty for all tests.
+        skip: patterns of tests that are not run: the report has them as skipped, and their levels are not reached.
+        named: the ids of the tests to run, of those that ``only`` has; None for all.
+        done: results of a run before this that did not come to its end: these tests are not run again.
         imports: modules to import once the device is active, such as those that register kernels for it.
         options: what the device library reads through ``host->option``, by key.
-        expected: a file of known failures; by default ``expectations.toml`` beside the library.
+        expected: a file of known failures; by default ``expectations.toml`` beside the library, or the profile.
         workers: number of tests to run at a time; by default one per processor, at most 8.
         test_timeout: seconds that one test may take.
         progress: is told each result, with the ids of all tests of its session.
@@ -57,41 +61,111 @@ def check(
     """
     started = time.monotonic()
     options = options or {}
-    environment = environment_for(device, options)
-    description = describe(device, environment, test_timeout)
-    opening = _doctors_result(description, time.monotonic() - started)
-    known = expectations.of_device(description, expected)
-    settings = make_settings(device, environment, quick, only, imports, workers, test_timeout)
-    results: list[Result] = []
+    route = device if isinstance(device, InPyTorch) else Library(device, tuple(imports), options)
+    environment = route.environment()
+    description = route.describe(environment, test_timeout)
+    opening = _first_result(description, time.monotonic() - started)
+    profile = route.profile.path if isinstance(route, InPyTorch) else None
+    known = expectations.read_for(description, expected, profile)
+    settings = replace(
+        make_settings(route, environment, quick, only, workers, test_timeout),
+        skip=tuple(skip),
+        named=None if named is None else frozenset(named),
+    )
+    load = _Load()
+
+    def tell(result: Result, tests: Sequence[str]) -> None:
+        load.look()
+        progress(result, tests)
+
+    results = [result for result in done if result.level in levels]
     problems: list[str] = []
     for name, part in _sessions(levels, description, settings.device):
-        files = files_with_matches((file for level in part for file in level.files()), SUITE, only)
-        if not files:
-            continue
-        found = session.run(Suite(files, SUITE), replace(settings, device=name), progress)
+        found = _run(part, replace(settings, device=name, done=frozenset(result.test for result in results)), tell)
         results += found.results
         problems += found.problems
     if not results and description.error is not None:  # it says better than a session that could not start why
         problems.clear()
-    elif only and not results and not problems:
-        problems.append(f"No test matches {' or '.join(map(repr, only))}.")
+    elif (only or named is not None) and not results and not problems:
+        which = f" matches {' or '.join(map(repr, only))}" if only else " has one of the names"
+        problems.append(f"No test{which}.")
     results.sort(key=lambda result: (result.level.number, result.test))
-    marked, wrong = expectations.apply(known, results, {level.folder for level in levels}, partial=bool(only) or quick)
+    partial = bool(only) or bool(skip) or named is not None or quick
+    marked, wrong = expectations.apply(known, results, {level.folder for level in levels}, partial=partial)
     return Report(
         device=description,
         results=(opening, *marked),
-        levels=(DEVICE, *levels),
+        levels=(DEVICE, *(level for level in levels if level in description.levels())),
         problems=(*problems, *wrong),
         quick=quick,
         only=tuple(only),
+        skip=tuple(skip),
+        named=named is not None,
         options=options,
         seconds=time.monotonic() - started,
-        run=about_this_run(),
+        run={**about_this_run(), "load": str(load)},
+        suite=fingerprint.of_suite(),
+        imports=tuple(route.modules if isinstance(route, InPyTorch) else imports),
+        again=_again(route, quick),
     )
 
 
-def _doctors_result(description: DeviceDescription, seconds: float) -> Result:
-    proves = "The device library opens, and torch computes with its first device."
+def _run(levels: Sequence[Level], settings: Settings, tell: Progress) -> SessionResult:
+    """Run the tests of some levels in one session, but after a crash in one session for each.
+
+    A process that replaces one which has crashed loads all tests of its session: those of one level are fewer.
+    """
+    everything = SessionResult()
+    left: list[Sequence[Level]] = [levels]
+    while left:
+        part = left.pop(0)
+        files = files_with_matches((file for level in part for file in level.files()), SUITE, settings.only)
+        if settings.named is not None:
+            files = files_with_tests(files, SUITE, settings.named)
+        if not files:
+            continue
+        settings = replace(settings, done=settings.done | {result.test for result in everything.results})
+        found = session.run(Suite(files, SUITE), settings, tell, ends_at_a_crash=len(part) > 1)
+        if found.ended_at_a_crash:
+            left += [[level] for level in part]
+            found.results = [result for result in found.results if result.outcome != "skipped"]  # they are told again
+        everything.results += found.results
+        everything.problems += found.problems
+    return everything
+
+
+def _again(route: Route, quick: bool) -> str:
+    """A command that runs tests on the device, but for which."""
+    words: list[str] = ["python", "-m"]
+    if isinstance(route, InPyTorch):
+        words += ["torch_conformance", "check", "--device", route.device]
+        words += [word for module in route.modules for word in ("--module", module)]
+        words += ["--profile", route.profile.path] if route.profile.path is not None else []
+        words += ["--strict"] if route.strict else []
+    elif isinstance(route, Library):
+        words += ["torch_backend", "check", route.device]
+        words += [word for key, value in route.options.items() for word in ("--option", f"{key}={value}")]
+        words += [word for module in route.imports for word in ("--import", module)]
+    return shlex.join([*words, *(["--quick"] if quick else []), "--jobs", "1", "--verbose"])
+
+
+class _Load:
+    """How many processes wanted the machine's processors while a run went on: what its times are worth."""
+
+    def __init__(self) -> None:
+        self._lowest = self._highest = os.getloadavg()[0]
+
+    def look(self) -> None:
+        now = os.getloadavg()[0]
+        self._lowest, self._highest = min(self._lowest, now), max(self._highest, now)
+
+    def __str__(self) -> str:
+        many = f"{self._lowest:.1f} to {self._highest:.1f} processes"
+        return f"{many} wanted the machine's {os.cpu_count() or 1} processors"
+
+
+def _first_result(description: DeviceDescription, seconds: float) -> Result:
+    proves = "The device can be opened, and torch computes with it."
     outcome: Outcome = "passed" if description.error is None else "failed"
     return Result("device/doctor::steps", outcome, proves, seconds, message=description.error or "")
 
@@ -110,11 +184,10 @@ def about_this_run() -> dict[str, str]:
 
 
 def make_settings(
-    device: str,
+    route: Route,
     environment: Mapping[str, str],
     quick: bool,
     only: Sequence[str],
-    imports: Sequence[str],
     workers: int | None,
     test_timeout: float,
 ) -> Settings:
@@ -124,11 +197,10 @@ def make_settings(
     # Threads of more processes than there are processors wait for each other.
     threads = str(max(1, processors // workers))
     return Settings(
-        device=location.absolute(device),
+        device=routes.text_of(route),
         environment={"OMP_NUM_THREADS": threads, **environment},
         quick=quick,
         only=tuple(only),
-        imports=tuple(imports),
         workers=workers,
         test_timeout=test_timeout,
     )
@@ -147,60 +219,3 @@ def _sessions(levels: Sequence[Level], description: DeviceDescription, device: s
     if rest and description.error is None:
         sessions.append((device, rest))
     return sessions
-
-
-def environment_for(device: str, options: Mapping[str, str]) -> dict[str, str]:
-    """What the processes of a run get: this process's environment, and options for the device library.
-
-    Raises ValueError for options of a device whose name is not known, and for those that it does not read.
-    """
-    environment = dict(os.environ)
-    if options:
-        name = location.name_in(device) if location.is_place(device) else device
-        if name is None:
-            raise ValueError(
-                f"Options cannot be given to '{device}', whose device is not known before it is loaded. Call the file "
-                "libtorch_backend_<name>.so, or set TORCH_BACKEND_<NAME>_<KEY> in the environment."
-            )
-        environment.update({f"TORCH_BACKEND_{name}_{key}".upper(): value for key, value in options.items()})
-        _refuse_unknown(options, device, environment)
-    return environment
-
-
-def _refuse_unknown(options: Mapping[str, str], device: str, environment: Mapping[str, str]) -> None:
-    from torch_backend.diagnosis import STEP_SECONDS, option_keys
-
-    known = option_keys(device, environment, STEP_SECONDS)
-    if known is None:
-        return
-    spelled = {key.upper(): key for key in known}
-    for key in options:
-        if key.upper() not in spelled:
-            similar = difflib.get_close_matches(key.upper(), spelled, n=1)
-            hint = f" Did you mean {spelled[similar[0]]}?" if similar else ""
-            has = f"It has {', '.join(known)}." if known else "It has none."
-            raise ValueError(f"The device '{device}' has no option '{key}'.{hint} {has}")
-
-
-def describe(device: str, environment: Mapping[str, str], step_seconds: float) -> DeviceDescription:
-    """What a device is, asked in another process, which it may crash. Its ``error`` says what went wrong.
-
-    Raises NoSuchDevice if there is none.
-    """
-    # Processes that only import the kit, by the dozen, do without it.
-    from torch_backend.diagnosis import STEP_SECONDS, Severity, child, diagnose
-
-    path = location.absolute(device) if location.is_place(device) else None
-    if path is not None and not location.exists(path):
-        raise NoSuchDevice(f"There is no device library {device}.")
-    opened = child.run("torch", device, environment, step_seconds)
-    if "no_such_device" in opened.facts:
-        raise NoSuchDevice(opened.facts["no_such_device"])
-    if "device" in opened.facts and opened.ending is None:
-        return DeviceDescription.of(opened.facts["device"])
-    # The process that failed has named the step; the doctor takes smaller ones, and knows what to do.
-    found = diagnose(device, environment, min(step_seconds, STEP_SECONDS))
-    problems = [str(finding) for finding in found if finding.severity is Severity.PROBLEM]
-    why = "\n".join(problems) or f"{opened.step}: {opened.ending or opened.faults}. It wrote: {opened.output}"
-    error = f"{device} cannot be used by torch. What `torch-backend doctor` finds:\n{why}"
-    return DeviceDescription(device, path=path or opened.facts.get("path"), error=error)

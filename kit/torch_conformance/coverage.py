@@ -154,13 +154,44 @@ def costliest_fallbacks(facts: Iterable[Facts], most: int = 10) -> tuple[Fallbac
     return tuple(sorted(costs.values(), key=lambda cost: (-cost.seconds, -cost.bytes_copied, cost.op))[:most])
 
 
-# ---- times
+# ---- times ----
+
+_FEWEST_TIMES = 3
+_LEAST_RATIO = 3.0
+_TIMED = ("forward", "noncontiguous", "backward")
+"""The parts of a test that time the operator itself."""
 
 
-def slowest(facts: Iterable[Facts], most: int = 20) -> list[tuple[str, float]]:
-    """The entries whose calls took longest against the CPU's, and how many times as long: the median of dtypes."""
+@dataclass(frozen=True)
+class Slowness:
+    """How many times the CPU's time an operator's calls take.
+
+    Attributes:
+        op: the entry.
+        lowest, median, highest: of its tests.
+        tests: how many these are.
+    """
+
+    op: str
+    lowest: float
+    median: float
+    highest: float
+    tests: int
+
+
+def slowest(facts: Iterable[Facts], most: int = 20) -> list[Slowness]:
+    """The entries whose calls took longest against the CPU's, by the lowest ratio that a test of them has.
+
+    Both were timed under the same load, but not at the same moment: what is not three times as long in each of at least
+    three tests noise may explain, and is left out.
+    """
     ratios: dict[str, list[float]] = defaultdict(list)
     for test in facts:
-        if test["part"] == "forward" and "times_cpu" in test:
+        if test["part"] in _TIMED and test["outcome"] == "passed" and "times_cpu" in test:
             ratios[test["op"]].append(test["times_cpu"])
-    return sorted(((op, median(found)) for op, found in ratios.items()), key=lambda entry: -entry[1])[:most]
+    found = [
+        Slowness(op, min(times), median(times), max(times), len(times))
+        for op, times in ratios.items()
+        if len(times) >= _FEWEST_TIMES and min(times) >= _LEAST_RATIO
+    ]
+    return sorted(found, key=lambda entry: -entry.lowest)[:most]

@@ -1,31 +1,34 @@
-"""What a device says it can do: the one ground on which the kit leaves a test out."""
+"""What a device says it can do, or shows when it is asked: the one ground on which the kit leaves a test out."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-if TYPE_CHECKING:
-    from torch_backend._C import Plugin
+from torch_conformance.features import FEATURES
 
 
 @dataclass(frozen=True)
 class Declaration:
-    """What a device library declares.
+    """What a device has.
 
     Attributes:
         name: the torch device name.
         device_count: number of devices.
-        capabilities: names of the TB_CAP_ flags that every device has, without the prefix.
         dtypes: the dtypes that every device stores and computes in, as torch names them without "torch.".
-        tables: optional tables, "kernels.1".
-        slots: the slots of tb_core_table that are set. Known only to tests of the bare library; else None.
+        features: by the name of a feature, why the device has not got it, or None where it has. What is not named is
+            asked at the first test that is about it, see :mod:`torch_conformance.features`.
+        strict: whether the device has to have every feature that CUDA has, whatever it answers.
+        capabilities: of a device library, names of the TB_CAP_ flags that every device has, without the prefix.
+        tables: of a device library, its optional tables, "kernels.1".
+        slots: of a device library, the slots of tb_core_table that are set. Known only to tests of the bare library.
     """
 
     name: str
     device_count: int
-    capabilities: frozenset[str]
     dtypes: frozenset[str]
-    tables: frozenset[str]
+    features: Mapping[str, str | None] = field(default_factory=dict)
+    strict: bool = False
+    capabilities: frozenset[str] = frozenset()
+    tables: frozenset[str] = frozenset()
     slots: frozenset[str] | None = None
 
     def lacks(self, kind: str, value: object) -> str | None:
@@ -47,50 +50,17 @@ class Declaration:
                     raise ValueError("Only tests of the bare device library can need a slot.")
                 return None if value in self.slots else f"the device library leaves the slot {value} unset"
             case "feature", str():
-                return None if _FEATURES[value](self.name) else f"torch_backend does not offer {value} on this device"
+                return self._lacks_feature(value)
         raise ValueError(f"A test cannot need {kind} {value!r}.")
 
-
-def of_plugin(plugin: "Plugin") -> Declaration:
-    """What the active device declares. Starts its driver."""
-    devices = [plugin.device_properties(index) for index in range(plugin.device_count())]
-    return Declaration(
-        name=plugin.name,
-        device_count=len(devices),
-        capabilities=frozenset.intersection(*(device.capabilities for device in devices)),
-        dtypes=frozenset.intersection(
-            *(frozenset(str(dtype).removeprefix("torch.") for dtype in device.dtypes) for device in devices)
-        ),
-        tables=frozenset(plugin.tables),
-    )
+    def _lacks_feature(self, name: str) -> str | None:
+        if self.strict and FEATURES[name].is_cudas:
+            return None
+        if name in self.features:
+            return self.features[name]
+        if name not in _answers.setdefault(self.name, {}):
+            _answers[self.name][name] = FEATURES[name].lacks(self.name)  # may take a second
+        return _answers[self.name][name]
 
 
-def _has_process_groups(name: str) -> bool:
-    import torch.distributed as dist
-
-    return dist.is_available() and name in dist.Backend.default_device_backend_map
-
-
-def _has_dynamo_interface(name: str) -> bool:
-    # Takes a second, so only where a test asks.
-    from torch._dynamo.device_interface import get_interface_for_device
-
-    try:
-        get_interface_for_device(name)
-    except NotImplementedError:
-        return False
-    return True
-
-
-def _has_profiler(_: str) -> bool:
-    import torch
-
-    return torch._C._autograd.kineto_available()
-
-
-_FEATURES: dict[str, Callable[[str], bool]] = {
-    "distributed": _has_process_groups,
-    "compile": _has_dynamo_interface,
-    "profiler": _has_profiler,
-}
-"""What tells whether PyTorch can use a part of itself on the active device."""
+_answers: dict[str, dict[str, str | None]] = {}

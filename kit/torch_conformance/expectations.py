@@ -3,7 +3,7 @@
 ::
 
     [[known]]
-    test = "ops/test_forward.py::*linalg_eig*"   # a test's id; * and ? match
+    test = "ops/test_forward.py::*linalg_eig*"   # a test's id, or a list of them; * and ? match
     reason = "eigenvectors are not implemented; due in firmware 2.1"
     device = "acme"                              # optional, where libraries of several devices lie in one folder
     count = 3                                    # optional: how many failures that is
@@ -20,7 +20,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from torch_backend.files import location
+from torch_conformance.device_profile import KEYS as PROFILE_KEYS
 from torch_conformance.levels import LEVELS
 from torch_conformance.report.findings import DeviceDescription
 from torch_conformance.results import FAILURES, Result
@@ -55,20 +55,32 @@ class Expectation:
         return fnmatchcase(test.replace("[", "("), self.test.replace("[", "("))
 
 
-def of_device(device: DeviceDescription, file: str | os.PathLike[str] | None) -> tuple[Expectation, ...]:
-    """The known failures of a device: in ``file``, else in the file beside its library, else none.
+def read_for(
+    device: DeviceDescription, file: str | os.PathLike[str] | None, profile: str | None = None
+) -> tuple[Expectation, ...]:
+    """The known failures of a device: in ``file``, else in its profile or in the file beside its library, else none.
 
     Raises as :func:`read` does.
     """
     if file is not None:
         return read(Path(file), device.name)
-    folder = location.folder(device.path) if device.path is not None else None
+    if profile is not None:
+        return read(Path(profile), device.name, PROFILE_KEYS)
+    folder = _folder_of(device)
     beside = folder / FILE_NAME if folder is not None else None
     return read(beside, device.name) if beside is not None and beside.is_file() else ()
 
 
-def read(path: Path, device: str) -> tuple[Expectation, ...]:
-    """The entries of a file that are about ``device``.
+def _folder_of(device: DeviceDescription) -> Path | None:
+    if device.path is None:
+        return None
+    from torch_backend.files import location  # it has found the library
+
+    return location.folder(device.path)
+
+
+def read(path: Path, device: str, also: frozenset[str] = frozenset()) -> tuple[Expectation, ...]:
+    """The entries of a file that are about ``device``. ``also``: what the file may have besides, which others read.
 
     Raises ValueError, naming the file and the entry, for a file that is not as described above; OSError if it cannot be
     read.
@@ -77,15 +89,21 @@ def read(path: Path, device: str) -> tuple[Expectation, ...]:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path} is not TOML: {error}.") from None
-    unknown = set(content) - {"known"}
+    unknown = set(content) - {"known"} - also
     entries = content.get("known", [])
     if unknown or not isinstance(entries, list):
         raise ValueError(f"{path} has {', '.join(map(repr, sorted(unknown)))}; expected entries [[known]].")
     return tuple(
-        Expectation(entry["test"], entry["reason"], entry.get("count"))
+        Expectation(test, entry["reason"], entry.get("count"))
         for number, entry in enumerate(entries, start=1)
         if _checked(entry, f"{path}, entry {number}").get("device", device) == device
+        for test in _tests(entry)
     )
+
+
+def _tests(entry: dict[str, Any]) -> list[Any]:
+    test = entry.get("test")
+    return test if isinstance(test, list) else [test]
 
 
 def _checked(entry: Any, where: str) -> dict[str, Any]:
@@ -93,8 +111,8 @@ def _checked(entry: Any, where: str) -> dict[str, Any]:
         raise ValueError(f"{where} is {entry!r}; expected a table with {', '.join(sorted(_KEYS))}.")
     if unknown := set(entry) - _KEYS:
         raise ValueError(f"{where} has the key {sorted(unknown)[0]!r}; expected {', '.join(sorted(_KEYS))}.")
-    for key in ("test", "reason"):
-        if not isinstance(entry.get(key), str) or not entry[key].strip():
+    for key, texts in {"test": _tests(entry), "reason": [entry.get("reason")]}.items():
+        if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
             raise ValueError(f"{where} has no {key}: every known failure names its tests and says why they fail.")
     count = entry.get("count", 1)
     if type(count) is not int or count < 1:

@@ -13,6 +13,8 @@ from typing import NoReturn
 
 import pytest
 
+from torch_conformance.features import FEATURES
+
 
 def capability(name: str) -> pytest.MarkDecorator:
     """A ``TB_CAP_`` flag, named without the prefix, on every device."""
@@ -40,7 +42,9 @@ def slot(name: str) -> pytest.MarkDecorator:
 
 
 def feature(name: str) -> pytest.MarkDecorator:
-    """A part of PyTorch that torch_backend offers on the device: "distributed", "compile" or "profiler"."""
+    """A part of PyTorch that devices may be without, one of :data:`torch_conformance.features.FEATURES`."""
+    if name not in FEATURES:  # while the test's file is loaded
+        raise ValueError(f"There is no feature '{name}'. There are {', '.join(FEATURES)}.")
     return pytest.mark.needs("feature", name)
 
 

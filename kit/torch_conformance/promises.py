@@ -20,8 +20,6 @@ from pathlib import Path
 
 import pytest
 
-from torch_backend.abi import header
-from torch_backend.files import installed
 from torch_conformance.levels import SUITE
 from torch_conformance.untested import UNTESTED
 
@@ -53,6 +51,8 @@ def named(names: str) -> Iterator[str]:
 @cache
 def in_header(path: Path | None = None) -> Mapping[str, str]:
     """The sentences of the header by name, in its order."""
+    from torch_backend.files import installed
+
     paragraphs: dict[str, list[list[str]]] = defaultdict(list)
     for place, comment in _comments(path or installed.include_dir() / "torch_backend" / "device.h"):
         paragraphs[place] += filter(None, map(_sentences, _PARAGRAPH.split(comment)))
@@ -65,6 +65,8 @@ def in_header(path: Path | None = None) -> Mapping[str, str]:
 
 
 def _comments(path: Path) -> Iterator[tuple[str, str]]:
+    from torch_backend.abi import header
+
     opening, sections = header.read(path)
     yield _OPENING, opening
     for section in sections:

@@ -11,7 +11,11 @@ from typing import Any
 
 import pytest
 
-from torch_backend.files import patience
+from torch_conformance import patience
+
+MAX_CRASHES = 40
+"""So many tests may take their worker along before a session ends, if they are one in four of those that ran: a device
+that crashes wherever it is used has shown that."""
 
 _HUNG = "Timeout ("  # how faulthandler begins when the time is up
 _FATAL = "Fatal Python error: "
@@ -38,6 +42,8 @@ class Controller:
         self.run_dir: Path = config.getoption("--run-dir")
         self.events = os.fdopen(config.getoption("--events"), "w", encoding="utf-8")
         self.started: set[str] = set()  # the workers that have loaded the tests
+        self.crashes = 0
+        self.ran = 0
 
     def _tell(self, kind: str, **what: Any) -> None:
         self.events.write(json.dumps({"event": kind, **what}, default=str) + "\n")
@@ -55,7 +61,7 @@ class Controller:
         if len(self.started) > 1:
             return
         everything = json.loads((self.run_dir / f"collected-{node.gateway.id}.json").read_text(encoding="utf-8"))
-        self._tell("collected", tests=list(ids), proves=everything)
+        self._tell("collected", tests=list(ids), proves=everything["proves"], skipped=everything["skipped"])
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Tell of a file whose tests could not be found out."""
@@ -66,6 +72,7 @@ class Controller:
         """Tell how a part of a test ended."""
         if report.when not in ("setup", "call", "teardown"):
             return  # of a crash, which pytest_handlecrashitem tells
+        self.ran += report.when == "teardown"
         facts = {str(name): value for name, value in report.user_properties}
         self._tell(
             "phase",
@@ -82,6 +89,10 @@ class Controller:
         """Tell of a test that took its worker along, with what the worker left behind."""
         report.when = "crash"
         noted, death = self._left_behind(report.node)
+        if lost := [entry["lost"] for entry in noted if "lost" in entry]:
+            self._tell("lost", test=crashitem, message=lost[0])
+            return
+        self.crashes += 1
         self._tell(
             "crash",
             test=crashitem,
@@ -90,6 +101,9 @@ class Controller:
             message=death.message,
             details=death.details,
         )
+
+        if self.crashes > MAX_CRASHES and 4 * self.crashes > self.ran:
+            pytest.exit("too many workers died")
 
     def pytest_testnodedown(self, node: Any, error: object) -> None:
         """End the session if a worker died before it ran a test: the next one would die too."""

@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import pytest
 
-from torch_backend.devices.selection import describe
-from torch_backend.files import patience
-from torch_conformance import facts, needs, selection, upstream_copies, upstream_rules
+from torch_conformance import facts, needs, patience, routes, selection, unsupported, upstream_copies, upstream_rules
 from torch_conformance.declaration import Declaration
 from torch_conformance.levels import LEVELS
 
@@ -36,11 +34,13 @@ STARTUP_TIMEOUT = 120.0
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add what the kit tells its workers."""
     group = parser.getgroup("torch_backend")
-    group.addoption("--device", help="name of a device or path of its library", required=True)
+    group.addoption("--device", help="name of a device, path of its library, or a route as JSON", required=True)
     group.addoption("--run-dir", type=Path, help="where workers write what the report needs if one of them crashes")
     group.addoption("--quick", action="store_true", help="leave out what takes long")
     group.addoption("--upstream", action="store_true", help="the tests are PyTorch's own")
     group.addoption("--only", action="append", default=[], help="a pattern of test ids, may be repeated")
+    group.addoption("--skip", action="append", default=[], help="a pattern of test ids to leave out, may be repeated")
+    group.addoption("--tests", type=Path, help="a JSON file: the ids of the tests to run, and of those that were run")
     group.addoption("--import", action="append", default=[], dest="imports", help="a module to import first")
     group.addoption("--test-timeout", type=float, default=DEFAULT_TIMEOUT, help="seconds that one test may take")
 
@@ -53,9 +53,21 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "timeout(seconds): may take longer than --test-timeout")
     if config.getoption("numprocesses", None):
         return  # the process that hands out tests
-    selection.of_this_process = selection.Choice(config.getoption("--quick"), config.getoption("--only"))
+    selection.of_this_process = _choice(config)
     worker = Worker(config)
     config.pluginmanager.register(worker, "torch_backend worker")
+
+
+def _choice(config: pytest.Config) -> selection.Choice:
+    file: Path | None = config.getoption("--tests")
+    ids = json.loads(file.read_text(encoding="utf-8")) if file is not None else {"named": None, "done": []}
+    return selection.Choice(
+        quick=config.getoption("--quick"),
+        patterns=config.getoption("--only"),
+        named=None if ids["named"] is None else frozenset(ids["named"]),
+        done=frozenset(ids["done"]),
+        skipped=config.getoption("--skip"),
+    )
 
 
 class Worker:
@@ -67,13 +79,14 @@ class Worker:
         self.upstream: bool = config.getoption("--upstream")
         self.log = self._open_log()
         self.library: DeviceLibrary | None = None
+        self.test_failed = False
         self._end_after(max(STARTUP_TIMEOUT, self.timeout))  # until the tests are collected
         try:
             self.declaration = self._open_device(config.getoption("--device"))
         except Exception as error:
             if self.log is None:
                 raise
-            self._note({"no_start": describe(error)})
+            self._note({"no_start": _said_by(error)})
             traceback.print_exc(file=self.log)
             self.log.flush()
             os._exit(1)
@@ -85,7 +98,7 @@ class Worker:
         if self.upstream and device == upstream_rules.CONTROL:
             upstream_copies.let_devices_be_absent()
             return upstream_rules.control_declaration()
-        declaration = _activate(device, self.config.getoption("imports"))
+        declaration = routes.activate(routes.parse(device, self.config.getoption("imports")))
         if self.upstream:
             upstream_rules.tell_what_the_device_is_called(declaration.name)
         return declaration
@@ -106,14 +119,20 @@ class Worker:
         directory: Path | None = config.getoption("--run-dir")
         if self.upstream:
             items[:] = [item for item in items if upstream_rules.is_about(item, self.declaration.name)]
-        if directory is not None:
-            path = directory / f"collected-{os.environ.get('PYTEST_XDIST_WORKER', 'main')}.json"
-            path.write_text(json.dumps({item.nodeid: _proves(item) for item in items}), encoding="utf-8")
         choice = selection.of_this_process
+        proves = {item.nodeid: _proves(item) for item in items}
+        needed = {item.nodeid: [list(marker.args) for marker in item.iter_markers("needs")] for item in items}
         is_thorough = {item: item.get_closest_marker("thorough") is not None for item in items}
         gone = {item for item in items if not choice.has(item.nodeid, is_thorough=is_thorough[item])}
         if choice.quick and self.upstream:
             gone |= set(items) - upstream_rules.few_of_each(item for item in items if item not in gone)
+        skipped = {item.nodeid: choice.skips(item.nodeid) for item in items if item not in gone}
+        skipped = {test: pattern for test, pattern in skipped.items() if pattern is not None}
+        gone |= {item for item in items if item.nodeid in skipped}
+        if directory is not None:
+            path = directory / f"collected-{os.environ.get('PYTEST_XDIST_WORKER', 'main')}.json"
+            found = {"proves": proves, "needs": needed, "skipped": skipped}
+            path.write_text(json.dumps(found), encoding="utf-8")
         if gone:
             config.hook.pytest_deselected(items=list(gone))
             items[:] = [item for item in items if item not in gone]
@@ -131,9 +150,32 @@ class Worker:
         self._note({"test": item.nodeid}, restart=True)
         marker = item.get_closest_marker("timeout")
         self._end_after(float(marker.args[0]) if marker else self.timeout)
+        self.test_failed = False
         yield
         faulthandler.cancel_dump_traceback_later()
         facts.record_to(None)
+        if self.test_failed and self.library is None:
+            self._end_if_lost()
+
+    def _may_lack(self) -> bool:
+        """Whether the device may be without kernels that no device has to have: one of torch_backend's has them."""
+        ours = self.upstream or self.library is not None or self.declaration.lacks("feature", "torch_backend") is None
+        return not (ours or self.declaration.strict)
+
+    def _end_if_lost(self) -> None:
+        """End this process if the test has cost it the device: all that follow would fail for that alone.
+
+        Such as after an error in a kernel of CUDA's, after which a process cannot use the device any more.
+        """
+        if self.log is None:
+            return
+        import torch
+
+        try:
+            torch.ones(1, device=self.declaration.name).add_(1).cpu()
+        except Exception as error:
+            self._note({"lost": _said_by(error)})
+            os._exit(1)
 
     def _end_after(self, seconds: float) -> None:
         # By a thread that needs no interpreter: a device that hangs may hold the interpreter's lock.
@@ -164,7 +206,15 @@ class Worker:
         """Turn a skip that the device's declaration does not explain into a failure."""
         result: Any = yield
         report: pytest.TestReport = result.get_result()
-        if call.excinfo is None or not report.skipped:
+        self.test_failed |= report.failed
+        if call.excinfo is None:
+            return
+        if report.failed and self._may_lack() and (reason := unsupported.reason(call.excinfo.value)) is not None:
+            report.outcome = "skipped"
+            report.longrepr = (str(item.path), 0, reason)
+            report.user_properties.append(("not_offered", reason))
+            return
+        if not report.skipped:
             return
         if isinstance(call.excinfo.value, needs.NotOffered):
             report.user_properties.append(("not_offered", str(call.excinfo.value)))
@@ -195,15 +245,12 @@ def _open(device: str) -> tuple["DeviceLibrary", Declaration]:
     return bare.open_library(device)
 
 
-def _activate(device: str, imports: list[str]) -> Declaration:
-    import importlib
-
-    from torch_conformance import activation, declaration
-
-    plugin = activation.activate(device)
-    for module in imports:
-        importlib.import_module(module)
-    return declaration.of_plugin(plugin)
+def _said_by(error: BaseException) -> str:
+    """An exception as a sentence; torch may append a backtrace."""
+    text = str(error).split("\nException raised from ")[0].strip()
+    if not isinstance(error, (RuntimeError, ImportError)) or not text:
+        text = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def _worker(config: pytest.Config) -> Worker:
@@ -236,13 +283,9 @@ def device(declaration: Declaration) -> str:
 
 
 @pytest.fixture(scope="session")
-def backend(device: str) -> ModuleType:
+def backend(declaration: Declaration) -> ModuleType:
     """``torch.<name>`` of the active device."""
-    import torch
-
-    module = getattr(torch, device)
-    assert isinstance(module, ModuleType)
-    return module
+    return routes.of_this_process().module()
 
 
 @pytest.fixture(scope="session")

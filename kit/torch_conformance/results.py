@@ -7,10 +7,11 @@ from typing import Any, Literal, get_args
 
 from torch_conformance.levels import Level, level_of
 
-Outcome = Literal["passed", "failed", "crashed", "hung", "known", "not offered", "not run"]
+Outcome = Literal["passed", "failed", "crashed", "hung", "known", "not offered", "skipped", "not run"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 """How a test ends. crashed, hung: it took its process along, or was stopped. known: it failed, as the device's
-expectations say. not offered: the device does not declare what it tests. not run: the run ended before."""
+expectations say. not offered: the device does not declare what it tests. skipped: the command line left it out. not
+run: the run ended before."""
 
 FAILURES: frozenset[Outcome] = frozenset({"failed", "crashed", "hung"})
 """The outcomes that nothing explains."""
@@ -56,9 +57,26 @@ def count(results: Iterable[Result]) -> Counter[Outcome]:
     return counts
 
 
+def by_function(results: Iterable[Result]) -> list[tuple[str, int]]:
+    """How many of the results are of each function, "tensor/test_views.py::test_a_view_shares_memory", most first.
+
+    The tests of a class, which are made for each operator, count as those of its file.
+    """
+    return Counter(_function(result.test) for result in results).most_common()
+
+
+def _function(test: str) -> str:
+    file, *names = test.partition("[")[0].split("::")
+    return "::".join([file, *names]) if len(names) < 2 else file
+
+
 def totals(results: Iterable[Result]) -> str:
     """How many ended in which way: "3,675 passed, 0 failed, 327 not offered"."""
     counts = count(results)
     parts = [f"{counts['passed']:,} passed", f"{failed(counts):,} failed"]
-    parts += [f"{counts[outcome]:,} {outcome}" for outcome in ("known", "not offered", "not run") if counts[outcome]]
+    parts += [
+        f"{counts[outcome]:,} {outcome}"
+        for outcome in ("known", "not offered", "skipped", "not run")
+        if counts[outcome]
+    ]
     return ", ".join(parts)

@@ -7,16 +7,15 @@ import shlex
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from torch_backend.files import modules, patience
+from torch_conformance import modules, patience
 from torch_conformance.levels import SUITE
 from torch_conformance.results import Outcome, Result
 
-MAX_CRASHES = 40
-"""So many workers may die before a session ends: a device that crashes in every test has shown that."""
+_WITHOUT_END = 1_000_000  # the controller counts those that crash
 
 Progress = Callable[[Result, Sequence[str]], None]
 """Is told the result of each test, and the ids of all tests of its session."""
@@ -27,11 +26,13 @@ class Settings:
     """What is the same for all sessions of a run.
 
     Attributes:
-        device: a name, or the path of a device library.
+        device: a name, the path of a device library, or a route to any device as JSON.
         environment: of the processes that run tests.
         quick: leave out what takes long.
         only: patterns of test ids; empty for all.
-        imports: modules that workers import after the device is active.
+        skip: patterns of tests that are not run, and told as skipped.
+        named: the ids of the tests to run; None for all that the patterns mean.
+        done: the ids of tests that were run before.
         workers: number of processes that run tests at a time.
         test_timeout: seconds that one test may take.
     """
@@ -40,7 +41,9 @@ class Settings:
     environment: Mapping[str, str]
     quick: bool = False
     only: tuple[str, ...] = ()
-    imports: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    named: frozenset[str] | None = None
+    done: frozenset[str] = frozenset()
     workers: int = 1
     test_timeout: float = 120.0
 
@@ -62,21 +65,29 @@ class Suite:
 
 @dataclass
 class SessionResult:
-    """What a session found: a result for each test it had, and what is wrong with the session itself."""
+    """What a session found: a result for each test it had, and what is wrong with the session itself.
+
+    Attributes:
+        ended_at_a_crash: whether it was to end there, and has tests left, of which there are no results.
+    """
 
     results: list[Result] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    ended_at_a_crash: bool = False
 
 
-def run(suite: Suite, settings: Settings, progress: Progress) -> SessionResult:
-    """Run tests and return what came of them. Blocks; Ctrl-C ends the workers too."""
+def run(suite: Suite, settings: Settings, progress: Progress, *, ends_at_a_crash: bool = False) -> SessionResult:
+    """Run tests and return what came of them. Blocks; Ctrl-C ends the workers too.
+
+    ``ends_at_a_crash``: no worker is replaced, and that tests are left is no problem of the run.
+    """
     with tempfile.TemporaryDirectory(prefix="torch-backend-check-") as directory:
         run_dir = Path(directory)
         read_end, write_end = os.pipe()
         log_path = run_dir / "pytest.log"
         with log_path.open("w", encoding="utf-8") as log, os.fdopen(read_end, encoding="utf-8") as events:
             process = subprocess.Popen(
-                _command(suite, settings, run_dir, write_end),
+                _command(suite, settings, run_dir, write_end, ends_at_a_crash),
                 cwd=suite.root if suite.upstream else None,
                 env={**settings.environment, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""},
                 stdin=subprocess.DEVNULL,
@@ -85,7 +96,7 @@ def run(suite: Suite, settings: Settings, progress: Progress) -> SessionResult:
                 pass_fds=(write_end,),
             )
             os.close(write_end)
-            collector = _Collector(progress, broken_files_are_results=suite.upstream)
+            collector = _Collector(progress, broken_files_are_results=suite.upstream, goes_on=ends_at_a_crash)
             try:
                 for line in events:
                     collector.take(json.loads(line))
@@ -97,7 +108,10 @@ def run(suite: Suite, settings: Settings, progress: Progress) -> SessionResult:
         return collector.result(process.returncode, log_path.read_text(encoding="utf-8", errors="replace"))
 
 
-def _command(suite: Suite, settings: Settings, run_dir: Path, events: int) -> list[str]:
+def _command(suite: Suite, settings: Settings, run_dir: Path, events: int, ends_at_a_crash: bool) -> list[str]:
+    tests = run_dir / "tests.json"
+    ids = {"named": None if settings.named is None else sorted(settings.named), "done": sorted(settings.done)}
+    tests.write_text(json.dumps(ids), encoding="utf-8")
     options = {
         "-c": SUITE / "pytest.ini",  # never that of a project around the tests
         "--rootdir": suite.root,
@@ -105,7 +119,8 @@ def _command(suite: Suite, settings: Settings, run_dir: Path, events: int) -> li
         "--run-dir": run_dir,
         "--events": events,
         "--numprocesses": settings.workers,
-        "--max-worker-restart": MAX_CRASHES,
+        "--max-worker-restart": 0 if ends_at_a_crash else _WITHOUT_END,
+        "--tests": tests,
         "--test-timeout": settings.test_timeout,
     }
     plugins = ("xdist.plugin", "torch_conformance.pytest_plugin", "torch_conformance.pytest_controller")
@@ -117,7 +132,7 @@ def _command(suite: Suite, settings: Settings, run_dir: Path, events: int) -> li
         *(["--upstream", "--noconftest", f"--override-ini=pythonpath={_import_path(suite)}"] if suite.upstream else []),
         *([] if suite.upstream else ["--strict-markers"]),
         *(f"--only={pattern}" for pattern in settings.only),
-        *(f"--import={module}" for module in settings.imports),
+        *(f"--skip={pattern}" for pattern in settings.skip),
         *map(str, suite.paths),
     ]
 
@@ -131,19 +146,22 @@ def _import_path(suite: Suite) -> str:
 class _Collector:
     """Puts results together from what the session tells."""
 
-    def __init__(self, progress: Progress, broken_files_are_results: bool) -> None:
+    def __init__(self, progress: Progress, broken_files_are_results: bool, goes_on: bool) -> None:
         self.progress = progress
+        self.goes_on = goes_on
         self.broken_files_are_results = broken_files_are_results
         self.tests: list[str] | None = None
         self.proves: dict[str, str] = {}
+        self.skipped: dict[str, str] = {}
         self.phases: dict[str, list[dict[str, Any]]] = {}
         self.results: dict[str, Result] = {}
         self.problems: list[str] = []
+        self.lost = 0
 
     def take(self, event: dict[str, Any]) -> None:
         match event["event"]:
             case "collected":
-                self.tests, self.proves = event["tests"], event["proves"]
+                self.tests, self.proves, self.skipped = event["tests"], event["proves"], event["skipped"]
             case "phase":
                 phases = self.phases.setdefault(event["test"], [])
                 phases.append(event)
@@ -161,6 +179,11 @@ class _Collector:
                         facts=event["facts"],
                     )
                 )
+            case "lost":
+                self.lost += 1
+                before = self.results[event["test"]]
+                message = f"{before.message}; the process cannot use the device any more: {event['message']}"
+                self.results[before.test] = replace(before, message=message)
             case "no start":
                 self.problems.append(f"The device could not be opened: {event['message']}\n{event['details']}")
             case "broken file" if self.broken_files_are_results:
@@ -181,9 +204,15 @@ class _Collector:
             if not found.problems:
                 found.problems.append(f"No tests were run (pytest ended with code {code}):\n{_tail(log)}")
             return found
+        found.results += [
+            Result(test, "skipped", proves=self.proves.get(test, ""), message=f"left out by --skip {pattern}")
+            for test, pattern in self.skipped.items()
+        ]
         missing = [test for test in self.tests if test not in self.results]
-        if missing:
-            crashes = sum(result.outcome in ("crashed", "hung") for result in self.results.values())
+        crashes = sum(result.outcome in ("crashed", "hung") for result in self.results.values())
+        if missing and (crashes or self.lost) and self.goes_on:
+            found.ended_at_a_crash = True
+        elif missing:
             why = f"{crashes} tests crashed or hung" if crashes else f"pytest ended with code {code}:\n{_tail(log)}"
             ended = f"The run ended before {len(missing)} of {len(self.tests)} tests"
             found.problems.append(f"{ended}, while {patience.how_busy()}: {why}")

@@ -14,9 +14,10 @@ from typing import Any
 
 from torch_conformance import expectations, session, upstream_copies
 from torch_conformance.causes import cause
-from torch_conformance.conformance import about_this_run, describe, environment_for, make_settings
+from torch_conformance.conformance import about_this_run, make_settings
 from torch_conformance.report.findings import DeviceDescription, Findings
 from torch_conformance.results import FAILURES, Result, count
+from torch_conformance.routes.library import Library
 from torch_conformance.selection import files_with_matches
 from torch_conformance.session import Progress, SessionResult, Settings, Suite
 from torch_conformance.upstream_rules import CONTROL, file_of, general_name, is_file, name_on_the_cpu
@@ -52,20 +53,11 @@ class UpstreamReport(Findings):
             found.setdefault(result.test.split("/", 1)[1].split("::")[0], []).append(result)
         return found
 
-    def causes(self) -> list[tuple[str, list[Result]]]:
-        """The failures by cause, the most frequent first."""
-        found: dict[str, list[Result]] = {}
-        for result in self.failures:
-            found.setdefault(cause(result), []).append(result)
-        return sorted(found.items(), key=lambda entry: -len(entry[1]))
-
     def to_json(self) -> dict[str, Any]:
         """The report as JSON's types."""
         return super().to_json() | {
             "checkout": str(self.checkout),
-            "quick": self.quick,
             "files": {file: dict(count(results)) for file, results in self.groups().items()},
-            "causes": {text: [result.test for result in results] for text, results in self.causes()},
             "not_offered": dict(self.not_offered()),
             "notes": list(self.notes),
         }
@@ -77,6 +69,7 @@ def check_upstream(
     *,
     quick: bool = False,
     only: Sequence[str] = (),
+    skip: Sequence[str] = (),
     imports: Sequence[str] = (),
     options: Mapping[str, str] | None = None,
     expected: str | os.PathLike[str] | None = None,
@@ -90,6 +83,7 @@ def check_upstream(
         checkout: the folder with PyTorch's sources; only its ``test`` folder is used, with the installed torch.
         quick: of the tests that PyTorch makes of one function, for operators and dtypes, run 4.
         only: patterns of files or test ids; files that no pattern can mean are not loaded. Empty for all.
+        skip: patterns of test ids that are not run: the report has them as skipped.
 
     The other arguments are those of :func:`~torch_conformance.check`.
 
@@ -99,14 +93,15 @@ def check_upstream(
     """
     started = time.monotonic()
     tests = _Tests.of(Path(checkout).resolve() / "test", only)
-    environment = environment_for(device, options or {})
-    description = describe(device, environment, test_timeout)
-    known = expectations.of_device(description, expected)
+    route = Library(device, tuple(imports), options or {})
+    environment = route.environment()
+    description = route.describe(environment, test_timeout)
+    known = expectations.read_for(description, expected)
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     results: list[Result] = []
     if description.error is None:
-        settings = make_settings(device, environment, quick, only, imports, workers, test_timeout)
+        settings = replace(make_settings(route, environment, quick, only, workers, test_timeout), skip=tuple(skip))
         found = tests.run_on(description.name, "privateuse1", settings, progress)
         judged = _without_what_fails_on_the_cpu(found.results, description.name, tests, settings)
         problems = tuple(found.problems)
@@ -122,7 +117,9 @@ def check_upstream(
         results = sorted(named, key=lambda result: result.test)
     else:
         problems = (description.error,)
-    marked, wrong = expectations.apply(known, results, {expectations.UPSTREAM}, partial=bool(only) or quick)
+    marked, wrong = expectations.apply(
+        known, results, {expectations.UPSTREAM}, partial=bool(only) or bool(skip) or quick
+    )
     return UpstreamReport(
         device=description,
         checkout=Path(checkout),
@@ -133,6 +130,7 @@ def check_upstream(
         run=about_this_run(),
         quick=quick,
         only=tuple(only),
+        skip=tuple(skip),
         options=options or {},
     )
 
@@ -197,7 +195,7 @@ def _without_what_fails_on_the_cpu(
         return SessionResult(list(results))
     # Without any device: what its registration changes for the CPU's tensors is its doing.
     environment = {**settings.environment, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-    control = replace(settings, device=CONTROL, environment=environment, imports=(), quick=False)
+    control = replace(settings, device=CONTROL, environment=environment, quick=False)
     found = tests.run_on(CONTROL, CONTROL, control, _tell_nobody, failed)
     on_cpu = {general_name(result.test, CONTROL): result for result in found.results if result.outcome in FAILURES}
     judged = [

@@ -47,7 +47,7 @@ def control_declaration() -> Declaration:
     common_device_type.instantiate_device_type_tests = lambda *given, only_for=None, **rest: make(*given, **rest)
     common_device_type.onlyPRIVATEUSE1 = lambda test: test
     _ask_the_cpu_for_the_devices_dtypes()
-    return Declaration(CONTROL, 1, frozenset(), frozenset(_every_dtype()), frozenset())
+    return Declaration(CONTROL, 1, frozenset(_every_dtype()))
 
 
 def tell_what_the_device_is_called(name: str) -> None:

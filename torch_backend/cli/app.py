@@ -4,9 +4,8 @@ from collections.abc import Callable
 
 import click
 
-from torch_backend.cli.check import check
+from torch_backend.cli._kit import check, compare
 from torch_backend.cli.codegen import codegen
-from torch_backend.cli.compare import compare
 from torch_backend.cli.doctor import doctor
 from torch_backend.cli.explain import explain
 from torch_backend.cli.info import info

@@ -1,10 +1,11 @@
-"""Two reports of ``torch-backend check --json``: what is better in the new one, and what is worse."""
+"""Two reports of ``check --json``: what is better in the new one, and what is worse."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from torch_conformance import coverage
+from torch_conformance.levels import Level
 from torch_conformance.report.findings import Report
 from torch_conformance.results import FAILURES, Outcome, Result
 
@@ -54,7 +55,7 @@ class Comparison:
 
 def compare(old: Report, new: Report) -> Comparison:
     """What is different in ``new``."""
-    before, after = ({_name(result, report): result for result in report.results} for report in (old, new))
+    before, after = by_name(old), by_name(new)
     shared = [test for test in after if test in before]
     return Comparison(
         facts=_facts(old, new),
@@ -63,6 +64,19 @@ def compare(old: Report, new: Report) -> Comparison:
         added=len(after) - len(shared),
         removed=len(before) - len(shared),
     )
+
+
+def by_name(report: Report) -> dict[str, Result]:
+    """The results of tests that were not skipped, by the test's id without the device's name."""
+    return {_name(result, report): result for result in report.results if result.outcome != "skipped"}
+
+
+def suites_differ(reports: Iterable[Report]) -> str | None:
+    """What is to be said of reports of different suites; None if they are of one."""
+    found = {report.suite or "unknown" for report in reports}
+    if len(found) == 1:
+        return None
+    return f"The runs are of different suites ({', '.join(sorted(found))}): a test of one name may test other things."
 
 
 def _name(result: Result, report: Report) -> str:
@@ -101,15 +115,23 @@ def _facts_of(report: Report) -> dict[str, str]:
         "torch": device.torch,
         "torch_backend": device.torch_backend,
         "date": report.run.get("date", ""),
+        "suite": report.suite,
         "options": " ".join(f"{key}={value}" for key, value in report.options.items()),
         "level reached": str(report.reached.number) if report.reached else "0",
     }
 
 
+def _offered_up_to(level: Level, report: Report) -> str:
+    """How much of the tests up to a level the device offers, where it is not all."""
+    results = [result for result in report.results if 0 < result.level.number <= level.number]
+    number = sum(result.outcome != "not offered" for result in results)
+    return f", {100 * number // len(results)}% offered" if results and number < len(results) else ""
+
+
 def badge(report: Report) -> str:
     """A small SVG for a README: the level that the device has reached."""
     level = report.reached
-    text = f"level {level.number} {level.name}" if level else "no level"
+    text = f"level {level.number} {level.name}{_offered_up_to(level, report)}" if level else "no level"
     colour = "#1f8a4c" if report.ok and level else "#c62f2f"
     label = f"torch_backend: {report.device.name}"
     widths = [round(6.6 * len(part)) + 14 for part in (label, text)]

@@ -1,5 +1,6 @@
 """What a run found: the device, the result of each test, and, of the kit's own tests, the verdict on each level."""
 
+import shlex
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -7,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from torch_conformance import coverage
+from torch_conformance.causes import by_cause
 from torch_conformance.levels import DEVICE, LEVELS, Level, find
 from torch_conformance.results import FAILURES, Result, count, failed
 
@@ -18,7 +20,7 @@ def verdict_on(results: Iterable[Result]) -> Verdict:
     counts = count(results)
     if failed(counts):
         return "failed"
-    if counts["not run"] or not sum(counts.values()):
+    if counts["not run"] or counts["skipped"] or not sum(counts.values()):
         return "not run"
     return "passed" if counts["passed"] or counts["known"] else "not offered"
 
@@ -33,6 +35,9 @@ class DeviceDescription:
         path: of the device library; None if it is not known.
         properties: of each device, as ``torch-backend info --json`` prints them.
         error: why torch levels could not run; None if the device works.
+        is_library: whether torch_backend brings it to PyTorch; else it is a device that PyTorch has by itself.
+        features: of such a one, by the name of a feature why it has not got it, or None where it has.
+        dtypes: of such a one, those that it stores.
     """
 
     name: str
@@ -44,6 +49,19 @@ class DeviceDescription:
     torch: str = ""
     torch_backend: str = ""
     error: str | None = None
+    is_library: bool = True
+    features: Mapping[str, str | None] = field(default_factory=dict)
+    dtypes: tuple[str, ...] = ()
+
+    def levels(self) -> tuple[Level, ...]:
+        """The levels that there are for it."""
+        return tuple(level for level in LEVELS if level.needs_torch or self.is_library)
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> "DeviceDescription":
+        """From what ``asdict`` and JSON made of it."""
+        given: dict[str, Any] = {k: tuple(value) if isinstance(value, list) else value for k, value in fields.items()}
+        return cls(**given)
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> "DeviceDescription":
@@ -72,7 +90,11 @@ class Findings(ABC):
         run: when, where and by what it was started: "date", "host", "python", "command".
         quick: whether tests that take long were left out.
         only: the patterns that chose tests; empty for all.
+        skip: the patterns of tests that were left out.
+        named: whether single tests were chosen, such as those that failed before.
         options: what the device library was given.
+        imports: the modules that were imported, for the device or for its kernels.
+        again: a command that runs tests on the device again; empty if there is none. See :meth:`command_for`.
     """
 
     device: DeviceDescription
@@ -82,7 +104,11 @@ class Findings(ABC):
     run: Mapping[str, str] = field(default_factory=dict)
     quick: bool = False
     only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    named: bool = False
     options: Mapping[str, str] = field(default_factory=dict)
+    imports: tuple[str, ...] = ()
+    again: str = ""
 
     @property
     def ok(self) -> bool:
@@ -93,6 +119,25 @@ class Findings(ABC):
     def failures(self) -> list[Result]:
         """The results that nothing explains."""
         return [result for result in self.results if result.outcome in FAILURES]
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether tests were chosen, so that the others are not judged."""
+        return bool(self.only) or self.named
+
+    def command_for(self, test: str) -> str:
+        """A command that runs just this test; empty if there is none."""
+        return f"{self.again} --only {shlex.quote(test)}" if self.again else ""
+
+    def who_served(self) -> str:
+        """What is known of who served operators, in a sentence."""
+        if self.device.is_library:
+            return "As torch_backend has counted every call: exact."
+        return "As PyTorch's profiler and dispatch table tell: the number of fallbacks is a lower bound."
+
+    def causes(self) -> list[tuple[str, list[Result]]]:
+        """The failures by cause, the most frequent first."""
+        return by_cause(self.results)
 
     @abstractmethod
     def groups(self) -> dict[str, list[Result]]:
@@ -115,6 +160,13 @@ class Findings(ABC):
             "problems": list(self.problems),
             "seconds": round(self.seconds, 3),
             "run": dict(self.run),
+            "quick": self.quick,
+            "only": list(self.only),
+            "skip": list(self.skip),
+            "named": self.named,
+            "imports": list(self.imports),
+            "again": self.again,
+            "causes": {text: [result.test for result in results] for text, results in self.causes()},
             "results": [asdict(result) for result in self.results],
         }
 
@@ -125,9 +177,11 @@ class Report(Findings):
 
     Attributes:
         levels: those that were asked for.
+        suite: a hash of the tests, see :mod:`torch_conformance.fingerprint`; empty if it is not known.
     """
 
     levels: tuple[Level, ...] = LEVELS
+    suite: str = ""
 
     def groups(self) -> dict[str, list[Result]]:
         """The results by the name of their level."""
@@ -156,9 +210,9 @@ class Report(Findings):
         tests, which proves no level.
         """
         reached = DEVICE if self.verdict(DEVICE) == "passed" else None
-        if self.only or self.verdict(DEVICE) == "failed":
+        if self.is_partial or self.verdict(DEVICE) == "failed":
             return None
-        for level in LEVELS:
+        for level in self.device.levels():
             match self.verdict(level):
                 case "passed":
                     reached = level
@@ -167,14 +221,33 @@ class Report(Findings):
         return reached
 
     def verdict_text(self) -> str:  # noqa: D102  # as above
-        if self.only and not self.ok:
+        if self.is_partial and not self.ok:
             return "Not all of these tests pass."
-        if self.only:
-            offered = any(result.outcome != "not offered" for result in self.results if result.level != DEVICE)
-            return "These tests pass." if offered else "The device offers nothing that these tests are about."
+        if self.is_partial:
+            counts = count(result for result in self.results if result.level != DEVICE)
+            if counts["passed"] or counts["known"]:
+                return "These tests pass."
+            why = (
+                "All of these tests are skipped."
+                if counts["skipped"]
+                else "The device offers nothing that these tests are about."
+            )
+            return why
         if (reached := self.reached) is not None:
-            return f"Level reached: {reached.number} ({reached.name}): {reached.means}."
+            level = f"{reached.number} ({reached.name}): {self._means(reached)}"
+            return f"Level reached: {level}.{self._share_not_offered(reached)}"
         return "No level is reached." if self.failures else "No level is reached: not all of its tests were run."
+
+    def _means(self, level: Level) -> str:
+        if level == DEVICE and not self.device.is_library:  # which the doctor does not know
+            return "the device is there, and torch computes with it"
+        return level.means
+
+    def _share_not_offered(self, reached: Level) -> str:
+        """What a level that is reached does not say: how many of the tests up to it do not apply."""
+        results = [result for result in self.results if DEVICE.number < result.level.number <= reached.number]
+        number = count(results)["not offered"]
+        return f" Of the tests up to it {number:,} of {len(results):,} are not offered." if number else ""
 
     @classmethod
     def from_json(cls, report: Mapping[str, Any]) -> "Report":
@@ -183,11 +256,8 @@ class Report(Findings):
         Raises ValueError if it is no such report.
         """
         try:
-            device: dict[str, Any] = {
-                key: tuple(value) if isinstance(value, list) else value for key, value in report["device"].items()
-            }
             return cls(
-                device=DeviceDescription(**device),
+                device=DeviceDescription.from_json(report["device"]),
                 results=tuple(Result(**result) for result in report["results"]),
                 problems=tuple(report["problems"]),
                 seconds=report["seconds"],
@@ -196,6 +266,11 @@ class Report(Findings):
                 quick=report["quick"],
                 only=tuple(report["only"]),
                 options=report["options"],
+                skip=tuple(report.get("skip", ())),
+                named=report.get("named", False),
+                imports=tuple(report.get("imports", ())),
+                again=report.get("again", ""),
+                suite=report.get("suite", ""),
             )
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"It is no report of `torch-backend check --json`: {error!r}.") from None
@@ -217,8 +292,8 @@ class Report(Findings):
                 for level in self.levels
             ],
             "operators": coverage.entries_by_standing(facts),
+            "who_served": self.who_served(),
             "costliest_fallbacks": [asdict(cost) for cost in coverage.costliest_fallbacks(facts)],
-            "quick": self.quick,
-            "only": list(self.only),
             "options": dict(self.options),
+            "suite": self.suite,
         }

@@ -1,5 +1,6 @@
 """A report as one HTML page that needs nothing else: styles and scripts are in it, and it loads nothing."""
 
+import re
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -8,11 +9,13 @@ from typing import Any, get_args
 from jinja2 import Environment, StrictUndefined
 
 from torch_conformance import coverage, promises
+from torch_conformance.features import FEATURES, Feature
 from torch_conformance.levels import FROM_DEVICE_ON
-from torch_conformance.report import treemap
+from torch_conformance.report import programs, treemap
 from torch_conformance.report.findings import Findings, verdict_on
-from torch_conformance.results import FAILURES, Result, count, failed, totals
+from torch_conformance.results import FAILURES, Result, by_function, count, failed, totals
 
+_MOST_FUNCTIONS = 4
 _MOST_TILES = 60
 _MOST_IN_TABLE = 10
 _TREEMAP_RATIO = 3.0
@@ -28,12 +31,18 @@ def render(report: Findings) -> str:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = resources.files(__package__).joinpath("page.html.jinja").read_text(encoding="utf-8")
     facts = coverage.facts_of(report.results)
+    causes = _causes(report)
     fallbacks = [cost for cost in coverage.costliest_fallbacks(facts, _MOST_TILES) if cost.seconds > 0]
     return environment.from_string(template).render(
         report=report,
         device=report.device,
         totals=totals(report.results),
-        failures=report.failures,
+        causes=causes,
+        most_functions=_MOST_FUNCTIONS,
+        anchors={failure["result"].test: failure["anchor"] for cause in causes for failure in cause["failures"]},
+        suite=getattr(report, "suite", ""),
+        features=_features(report),
+        parts=_parts(report, bool(facts)),
         groups=[_group(name, results) for name, results in report.groups().items()],
         operators=_shares(coverage.entries_by_standing(facts)) if facts else [],
         fallbacks=fallbacks[:_MOST_IN_TABLE],
@@ -48,13 +57,66 @@ def render(report: Findings) -> str:
         known=[result for result in report.results if result.outcome == "known"],
         reasons=report.not_offered(),
         failure_outcomes=FAILURES,
-        promises_of=promises.of_test,
     )
+
+
+def _causes(report: Findings) -> list[dict[str, Any]]:
+    """The failures by cause, each with what the page says of it."""
+    anchors: set[str] = set()
+    return [
+        {
+            "text": text,
+            "functions": by_function(results),
+            "failures": [_failure(result, report, anchors) for result in results],
+        }
+        for text, results in report.causes()
+    ]
+
+
+def _failure(result: Result, report: Findings, anchors: set[str]) -> dict[str, Any]:
+    return {
+        "result": result,
+        "anchor": _anchor(result.test, anchors),
+        "promises": list(promises.of_test(result.test)) if report.device.is_library else [],
+        "command": report.command_for(result.test),
+        "program": programs.program_for(result, report.device, report.imports),
+    }
+
+
+def _anchor(test: str, taken: set[str]) -> str:
+    """The id of a failure in the page, the same in each report of the test, unless another test has it."""
+    anchor = plain = re.sub(r"[^\w.:/-]+", "-", test).strip("-")
+    number = 1
+    while anchor in taken:
+        number += 1
+        anchor = f"{plain}-{number}"
+    taken.add(anchor)
+    return anchor
+
+
+def _features(report: Findings) -> list[tuple[Feature, str | None]]:
+    """What a device of PyTorch has, and why not what it has not; nothing for one of torch_backend's, which has all."""
+    said = {} if report.device.is_library else report.device.features
+    return [(FEATURES[name], lacks) for name, lacks in said.items() if name in FEATURES]
+
+
+def _parts(report: Findings, has_operators: bool) -> list[tuple[str, str]]:
+    """The id and title of each part of the page that there is."""
+    parts = (
+        ("failures", "Failures", bool(report.failures)),
+        ("operators", "Operators", has_operators),
+        ("known", "Known failures", any(result.outcome == "known" for result in report.results)),
+        ("features", "Features", bool(_features(report))),
+        ("not-offered", "Not offered", bool(report.not_offered())),
+        ("tests", "Tests", True),
+    )
+    return [(name, title) for name, title, is_there in parts if is_there]
 
 
 def _group(name: str, results: Sequence[Result]) -> dict[str, Any]:
     """A level, or a file of PyTorch's tests."""
     counts = count(results)
+    facts = coverage.facts_of(results)
     level = next((level for level in FROM_DEVICE_ON if level.name == name), None)
     return {
         "name": f"{level.number} {name}" if level else name,
@@ -62,7 +124,7 @@ def _group(name: str, results: Sequence[Result]) -> dict[str, Any]:
         "verdict": verdict_on(results),
         "counts": counts,
         "failed": failed(counts),
-        "seconds": sum(result.seconds for result in results),
+        "operators": _shares(coverage.entries_by_standing(facts)) if facts else [],
         # The matrix shows the tests of operators, which are many.
         "tests": [result for result in results if "op" not in result.facts],
     }

@@ -3,6 +3,7 @@
 from pathlib import Path
 from xml.etree import ElementTree
 
+from torch_conformance import coverage
 from torch_conformance.report.findings import Findings
 from torch_conformance.results import FAILURES, Result, count, failed
 
@@ -10,7 +11,7 @@ from torch_conformance.results import FAILURES, Result, count, failed
 def write(report: Findings, path: Path) -> None:
     """Write the report to ``path``: a test suite per level, or per file of PyTorch's tests.
 
-    What is known to fail, not offered or not run is "skipped", with the reason.
+    What is known to fail, not offered, skipped or not run is "skipped", with the reason.
     """
     root = ElementTree.Element("testsuites", name=f"torch_backend conformance of {report.device.name}")
     for name, results in report.groups().items():
@@ -35,9 +36,14 @@ def _add_suite(root: ElementTree.Element, name: str, results: list[Result]) -> N
         tests=str(len(results)),
         failures=str(failed(counts)),
         errors="0",
-        skipped=str(counts["known"] + counts["not offered"] + counts["not run"]),
+        skipped=str(len(results) - counts["passed"] - failed(counts)),
         time=f"{sum(result.seconds for result in results):.3f}",
     )
+    properties = ElementTree.SubElement(suite, "properties")
+    ElementTree.SubElement(properties, "property", name="not offered", value=str(counts["not offered"]))
+    if facts := coverage.facts_of(results):
+        for standing, number in coverage.entries_by_standing(facts).items():
+            ElementTree.SubElement(properties, "property", name=f"operators {standing}", value=str(number))
     for result in results:
         file, _, test = result.test.partition("::")
         classname = file.removesuffix(".py").replace("/", ".")

@@ -1,15 +1,13 @@
 """A process beside the one that tests, with the same device, which does as it is told."""
 
-import importlib
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-import pytest
 import torch.multiprocessing
 
-from torch_backend.files import patience
+from torch_conformance import patience, routes
 
 SECONDS = 60.0
 """How long the process may take on an idle machine to start, and for one piece of work."""
@@ -21,8 +19,8 @@ class OtherProcess:
     Started when there is work, and anew after it was killed or work has failed.
     """
 
-    def __init__(self, config: pytest.Config) -> None:
-        self._setup = (config.getoption("--device"), config.getoption("imports"))
+    def __init__(self) -> None:
+        self._route = routes.of_this_process()
         self._process: Any = None
         self._connection: Connection | None = None
 
@@ -52,7 +50,7 @@ class OtherProcess:
     def _start(self) -> None:
         context = torch.multiprocessing.get_context("spawn")  # a device cannot be used in a forked process
         self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, *self._setup), daemon=True)
+        self._process = context.Process(target=_serve, args=(theirs, self._route), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -65,12 +63,8 @@ class OtherProcess:
         self._process = self._connection = None
 
 
-def _serve(connection: Connection, device: str, imports: list[str]) -> None:
-    from torch_conformance import activation
-
-    activation.activate(device)
-    for module in imports:
-        importlib.import_module(module)
+def _serve(connection: Connection, route: routes.Route) -> None:
+    routes.activate(route)
     while True:
         try:
             answer = (True, _do(connection))

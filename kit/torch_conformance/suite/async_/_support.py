@@ -1,13 +1,13 @@
 """Keeping a device busy, and looking at what its work has left behind."""
 
 import functools
-import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch_conformance import routes
 
 BUSY_MS = 10.0
 """How long work takes that a test puts before the step that must wait for it."""
@@ -36,11 +36,8 @@ class _Load:
 
 
 @functools.cache
-def _load(device: torch.device, asynchronous: bool) -> _Load:
-    getattr(torch, device.type).empty_cache()  # what stays should not keep a segment that an earlier test left
-    # Without queues, work is done when it returns, and nothing can wait for it in vain.
-    if not asynchronous:
-        return _Load(*_copy(device, 1), math.inf)
+def _load(device: torch.device) -> _Load:
+    torch.accelerator.empty_cache()  # what stays should not keep a segment that an earlier test left
     for size in _LOAD_BYTES:
         target, source = _copy(device, size)
         times = [_milliseconds(target, source) for _ in range(4)]
@@ -64,20 +61,23 @@ def _milliseconds(target: Tensor, source: Tensor) -> tuple[float, float]:
     return (enqueued - start) * 1000 / 4, (time.perf_counter() - start) * 1000 / 4
 
 
-def is_asynchronous(device: str) -> bool:
+def is_asynchronous() -> bool:
     """Whether work is enqueued, rather than done when it returns."""
-    return "ASYNC" in getattr(torch, device).get_device_properties().capabilities
+    return routes.has("asynchronous")
 
 
 def keep_busy(device: str, milliseconds: float = BUSY_MS) -> None:
-    """Enqueue copies on the current stream of ``device`` that take about this long; few if it has no queues.
+    """Enqueue copies on the current stream of ``device`` that take about this long; none if it has no queues.
 
-    What follows on the stream then comes late enough for anyone who does not wait for it to be too early.
+    What follows on the stream then comes late enough for anyone who does not wait for it to be too early. Without
+    queues work is done when the call returns, and nothing can wait for it in vain.
     """
+    if not is_asynchronous():
+        return
     where = torch.device(device)
     if where.index is None:
         where = torch.device(where.type, torch.accelerator.current_device_index())
-    _load(where, is_asynchronous(where.type)).enqueue(milliseconds)
+    _load(where).enqueue(milliseconds)
 
 
 def attempts_beside_work(device: str, stream: torch.Stream) -> Iterator[torch.Event]:
@@ -101,9 +101,10 @@ def attempts_beside_work(device: str, stream: torch.Stream) -> Iterator[torch.Ev
 def pinned(values: Tensor) -> Tensor:
     """The values in page-locked memory of the device, which reads it later than it is told to.
 
-    pin_memory=True gives that of CUDA where PyTorch has it, whatever the device is.
+    pin_memory=True gives that of CUDA where PyTorch has it, whatever the device is. A device that has no such memory
+    copies from any other.
     """
-    return values.pin_memory()
+    return values.pin_memory() if routes.has("pinned memory") else values
 
 
 def assert_all(tensor: Tensor, value: float, what: str) -> None:

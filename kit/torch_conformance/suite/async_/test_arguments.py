@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor
+from torch_conformance import needs
 from torch_conformance.suite.async_._support import assert_all, keep_busy, pinned
 
 
@@ -35,7 +36,7 @@ def test_pageable_sources(device: str, count: int) -> None:
     """Ordinary host memory may be overwritten when a copy from it, said not to block, has returned."""
     source = torch.arange(float(count * 2))
     keep_busy(device)
-    x = source.to(device, non_blocking=True)
+    x = source.to(device, non_blocking=True, copy=True)
     y = torch.empty(count, 2, device=device).copy_(source.view(2, count).t(), non_blocking=True)
     source.zero_()
     expected = torch.arange(float(count * 2))
@@ -67,11 +68,12 @@ CHANGES: dict[str, Callable[[Tensor], object]] = {
 }
 
 
+@needs.feature("storage")
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_inputs(device: str, change: Callable[[Tensor], object]) -> None:
     """An operator's input may change its values, its shape or its memory when the operator has returned."""
     expected = torch.arange(1200.0).view(30, 40)
-    x = pinned(expected).to(device, non_blocking=True)
+    x = pinned(expected).to(device, non_blocking=True, copy=True)
     keep_busy(device)
     y, z = x * 2, x.t() + 1
     s = x.sum(0)

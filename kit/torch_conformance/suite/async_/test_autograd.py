@@ -10,6 +10,8 @@ from torch_conformance import needs
 from torch_conformance.suite.async_._support import assert_all, keep_busy, pinned
 from torch_conformance.threads import in_threads
 
+pytestmark = needs.feature("streams")
+
 
 def test_backward_runs_on_the_forwards_stream(device: str, backend: ModuleType) -> None:
     """What ran forward on a side stream runs backward on it, though backward is called on the default stream."""

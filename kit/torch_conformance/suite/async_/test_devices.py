@@ -14,7 +14,7 @@ from torch_conformance.suite.async_._support import (
 )
 from torch_conformance.threads import in_threads
 
-pytestmark = needs.devices(2)
+pytestmark = [needs.feature("streams"), needs.devices(2)]
 
 
 def test_a_stream_makes_its_device_current(device: str, backend: ModuleType) -> None:
@@ -77,7 +77,7 @@ def test_synchronizing_one_device(device: str, backend: ModuleType) -> None:
     backs = []
     for index in (0, 1):
         x = torch.full((1000,), 3.0, device=f"{device}:{index}")
-        backs.append(torch.zeros(1000, pin_memory=True))
+        backs.append(pinned(torch.zeros(1000)))
         with backend.device(index):
             keep_busy(device)
         backs[index].copy_(x, non_blocking=True)
@@ -87,7 +87,7 @@ def test_synchronizing_one_device(device: str, backend: ModuleType) -> None:
         assert_idle(backend.current_stream(index), f"after synchronize({index})")
 
 
-@needs.capability("ASYNC")
+@needs.feature("asynchronous")
 def test_devices_do_not_wait_for_each_other(device: str, backend: ModuleType) -> None:
     """Synchronizing one device does not wait for the work of the other."""
     for event in attempts_beside_work(f"{device}:1", backend.current_stream(1)):
@@ -101,7 +101,7 @@ def test_devices_do_not_wait_for_each_other(device: str, backend: ModuleType) ->
 def test_a_stream_waits_for_another_device(device: str, backend: ModuleType) -> None:
     """A stream that waits for an event of another device comes after the work before that event."""
     x = torch.zeros(1000, device=f"{device}:0")
-    back = torch.zeros(1000, pin_memory=True)
+    back = pinned(torch.zeros(1000))
     keep_busy(f"{device}:0")
     x.fill_(4)
     back.copy_(x, non_blocking=True)

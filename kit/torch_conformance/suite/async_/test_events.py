@@ -10,6 +10,8 @@ from torch_conformance import needs
 from torch_conformance.suite.async_._support import assert_all, assert_idle, keep_busy, pinned
 from torch_conformance.threads import in_threads
 
+pytestmark = needs.feature("streams")
+
 
 def test_an_event_that_was_never_recorded(backend: ModuleType) -> None:
     """An event that was never recorded counts as complete: nobody waits for it."""
@@ -21,7 +23,7 @@ def test_an_event_that_was_never_recorded(backend: ModuleType) -> None:
     backend.synchronize()
 
 
-@needs.capability("ASYNC")
+@needs.feature("asynchronous")
 def test_an_event_is_pending_until_the_work_before_it_is_done(device: str, backend: ModuleType) -> None:
     """Right after much work an event is not complete; after synchronize() it is."""
     for milliseconds in (20, 100, 400):  # more, if the host was held up for longer
@@ -39,7 +41,7 @@ def test_an_event_is_pending_until_the_work_before_it_is_done(device: str, backe
 @pytest.mark.parametrize("wait", ["synchronize", "query"])
 def test_a_complete_event_means_that_the_work_is_done(device: str, backend: ModuleType, wait: str) -> None:
     """When an event is complete, what was copied to pinned memory before it is there."""
-    x, back = torch.full((1000,), 3.0, device=device), torch.zeros(1000, pin_memory=True)
+    x, back = torch.full((1000,), 3.0, device=device), pinned(torch.zeros(1000))
     backend.synchronize()
     keep_busy(device)
     back.copy_(x, non_blocking=True)
@@ -73,7 +75,7 @@ def test_an_event_does_not_wait_for_later_work(device: str, backend: ModuleType)
 
 def test_an_event_recorded_again_means_the_later_point(device: str, backend: ModuleType) -> None:
     """Recording an event again replaces the point that it marks."""
-    back = torch.zeros(1000, pin_memory=True)
+    back = pinned(torch.zeros(1000))
     event = backend.Event()
     event.record()
     event.synchronize()
@@ -144,7 +146,7 @@ def test_many_streams_wait_for_one_event(device: str, backend: ModuleType) -> No
 
 def test_events_of_other_threads(device: str, backend: ModuleType) -> None:
     """An event recorded by one thread can be asked, and waited for, by others."""
-    x, back = torch.full((1000,), 3.0, device=device), torch.zeros(1000, pin_memory=True)
+    x, back = torch.full((1000,), 3.0, device=device), pinned(torch.zeros(1000))
     backend.synchronize()
     keep_busy(device)
     back.copy_(x, non_blocking=True)
@@ -158,6 +160,7 @@ def test_events_of_other_threads(device: str, backend: ModuleType) -> None:
     in_threads([wait] * 3)
 
 
+@needs.feature("event times")
 def test_times_are_in_order(device: str, backend: ModuleType) -> None:
     """Times between events of one stream are never negative, and those of longer spans are longer."""
     events = [backend.Event(enable_timing=True) for _ in range(6)]
@@ -172,6 +175,7 @@ def test_times_are_in_order(device: str, backend: ModuleType) -> None:
         assert start.elapsed_time(end) == pytest.approx(other - one, abs=0.5), "times do not add up"
 
 
+@needs.feature("event times")
 def test_times_are_those_of_the_host(device: str, backend: ModuleType) -> None:
     """The time between two events is no longer than what passes on the host's clock around both."""
     start, end = backend.Event(enable_timing=True), backend.Event(enable_timing=True)
@@ -186,7 +190,8 @@ def test_times_are_those_of_the_host(device: str, backend: ModuleType) -> None:
     assert 0 <= measured <= passed * 1.05 + 1, f"the device measured {measured} ms of the {passed} ms that passed"
 
 
-@needs.capability("ASYNC")
+@needs.feature("event times")
+@needs.feature("asynchronous")
 def test_times_are_those_of_the_work(device: str, backend: ModuleType) -> None:
     """The time between two events is that which the work between them took on the device, not on the host."""
     for milliseconds in (30, 100, 300):  # more, if the host was held up for longer

@@ -4,7 +4,10 @@ import random
 from types import ModuleType
 
 import torch
+from torch_conformance import needs
 from torch_conformance.suite.async_._support import assert_all, keep_busy, pinned
+
+pytestmark = needs.feature("pinned memory")
 
 COUNT = 123_457
 
@@ -44,6 +47,7 @@ def test_parts_of_a_buffer_keep_it(device: str) -> None:
     assert len(others) == 2
 
 
+@needs.feature("streams")
 def test_copies_on_side_streams(device: str, backend: ModuleType) -> None:
     """A copy from pinned memory on a side stream protects the memory as one on the default stream does."""
     side = backend.Stream()
@@ -58,6 +62,7 @@ def test_copies_on_side_streams(device: str, backend: ModuleType) -> None:
         assert_all(row, number, f"copy {number} on the side stream")
 
 
+@needs.feature("streams")
 def test_a_buffer_that_two_streams_read(device: str, backend: ModuleType) -> None:
     """Pinned memory that two streams read is kept until both have."""
     streams = [backend.Stream() for _ in range(2)]
@@ -76,6 +81,7 @@ def test_a_buffer_that_two_streams_read(device: str, backend: ModuleType) -> Non
     del other
 
 
+@needs.feature("torch_backend")
 def test_buffers_are_used_again_in_the_end(device: str, backend: ModuleType) -> None:
     """When the device is done with a freed pinned tensor, its memory is used for the next one of that size."""
     source = pinned(torch.zeros(COUNT))

@@ -3,6 +3,7 @@
 from types import ModuleType
 
 import torch
+from torch_conformance import needs
 from torch_conformance.suite.async_._support import assert_all, keep_busy, pinned
 from torch_conformance.threads import in_threads
 
@@ -20,6 +21,7 @@ def test_threads_share_the_default_stream(device: str) -> None:
     assert_all(x + 1, 2, "an addition after a copy that another thread enqueued")
 
 
+@needs.feature("streams")
 def test_a_stream_per_thread(device: str, backend: ModuleType) -> None:
     """Threads with a stream each compute what one would compute alone."""
 
@@ -47,9 +49,10 @@ def test_threads_on_one_stream(device: str) -> None:
     in_threads([lambda number=number: work(number) for number in range(1, 5)])
 
 
+@needs.feature("streams")
 def test_threads_wait_at_once(device: str, backend: ModuleType) -> None:
     """Threads that synchronize the device, a stream and an event at once all return, with the work done."""
-    back = torch.zeros(1000, pin_memory=True)
+    back = pinned(torch.zeros(1000))
     x = torch.full((1000,), 3.0, device=device)
     stream = backend.current_stream()
     keep_busy(device, 20)
@@ -65,6 +68,7 @@ def test_threads_wait_at_once(device: str, backend: ModuleType) -> None:
     in_threads([lambda wait=wait: waiting(wait) for wait in waits])
 
 
+@needs.feature("streams")
 def test_a_pipeline_of_threads(device: str, backend: ModuleType) -> None:
     """One thread loads on its stream, the next computes on another, and an event per batch is all that orders them."""
     count = 12

@@ -7,11 +7,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch_conformance import needs
 from torch_conformance.suite.compile._support import compiled
 from torch_conformance.suite.tensor._support import each
-
-pytestmark = needs.feature("compile")
 
 Convolution: TypeAlias = tuple[Callable[[Tensor, Tensor], Tensor], int]
 """A convolution, and over how many dimensions it is."""

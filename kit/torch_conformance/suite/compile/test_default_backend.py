@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
-from torch_conformance import needs
+from torch_conformance import needs, routes
 from torch_conformance.threads import in_numbered_threads
 
 # A device without code generation runs graphs as captured, and says so.
-pytestmark = [needs.feature("compile"), pytest.mark.filterwarnings("ignore:torch.compile runs graphs of")]
+pytestmark = [needs.feature("inductor"), pytest.mark.filterwarnings("ignore:torch.compile runs graphs of")]
 
 STEPS = 20
 
@@ -87,6 +87,7 @@ def test_training(device: str, kind: str) -> None:
     assert train(model, torch.compile(model)) == pytest.approx(train(twin, twin), rel=2e-3)
 
 
+@needs.feature("generator")
 def test_dropout(device: str, backend: ModuleType) -> None:
     """Training with dropout repeats with the same seed of the device, and differs with another."""
     layer = nn.Sequential(nn.Linear(16, 32), nn.Dropout(0.2), nn.GELU(), nn.Dropout(0.2)).to(device)
@@ -108,6 +109,7 @@ def test_dropout(device: str, backend: ModuleType) -> None:
     assert one != other, "another seed dropped the same elements"
 
 
+@needs.feature("generator")
 def test_random_operators(device: str, backend: ModuleType) -> None:
     """Operators that draw in compiled code draw from the device's generator and leave the CPU's alone."""
     run = torch.compile(lambda p: (torch.multinomial(p, 3), torch.rand(3, device=device), torch.bernoulli(p)))
@@ -130,7 +132,7 @@ def test_what_is_returned(device: str) -> None:
     def run(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
         x.add_(1)
         z = x * y
-        there = z.cpu()
+        there = z.to("cpu", copy=True)
         return x, x[1:], z, z.t(), y, there, there.to(device), z.to(torch.float64) if y.is_cpu else z.int()
 
     def inputs() -> tuple[Tensor, Tensor]:
@@ -166,6 +168,7 @@ def test_shapes_that_change(device: str) -> None:
         assert positive(torch.tensor([1.0, -1.0, 3.0], device=device)).tolist() == [2, 6]
 
 
+@needs.feature("autocast")
 def test_precision(device: str) -> None:
     """Autocast, integers and checkpoints in compiled code are what they are outside."""
 
@@ -213,6 +216,7 @@ def test_optimizer(device: str) -> None:
         torch.testing.assert_close(actual, expected)
 
 
+@needs.feature("memory statistics")
 def test_memory(device: str, backend: ModuleType) -> None:
     """Results of compiled code are counted as memory of the device, and nothing stays when they are gone."""
     run = torch.compile(lambda x: (x.sin() @ x).relu())
@@ -226,11 +230,13 @@ def test_memory(device: str, backend: ModuleType) -> None:
     run(x)
     before = held()
     results = [run(x) for _ in range(4)]
-    assert held() - before == 4 * x.nbytes
+    taken = held() - before
+    assert taken == 4 * x.nbytes if routes.has("torch_backend") else taken >= 4 * x.nbytes
     del results
     assert held() == before
 
 
+@needs.feature("streams")
 def test_streams(device: str, backend: ModuleType) -> None:
     """Compiled code comes after the work before it on its stream, and before the work after it."""
     run = torch.compile(lambda x: x * 2 + 1)

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_conformance import needs
 from torch_conformance.suite.compile._support import compiled
 
-pytestmark = needs.feature("compile")
+pytestmark = needs.feature("torch_backend")
 
 ANSWERS: dict[str, Callable[[ModuleType, Tensor], object]] = {
     "current_device": lambda module, x: module.current_device(),

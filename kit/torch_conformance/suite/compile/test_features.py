@@ -15,7 +15,7 @@ from torch_conformance.threads import in_numbered_threads
 
 # What a device does not do with a graph is said in a warning, and it computes the same.
 pytestmark = [
-    needs.feature("compile"),
+    needs.feature("inductor"),
     pytest.mark.filterwarnings("ignore:torch.compile (runs|puts no) graphs of"),
     pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile"),
 ]
@@ -36,6 +36,7 @@ def _gradients(run: Callable[..., Tensor], *inputs: Tensor) -> list[Tensor]:
     return [result.detach(), *(x.grad for x in leaves if x.grad is not None)]
 
 
+@needs.feature("torch_backend")
 def test_backend_of_the_devices_name(device: str) -> None:
     """The device's name is a backend of torch.compile, which takes modes and options as the default backend does."""
     name = torch.device(device).type
@@ -72,6 +73,7 @@ def test_several_devices(device: str) -> None:
     torch.testing.assert_close([result.cpu() for result in results], expected)
 
 
+@needs.feature("torch_backend")
 def test_streams_in_a_graph(device: str, backend: ModuleType) -> None:
     """Code that chooses streams, waits for them and for the device does so when it is compiled."""
 
@@ -111,6 +113,7 @@ _DRAWS: tuple[Callable[[Tensor], Tensor], ...] = (
 """What draws numbers for 64 ones."""
 
 
+@needs.feature("generator")
 @pytest.mark.thorough
 @pytest.mark.parametrize("fallback_random", [False, True])
 def test_draws_on_the_host_and_the_device(device: str, backend: ModuleType, fallback_random: bool) -> None:
@@ -246,6 +249,7 @@ def test_frozen_weights(device: str) -> None:
         torch.testing.assert_close(torch.compile(model)(x), copy.deepcopy(model)(x))
 
 
+@needs.feature("streams")
 @pytest.mark.thorough
 def test_code_of_several_threads_and_streams(device: str, backend: ModuleType) -> None:
     """Threads run one compiled function, each on a stream of its own."""

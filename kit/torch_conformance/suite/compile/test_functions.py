@@ -9,8 +9,6 @@ from torch.nn import functional as F
 from torch_conformance import needs
 from torch_conformance.suite.compile._support import compiled
 
-pytestmark = needs.feature("compile")
-
 
 def test_new_tensors(device: str) -> None:
     """Tensors that compiled code creates lie on the device that it names, or on that of its input."""
@@ -51,6 +49,7 @@ def test_copies_between_host_and_device(device: str) -> None:
     assert result.tolist() == [2, 4, 6]
 
 
+@needs.feature("generator")
 @pytest.mark.parametrize("call", ["function", "module"])
 def test_dropout(device: str, backend: ModuleType, call: str) -> None:
     """Compiled dropout drops about as many as it should, the same for the same seed, and the same backward."""
@@ -75,6 +74,7 @@ def test_dropout(device: str, backend: ModuleType, call: str) -> None:
     assert 2300 < dropped < 2700, f"{dropped} of 10000 elements were dropped with probability 0.25"
 
 
+@needs.feature("generator")
 def test_random_numbers_go_on(device: str, backend: ModuleType) -> None:
     """Random numbers drawn in compiled code are the next ones of the device's generator."""
 
@@ -90,6 +90,7 @@ def test_random_numbers_go_on(device: str, backend: ModuleType) -> None:
     torch.testing.assert_close(actual, expected)
 
 
+@needs.feature("streams")
 def test_streams(device: str, backend: ModuleType) -> None:
     """Compiled code that runs under a side stream enqueues its work there."""
     side = backend.Stream()

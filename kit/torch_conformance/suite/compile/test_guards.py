@@ -1,11 +1,11 @@
 """What was compiled is used again where it fits, and only there."""
 
+from types import ModuleType
+
 import torch
 from torch import Tensor
 from torch_conformance import needs
 from torch_conformance.suite.compile._support import compiled, counter
-
-pytestmark = needs.feature("compile")
 
 
 def test_the_same_input_compiles_once(device: str) -> None:
@@ -17,6 +17,7 @@ def test_the_same_input_compiles_once(device: str) -> None:
     assert compilations.frame_count == 1, f"four calls were compiled {compilations.frame_count} times"
 
 
+@needs.feature("accelerator")
 def test_another_device_type_compiles_again(device: str) -> None:
     """What was compiled for the CPU is not used for the device, nor the other way round."""
     with counter() as compilations:
@@ -41,12 +42,11 @@ def test_another_device_index_compiles_again(device: str) -> None:
 
 
 @needs.devices(2)
-def test_the_current_device_is_guarded(device: str) -> None:
+def test_the_current_device_is_guarded(device: str, backend: ModuleType) -> None:
     """Compiled code that creates a tensor on the current device does so on the one that is current when it runs."""
     run = compiled(lambda x: x.cpu() + torch.ones(3, device=device).cpu())
-    module = getattr(torch, device)
     for index in (0, 1):
-        with module.device(index):
+        with backend.device(index):
             assert run(torch.zeros(3, device=device)).tolist() == [1, 1, 1]
 
 

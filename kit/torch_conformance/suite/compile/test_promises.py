@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_leaves
 from torch_conformance import needs
 from torch_conformance.suite.tensor._support import each
 
-pytestmark = [needs.feature("compile"), needs.dtype("float32"), pytest.mark.thorough]
+pytestmark = [needs.dtype("float32"), pytest.mark.thorough]
 
 OPERATORS: dict[str, OpInfo] = {op.full_name: op for op in op_db if torch.float32 in op.dtypes}
 

@@ -10,7 +10,7 @@ from torch._dynamo.variables import streams as dynamo_streams
 from torch_conformance import needs
 from torch_conformance.suite.compile._support import compiled
 
-pytestmark = needs.feature("compile")
+pytestmark = needs.feature("torch_backend")
 
 SIZE = 100_000
 WORK = 20

@@ -11,7 +11,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 from torch_conformance import needs
 
-pytestmark = [needs.feature("compile"), pytest.mark.thorough]
+pytestmark = pytest.mark.thorough
 
 
 class Net(nn.Module):
@@ -59,6 +59,7 @@ def test_an_exported_model_goes_to_the_host(device: str) -> None:
     torch.testing.assert_close(program.module()(_images("cpu")), model(_images(device)).cpu())
 
 
+@needs.feature("memory statistics")
 def test_fake_tensors(device: str) -> None:
     """Models run on fake tensors of the device: shapes, strides and devices are right, and no memory is taken."""
     model = Net().to(device)

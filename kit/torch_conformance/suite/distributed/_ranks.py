@@ -1,6 +1,5 @@
 """Processes that form a process group, each with a device of its own."""
 
-import importlib
 import multiprocessing
 import tempfile
 import traceback
@@ -11,7 +10,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-import pytest
+from torch_conformance import routes
 
 TIMEOUT = 180.0
 """Seconds that all ranks together may take for one piece of work, which may be compiling on a busy machine."""
@@ -21,12 +20,12 @@ class Ranks:
     """Two processes of one process group, started when there is work, and anew after work that failed.
 
     Args:
-        device: what the kit was given to activate.
-        imports: modules to import first, as the kit was told.
+        route: to the device.
+        count: how many.
     """
 
-    def __init__(self, device: str, imports: list[str], count: int = 2) -> None:
-        self._setup = (device, imports)
+    def __init__(self, route: routes.Route, count: int = 2) -> None:
+        self._route = route
         self._count = count
         self._processes: list[BaseProcess] = []
         self._connections: list[Connection] = []
@@ -38,7 +37,7 @@ class Ranks:
         place = f"file://{self._folder.name}/store"
         for rank in range(self._count):
             mine, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(theirs, *self._setup, rank, self._count, place), daemon=True)
+            process = context.Process(target=_serve, args=(theirs, self._route, rank, self._count, place), daemon=True)
             process.start()
             theirs.close()
             self._processes.append(process)
@@ -94,19 +93,19 @@ class Ranks:
 
 
 @contextmanager
-def two_ranks(config: pytest.Config) -> Iterator[Ranks]:
+def two_ranks() -> Iterator[Ranks]:
     """Two ranks on the device that the kit runs on."""
-    ranks = Ranks(config.getoption("--device"), config.getoption("imports"))
+    ranks = Ranks(routes.of_this_process())
     try:
         yield ranks
     finally:
         ranks.close()
 
 
-def _serve(connection: Connection, device: str, imports: list[str], rank: int, count: int, place: str) -> None:
+def _serve(connection: Connection, route: routes.Route, rank: int, count: int, place: str) -> None:
     """What a rank's process does: join the group, then one piece of work after the other."""
     try:
-        _join(device, imports, rank, count, place)
+        _join(route, rank, count, place)
         joined = None
     except BaseException:
         joined = traceback.format_exc()
@@ -119,12 +118,8 @@ def _serve(connection: Connection, device: str, imports: list[str], rank: int, c
         connection.send(answer)
 
 
-def _join(device: str, imports: list[str], rank: int, count: int, place: str) -> None:
-    from torch_conformance import activation
-
-    activation.activate(device)
-    for module in imports:
-        importlib.import_module(module)
+def _join(route: routes.Route, rank: int, count: int, place: str) -> None:
+    routes.activate(route)
     import torch
     from torch import distributed
 

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
+from torch_conformance import routes
+from torch_conformance.suite.async_._support import pinned
 
 LENGTH = 5000
 
@@ -96,9 +98,9 @@ def send_and_receive() -> None:
 
 def order_with_streams() -> None:
     """A collective comes after the work before it, and the work after its wait() comes after it."""
-    module = getattr(torch, _here().type)
+    module = routes.of_this_process().module()
     load = torch.zeros(1 << 20, device=_here())
-    source = torch.zeros(1 << 20, pin_memory=True)
+    source = pinned(torch.zeros(1 << 20))
     for stream in (module.current_stream(), module.Stream()):
         with module.stream(stream):
             for number in range(3):

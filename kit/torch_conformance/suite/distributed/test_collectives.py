@@ -11,9 +11,9 @@ pytestmark = [needs.feature("distributed"), needs.devices(2)]
 
 
 @pytest.fixture(scope="module")
-def ranks(pytestconfig: pytest.Config) -> Iterator[Ranks]:
+def ranks() -> Iterator[Ranks]:
     """Two processes of one group."""
-    with two_ranks(pytestconfig) as both:
+    with two_ranks() as both:
         yield both
 
 
@@ -52,6 +52,7 @@ def test_send_and_receive(ranks: Ranks) -> None:
     ranks.run(_work.send_and_receive)
 
 
+@needs.feature("streams")
 def test_order_with_streams(ranks: Ranks) -> None:
     """A collective sees the work that was enqueued before it, and the work after its wait() sees its result."""
     ranks.run(_work.order_with_streams)

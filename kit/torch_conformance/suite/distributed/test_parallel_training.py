@@ -11,9 +11,9 @@ pytestmark = [needs.feature("distributed"), needs.devices(2), pytest.mark.thorou
 
 
 @pytest.fixture(scope="module")
-def ranks(pytestconfig: pytest.Config) -> Iterator[Ranks]:
+def ranks() -> Iterator[Ranks]:
     """Two processes of one group."""
-    with two_ranks(pytestconfig) as both:
+    with two_ranks() as both:
         yield both
 
 

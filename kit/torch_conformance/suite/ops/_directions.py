@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ._samples import arguments, tensors
 from ._trial import Case, Trial
-from ._undetermined import STATISTICS
+from ._undetermined import FACTORS, STATISTICS, determined
 
 DIFFERENTIABLE = (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.complex64, torch.complex128)
 
@@ -42,7 +42,8 @@ def try_backward(trial: Trial) -> None:
 
 def _gradients(trial: Trial, case: Case, outputs: Any, of_host: Any, *, on_device: bool) -> list[Tensor | None]:
     """The gradients of the arguments, nothing if there are none."""
-    outputs, of_host = (value[0] if trial.op.name in STATISTICS else value for value in (outputs, of_host))
+    if trial.op.name in FACTORS | STATISTICS:
+        outputs, of_host = (determined(trial.op, case.host, value) for value in (outputs, of_host))
     pairs = zip(tensors(outputs), tensors(of_host), strict=True)
     ends = [(ours, theirs) for ours, theirs in pairs if theirs.requires_grad]
     leaves = [leaf for leaf in tensors(arguments(case.device if on_device else case.host)) if leaf.requires_grad]

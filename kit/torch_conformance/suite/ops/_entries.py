@@ -7,16 +7,17 @@ from typing import Any, TypeAlias
 
 import pytest
 import torch
+from torch.testing._internal import common_device_type
 from torch.testing._internal.common_device_type import (
+    DeviceTypeTestBase,
     OpDTypes,
-    PrivateUse1TestBase,
     instantiate_device_type_tests,
     ops,
 )
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
 
-from torch_conformance import needs, selection
+from torch_conformance import needs, routes, selection
 from torch_conformance.levels import SUITE
 
 from ._left_out import reason_to_leave_out
@@ -87,6 +88,11 @@ class each_operator(ops):  # type: ignore[misc]  # a decorator, and named as suc
         return found
 
 
+def _first_of(name: str) -> str:
+    index = torch.empty(0, device=name).device.index
+    return name if index is None else f"{name}:{index}"
+
+
 def _wrapper(test: Any) -> Any:
     """A function of its own for each generated test, for its marks."""
 
@@ -110,10 +116,12 @@ def _replaced_by(reason: str) -> Decorator:
 
 def instantiate(generic: type, scope: dict[str, Any]) -> None:
     """Put the tests of ``generic`` for the device that this run has into ``scope``, the globals of its module."""
-    # PyTorch does this at the first use, and then names classes otherwise than before.
-    PrivateUse1TestBase.setUpClass()
-    instantiate_device_type_tests(generic, scope, only_for=PrivateUse1TestBase.device_type)
-    tests = scope[f"{generic.__name__}{PrivateUse1TestBase.device_type.upper()}"]
+    name = routes.active().name
+    # PyTorch's own classes are for the devices in its tree, and ask torch.<name> for more than tests need.
+    bases = {"device_type": name, "get_primary_device": classmethod(lambda _: _first_of(name))}
+    common_device_type.device_type_test_bases = [type("OnTheDevice", (DeviceTypeTestBase,), bases)]
+    instantiate_device_type_tests(generic, scope, only_for=name)
+    tests = scope[f"{generic.__name__}{name.upper()}"]
     file = Path(scope["__file__"]).relative_to(SUITE).as_posix()
     for name, test in [(name, test) for name, test in vars(tests).items() if name.startswith("test_")]:
         is_thorough = any(mark.name == "thorough" for mark in getattr(test, "pytestmark", ()))

@@ -46,6 +46,8 @@ def draws_random_numbers(op: OpInfo, sample: SampleInput) -> bool:
 def _draws_for_any(operator: str) -> bool:
     op = _ENTRIES[operator]
     dtypes = op.supported_dtypes("cpu")
+    if not dtypes:
+        return False
     dtype = torch.float32 if torch.float32 in dtypes else min(dtypes, key=str)
     return any(_draws(op, sample) for sample in samples(op, dtype, MANY))
 

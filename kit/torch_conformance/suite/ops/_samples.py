@@ -89,7 +89,8 @@ def moved(sample: SampleInput, op: OpInfo, device: str) -> SampleInput:
     move = _Move(device, sample, whole=full_name(op) in READS_ALL_MEMORY)
     stay = HOST_ARGUMENTS.get(op.name, ())
     args = tuple(arg if index in stay else tree_map(move, arg) for index, arg in enumerate(sample.args))
-    return SampleInput(tree_map(move, sample.input), args=args, kwargs=tree_map(move, sample.kwargs))
+    kept = {"output_process_fn_grad": sample.output_process_fn_grad}
+    return SampleInput(tree_map(move, sample.input), args=args, kwargs=tree_map(move, sample.kwargs), **kept)
 
 
 class _Move:

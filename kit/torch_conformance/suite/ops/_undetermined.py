@@ -15,6 +15,11 @@ STATISTICS = frozenset(
 dtypes and sizes on the CPU than elsewhere."""
 
 
+FACTORS = frozenset({"linalg.eig", "linalg.eigh", "linalg.svd", "svd", "svd_lowrank", "pca_lowrank"})
+"""Operators whose vectors are determined but for signs or phases, as PyTorch documents; its samples tell what of them
+is the same everywhere (``output_process_fn_grad``)."""
+
+
 def has_equal_elements(op: OpInfo, sample: SampleInput) -> bool:
     """Whether the result, and where gradients go, is not determined."""
     if op.name not in ORDERS or sample.kwargs.get("stable"):
@@ -27,6 +32,8 @@ def determined(op: OpInfo, sample: SampleInput, result: Any) -> Any:
     """What of the result has to be the CPU's. In place of the indices of equal elements: the elements."""
     if op.name in STATISTICS:
         return result[0]
+    if op.name in FACTORS:
+        return sample.output_process_fn_grad(result)
     if not has_equal_elements(op, sample):
         return result
     place = ORDERS[op.name]

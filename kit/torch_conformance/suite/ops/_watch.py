@@ -1,15 +1,13 @@
 """What served an operator's calls on the device."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from functools import cache
 
-import torch
 from torch.testing._internal.opinfo.core import OpInfo
 
-from torch_backend import fallback, operators
-from torch_backend.operators import OperatorCalls, Source, dispatch
+from torch_conformance import routes
+from torch_conformance.sources import Call, Seen, Source
 
 _WORST_FIRST: tuple[Source, ...] = ("fallback", "composite", "aten", "generated", "native", "extension", "plugin")
 
@@ -36,32 +34,34 @@ class Watch:
         self._names = {_base(name.replace(".", "_")), _base(name.split(".")[-1])}
         self._sources: set[Source] = set()
         self._fallbacks: dict[str, list[float]] = defaultdict(lambda: [0, 0, 0.0])
+        self._calls = routes.of_this_process().calls()
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """The operator runs inside."""
-        fallback.reset()
         try:
-            with operators.count_calls() as counts:
+            with self._calls.noted() as seen:
                 yield
         finally:
-            fell_back = fallback.report()
-            for entry in fell_back:
-                total = self._fallbacks[entry.op]
-                total[:] = map(sum, zip(total, (entry.calls, entry.bytes_copied, entry.seconds), strict=True))
-        source: Source | None = "fallback" if fell_back else self._source_of(counts.entries)
+            self._add(seen)
+
+    def _add(self, seen: Seen) -> None:
+        for op, cost in seen.fallbacks.items():
+            total = self._fallbacks[op]
+            total[:] = map(sum, zip(total, cost, strict=True))
+        source: Source | None = "fallback" if seen.fallbacks else self._source_of(seen.calls)
         if source is not None:
             self._sources.add(source)
 
-    def _source_of(self, entries: tuple[OperatorCalls, ...]) -> Source | None:
-        kernels = [entry for entry in entries if entry.source not in ("composite", "unavailable")]
-        own = [entry.source for entry in kernels if _base(entry.op) in self._names]
+    def _source_of(self, calls: Collection[Call]) -> Source | None:
+        own = [call.source for call in calls if _base(call.op) in self._names]
         if own:
             return _worst(own)
-        working = [entry for entry in kernels if not _only_prepares(entry.op)] or kernels
-        if len({entry.op for entry in working}) > 1:
+        working = [call for call in calls if not self._calls.only_prepares(call.op)] or calls
+        sources = {call.op: call.source for call in working}
+        if len(sources) > 1:
             return "composite"
-        return working[0].source if working else None
+        return next(iter(sources.values()), None)
 
     @property
     def source(self) -> Source | None:
@@ -74,26 +74,10 @@ class Watch:
         return dict(self._fallbacks)
 
 
-def _worst(sources: "set[Source] | list[Source]") -> Source:
+def _worst(sources: "Collection[Source]") -> Source:
     return next(source for source in _WORST_FIRST if source in sources)
 
 
 def _base(operator: str) -> str:
     """The name that all forms of an operator share: "add" of "aten::add_.Tensor", "softmax" of "aten::_softmax.out"."""
     return operator.split("::")[-1].split(".")[0].strip("_")
-
-
-@cache
-def _only_prepares(overload: str) -> bool:
-    """Whether the operator computes nothing: it makes a view, or memory for a result."""
-    if _base(overload).startswith(("empty", "new_empty", "resize")):
-        return True
-    schema = torch._C._get_schema(*_split(overload))
-    return any(
-        returned.alias_info is not None and not returned.alias_info.is_write for returned in schema.returns
-    ) or dispatch.has_tag(overload, torch.Tag.inplace_view)
-
-
-def _split(overload: str) -> tuple[str, str]:
-    name, _, suffix = overload.partition(".")
-    return name, suffix

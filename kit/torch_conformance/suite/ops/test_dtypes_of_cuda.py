@@ -10,6 +10,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.utils._pytree import tree_map
 
+from torch_conformance import needs
 from torch_conformance.suite.ops._directions import try_backward, try_forward
 from torch_conformance.suite.ops._entries import each_operator, instantiate
 from torch_conformance.suite.ops._operator_test import OperatorTest
@@ -82,6 +83,7 @@ class _WideTrial(Trial):
 class TestDtypesOfCuda(OperatorTest):
     """With every dtype that CUDA has beside the CPU's."""
 
+    @needs.feature("torch_backend")
     @each_operator("dtypes of CUDA", entries=_of_cuda_alone())
     def test_dtypes_of_cuda(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         """An operator takes the dtypes that it takes on CUDA, and gives what the CPU gives in a wider one."""

@@ -4,6 +4,7 @@ import torch
 from torch.testing._internal.opinfo.core import OpInfo
 from torch.utils._pytree import tree_map
 
+from torch_conformance import needs
 from torch_conformance.suite.ops._entries import each_operator, instantiate
 from torch_conformance.suite.ops._operator_test import OperatorTest
 from torch_conformance.suite.ops._out_tensors import (
@@ -58,6 +59,7 @@ class TestOut(OperatorTest):
         self._try_with(op, dtype, device, of_other_dtype)
 
     # torch.lu copies its results to out= in Python, which works between devices.
+    @needs.feature("memory of its own")
     @each_operator("out", select=lambda op: _takes_out(op) and op.name != "lu", dtypes=DTYPES[:1])
     def test_out_on_the_cpu(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         """A result of device tensors is not written to an out= tensor on the CPU."""
@@ -72,6 +74,7 @@ class TestOut(OperatorTest):
                 what = f"{case.what} with out= on the CPU"
                 trial.expect_error(error, lambda case=case, out=out: trial.on_device(op, case, out=out), what)
 
+    @needs.feature("overlaps")
     # The CPU's narrow_copy writes past an element that is repeated.
     @each_operator("out", select=lambda op: _takes_out(op) and op.name != "narrow_copy", dtypes=DTYPES[:1])
     def test_out_that_overlaps(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 
 from torch_conformance import needs
+from torch_conformance.suite.tensor._support import current_index
+from torch_conformance.synchronization import synchronize
 
 
 class Direction(NamedTuple):
@@ -78,13 +80,13 @@ def check_copy(
     """
     to, from_ = place(dst, direction.dst, device), place(src, direction.src, device)
     case = f"copy of {describe(src)} into {describe(dst)}"
-    current = torch.accelerator.current_device_index()
+    current = current_index(device)
     assert to.copy_(from_, non_blocking=non_blocking) is to, f"{case}: copy_ does not return its destination"
-    torch.accelerator.synchronize(0)
+    synchronize(device, 0)
     if direction.dst == 1 or direction.src == 1:
-        torch.accelerator.synchronize(1)
+        synchronize(device, 1)
     dst.copy_(src)
     assert_memory(to, dst, torch.uint8 if exact else dst.dtype, case)
     assert_memory(from_, src, torch.uint8, f"the source after a {case}")
-    now = torch.accelerator.current_device_index()
+    now = current_index(device)
     assert now == current, f"{case} leaves device {now} as the current one instead of {current}"

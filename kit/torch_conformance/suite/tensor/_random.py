@@ -1,22 +1,28 @@
 """Operators that draw random numbers, and the states of generators around a test of them."""
 
 from collections.abc import Callable, Iterator
-from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from torch_conformance.declaration import Declaration
+
 SIZE = 1000
 
 
 @pytest.fixture(autouse=True)
-def keep_states(backend: ModuleType) -> Iterator[None]:
-    """Put back the states of all generators after a test."""
-    states, host = backend.get_rng_state_all(), torch.get_rng_state()
+def keep_states(device: str, declaration: Declaration) -> Iterator[None]:
+    """Put back the states of all generators after a test, those that can be asked for."""
+    module, host = getattr(torch, device, None), torch.get_rng_state()
+    count = declaration.device_count
+    # Devices that cannot be several, such as mps, have no index here either.
+    which: list[tuple[int, ...]] = [(index,) for index in range(count)] if count > 1 else [()]
+    states = [module.get_rng_state(*index) for index in which] if hasattr(module, "set_rng_state") else []
     yield
-    backend.set_rng_state_all(states)
+    for state, index in zip(states, which, strict=False):
+        module.set_rng_state(state, *index)
     torch.set_rng_state(host)
 
 

@@ -1,16 +1,22 @@
 """What the tests of this level share: comparisons with the CPU that name what differs, and tables of cases."""
 
+import re
 import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Collection, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from torch_conformance import needs
+from torch_conformance import needs, routes
+from torch_conformance.features import FEATURES
+from torch_conformance.routes import has
+from torch_conformance.sources import Seen
+from torch_conformance.synchronization import synchronize
 
 DTYPES = (
     *("bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64"),
@@ -39,10 +45,12 @@ every_dtype = pytest.mark.parametrize("dtype", dtypes(*DTYPES))
 def each(argument: str, table: Mapping[str, Any], **needing: Collection[str]) -> pytest.MarkDecorator:
     """Run the test once with each value of the table; its key is the case's name.
 
-    ``complex64=["a"]`` says that a device without the dtype leaves out case "a".
+    ``complex64=["a"]`` says that a device without the dtype leaves out case "a", and ``index=["b"]`` that one without
+    the feature leaves out case "b".
     """
+    marks = {name: needs.feature(name) if name in FEATURES else needs.dtype(name) for name in needing}
     parameters = [
-        pytest.param(value, id=key, marks=[needs.dtype(dtype) for dtype, keys in needing.items() if key in keys])
+        pytest.param(value, id=key, marks=[mark for name, mark in marks.items() if key in needing[name]])
         for key, value in table.items()
     ]
     return pytest.mark.parametrize(argument, parameters)
@@ -56,6 +64,27 @@ def evaluate(code: str, **names: Any) -> Any:
 def numbers(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """A CPU tensor of small whole numbers, neighbours different."""
     return (torch.arange(torch.Size(shape).numel()) % 113).reshape(shape).to(dtype)
+
+
+# ---- the device ----
+
+
+def current_index(device: str) -> object:
+    """Which device of this name is the current one; None where nobody says."""
+    if has("accelerator"):
+        return torch.accelerator.current_device_index()
+    current = getattr(getattr(torch, device, None), "current_device", None)
+    return current() if current is not None else None
+
+
+def address(x: Tensor) -> int:
+    """Where the tensor's memory begins; 0 on devices whose tensors do not say."""
+    return x.data_ptr() if has("storage") else 0
+
+
+def shown(x: Tensor) -> str:
+    """What repr() says of the tensor's device: of the CPU, nothing."""
+    return "" if x.is_cpu else f"device='{x.device}'"
 
 
 # ---- comparisons ----
@@ -101,13 +130,18 @@ def assert_values(actual: Tensor, expected: object, what: str) -> None:
     assert values == expected, f"{what}: the values are {values}, not {expected}"
 
 
+def _has_strides(x: Tensor) -> bool:
+    """Whether PyTorch says which: of views it does, of new results torch_backend. CUDA's nonzero has others."""
+    return has("torch_backend") or (has("storage") and x._is_view())
+
+
 def assert_alike(actual: Tensor, expected: Tensor, device: str, what: str = "the result") -> None:
     """``actual`` is on the device; dtype, shape, strides, conj and neg bit are those of ``expected``."""
     assert actual.device.type == device, f"{what} is on {actual.device}, not on {device}"
     for attribute, one, other in (
         ("dtype", actual.dtype, expected.dtype),
         ("shape", tuple(actual.shape), tuple(expected.shape)),
-        ("strides", actual.stride(), expected.stride()),
+        *([("strides", actual.stride(), expected.stride())] if _has_strides(actual) else []),
         ("conj bit", actual.is_conj(), expected.is_conj()),
         ("neg bit", actual.is_neg(), expected.is_neg()),
     ):
@@ -132,7 +166,7 @@ def outcome(function: Callable[[str], Any], device: str) -> Any:
     """What ``function`` returns, or the type of what it raises with the start of the message."""
     try:
         result = function(device)
-        torch.accelerator.synchronize()  # an asynchronous operator may raise only here
+        synchronize(device)  # an asynchronous operator may raise only here
         return result
     except (RuntimeError, IndexError, TypeError, ValueError) as error:
         return type(error), str(error)[:60]
@@ -143,16 +177,61 @@ def assert_same_outcome(
 ) -> None:
     """``function(device)`` returns what it returns for the CPU, or raises what it raises there.
 
-    ``messages``: whether the message has to start as on the CPU; a kernel's own may not.
+    ``messages``: whether the message has to start as on the CPU; a kernel's own may not. Only torch_backend promises
+    that any does.
     """
     expected, actual = outcome(function, "cpu"), outcome(function, device)
     if isinstance(expected, Tensor):
         assert isinstance(actual, Tensor), f"{what}: on the CPU a tensor, on {device} {actual}"
         assert_same(actual, expected, device, what)
         return
+    messages = messages and has("torch_backend")
     if not messages and isinstance(expected, tuple) and isinstance(actual, tuple):
         expected, actual = expected[0], actual[0]
     assert actual == expected, f"{what}: on the CPU {expected}, on {device} {actual}"
+
+
+def raises(*errors: type[Exception], says: str) -> Any:
+    """As pytest.raises. PyTorch's tests do not compare what the error says: only torch_backend's devices have to."""
+    return pytest.raises(errors, match=says if has("torch_backend") else None)
+
+
+def check_refused(uses: Mapping[str, Callable[[], Any]], what: str, says: str) -> None:
+    """Each use raises RuntimeError, because of ``what``. The operator it is about is the last that it calls.
+
+    PyTorch's fallback to the CPU sees copies of the operands, so it cannot see where they lie. If it serves an operator
+    that does not raise, the test ends as not offered once all uses were tried. torch_backend's own fallback does see.
+    """
+    if not has("overlaps"):
+        needs.not_offered(str(routes.active().lacks("feature", "overlaps")))
+    blind = []
+    for name, use in uses.items():
+        result, error, fallback = attempt(use)
+        if error is None:
+            assert fallback, f"{name}: {what}, and no error is raised: it gives {result}"
+            blind.append(fallback)
+        elif has("torch_backend"):
+            assert re.search(says, str(error)), f"{name}: {what}, and the error does not say {says!r}: {error}"
+    if blind:
+        needs.not_offered(f"PyTorch's fallback to the CPU, which serves {blind[0]}, does not see that {what}")
+
+
+def attempt(use: Callable[[], Any]) -> tuple[Any, RuntimeError | None, str | None]:
+    """What it gives or raises, and the last operator that it calls if PyTorch's fallback to the CPU serves it."""
+    result, error = None, None
+    noted = nullcontext(Seen()) if has("torch_backend") else routes.of_this_process().calls().noted()
+    with noted as seen:
+        try:
+            result = use()
+        except RuntimeError as raised:
+            error = raised
+    if isinstance(result, Tensor):
+        try:
+            result.cpu()  # an asynchronous operator may raise only here
+        except RuntimeError as raised:
+            error = raised
+    last = seen.calls[-1] if seen.calls else None
+    return result, error, last.op if last is not None and last.source == "fallback" else None
 
 
 def tensors_of(value: Any) -> list[Tensor]:
@@ -163,16 +242,16 @@ def tensors_of(value: Any) -> list[Tensor]:
 # ---- processes ----
 
 
-def in_fresh_process(pytestconfig: pytest.Config, code: str, *arguments: object) -> str:
+def in_fresh_process(code: str, *arguments: object) -> str:
     """What the code prints in a new process with the run's device active as ``device``; ``arguments`` are its argv."""
     start = """
         import sys
-        from torch_conformance.activation import activate
-        device = activate(sys.argv.pop(1)).name
+        from torch_conformance import routes
+        device = routes.activate(routes.parse(sys.argv.pop(1))).name
         import torch
     """
     process = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(start) + textwrap.dedent(code), pytestconfig.getoption("--device")]
+        [sys.executable, "-c", textwrap.dedent(start) + textwrap.dedent(code), routes.text_of(routes.of_this_process())]
         + [str(argument) for argument in arguments],
         capture_output=True,
         text=True,

@@ -6,10 +6,13 @@ import pytest
 import torch
 
 from torch_conformance import needs
-from torch_conformance.declaration import Declaration
+from torch_conformance.accelerator import is_same_stream
+from torch_conformance.routes import has
 from torch_conformance.suite.tensor._random import keep_states as keep_states
 
 accelerator = torch.accelerator
+
+pytestmark = needs.feature("accelerator")
 
 
 def test_identity(device: str, backend: ModuleType) -> None:
@@ -22,7 +25,7 @@ def test_identity(device: str, backend: ModuleType) -> None:
     assert accelerator.device_count() == backend.device_count(), (
         f"torch.accelerator counts {accelerator.device_count()} devices, torch.{device} {backend.device_count()}"
     )
-    assert torch.get_device_module() is backend
+    assert backend == torch.get_device_module()
 
 
 @needs.devices(2)
@@ -52,14 +55,17 @@ def test_device_that_does_not_exist() -> None:
     )
 
 
+@needs.feature("streams")
 def test_streams(device: str, backend: ModuleType) -> None:
     """The current stream is the same in torch.accelerator and in torch.<name>, and operators run on it."""
     stream = torch.Stream()
     before = accelerator.current_stream()
-    assert before == backend.default_stream(), f"the current stream at the start is {before}, not the default stream"
+    is_default = is_same_stream(before, backend.default_stream())
+    assert is_default, f"the current stream at the start is {before}, not the default stream"
     accelerator.set_stream(stream)
     try:
-        assert backend.current_stream() == stream, f"set_stream does not change the current stream of torch.{device}"
+        is_current = is_same_stream(backend.current_stream(), stream)
+        assert is_current, f"set_stream does not change the current stream of torch.{device}"
         x = torch.ones(100, device=device).mul_(3)
         stream.synchronize()
         assert x.sum().item() == 300, f"operators on another stream than the default one give {x.sum().item()}, not 300"
@@ -69,6 +75,7 @@ def test_streams(device: str, backend: ModuleType) -> None:
 
 
 @needs.devices(2)
+@needs.feature("streams")
 def test_set_stream_changes_the_device(device: str, backend: ModuleType) -> None:
     """torch.accelerator.set_stream makes the stream's device the current one."""
     before = accelerator.current_stream(1)
@@ -82,15 +89,18 @@ def test_set_stream_changes_the_device(device: str, backend: ModuleType) -> None
         accelerator.set_device_index(0)
 
 
-def test_capability(device: str, declaration: Declaration) -> None:
-    """The dtypes in the device's capability are among those that it declares."""
-    supported = {
-        str(dtype).removeprefix("torch.") for dtype in accelerator.get_device_capability(device)["supported_dtypes"]
-    }
-    assert "float32" in supported
-    assert supported <= declaration.dtypes, f"{sorted(supported - declaration.dtypes)} are not declared by the device"
+def test_capability(device: str) -> None:
+    """float32 is among the dtypes in the device's capability."""
+    try:
+        told = accelerator.get_device_capability(device)["supported_dtypes"]
+    except RuntimeError as error:  # a device need not tell, and CUDA did not in PyTorch 2.11
+        if has("torch_backend"):
+            raise
+        needs.not_offered(str(error).partition("\n")[0])
+    assert torch.float32 in told
 
 
+@needs.feature("memory statistics")
 def test_memory(device: str) -> None:
     """torch.accelerator counts the memory of a tensor while it lives, and its peak."""
     accelerator.empty_cache()
@@ -114,6 +124,7 @@ def test_memory(device: str) -> None:
     )
 
 
+@needs.feature("memory limits")
 def test_memory_info(backend: ModuleType) -> None:
     """torch.accelerator tells the device's free and total memory as torch.<name> does."""
     info = accelerator.get_memory_info() if hasattr(accelerator, "get_memory_info") else backend.mem_get_info()
@@ -122,6 +133,7 @@ def test_memory_info(backend: ModuleType) -> None:
     assert total == backend.mem_get_info()[1]
 
 
+@needs.feature("pinned memory")
 def test_host_cache(device: str) -> None:
     """Pinned memory that is cached can be given back, and pinned memory can be had again."""
     x = torch.ones(1000).pin_memory()
@@ -133,6 +145,7 @@ def test_host_cache(device: str) -> None:
     )
 
 
+@needs.feature("generator")
 def test_seeds(device: str, backend: ModuleType) -> None:
     """torch.accelerator's seed and state are those of torch.<name>, in versions of PyTorch that have them."""
     torch.manual_seed(21)
@@ -143,6 +156,7 @@ def test_seeds(device: str, backend: ModuleType) -> None:
         assert torch.equal(random.get_rng_state(), backend.get_rng_state())
 
 
+@needs.feature("event times")
 def test_generic_event() -> None:
     """torch.Event records on the device's current stream, is done after it was waited for, and measures time."""
     start, end = torch.Event(enable_timing=True), torch.Event(enable_timing=True)

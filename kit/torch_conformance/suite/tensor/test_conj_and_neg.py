@@ -42,6 +42,7 @@ def test_conj_and_neg_views(device: str, code: str) -> None:
     assert_close(actual, expected, device, code)
 
 
+@needs.feature("storage")
 @needs.dtype("complex64")
 def test_conj_is_a_view(device: str) -> None:
     """Conjugation and imaginary parts are views: nothing is computed, and a write through them reaches the base."""

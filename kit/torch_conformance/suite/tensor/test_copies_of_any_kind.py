@@ -8,6 +8,7 @@ from torch import Tensor
 
 from torch_conformance.declaration import Declaration
 from torch_conformance.promises import promise
+from torch_conformance.routes import has
 from torch_conformance.suite.tensor._copies import Direction, check_copy
 from torch_conformance.suite.tensor._support import numbers
 
@@ -88,7 +89,7 @@ def check_copy_within(device: str, dtype: torch.dtype, data: st.DataObject) -> N
         try:
             x.as_strided(shape, *views[0]).copy_(x.as_strided(shape, *views[1]))
         except RuntimeError as error:
-            raised.append(str(error))
+            raised.append(str(error) if has("torch_backend") else "an error")
     assert raised in ([], raised[:1] * 2), f"{shape}, {views}: {raised}"
     after = where.cpu()
     if places[0] == places[1] or set(places[0]).isdisjoint(places[1]):

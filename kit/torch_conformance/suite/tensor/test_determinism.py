@@ -7,7 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from torch_conformance import needs
 from torch_conformance.promises import promise
+from torch_conformance.routes import has
 
 CALLS = 6
 
@@ -64,7 +66,13 @@ def test_the_same_inputs_give_the_same_bits(device: str, name: str) -> None:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(4096, 64, generator=generator) * 10 ** torch.randn(4096, 64, generator=generator)
     x = x.to(device)
-    first = FUNCTIONS[name](x).cpu()
+    try:
+        first = FUNCTIONS[name](x).cpu()
+    except RuntimeError as error:
+        # torch.use_deterministic_algorithms documents that operators may raise, cumsum of CUDA among them.
+        if "deterministic" not in str(error) or has("torch_backend"):
+            raise
+        needs.not_offered(f"{name}: {error}")
     assert bool(first.isfinite().all()), f"{name}: not finite"
     for call in range(2, CALLS + 1):
         again = FUNCTIONS[name](x).cpu()

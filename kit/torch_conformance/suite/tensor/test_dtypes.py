@@ -12,6 +12,8 @@ from torch_conformance.declaration import Declaration
 from torch_conformance.promises import promise
 from torch_conformance.suite.tensor._support import (
     DTYPES,
+    address,
+    assert_close,
     assert_equal,
     assert_same,
     assert_values,
@@ -209,7 +211,7 @@ def test_division_of_integers(device: str, dtype: torch.dtype) -> None:
     assert_same(x.to(device) / y.to(device), x / y, device, f"{dtype} / {dtype}")
     if dtype is not torch.bool:
         assert_same(x.to(device) // y.to(device), x // y, device, f"{dtype} // {dtype}")
-        assert_same(x.to(device).float().mean(), x.float().mean(), device, "the mean")
+        assert_close(x.to(device).float().mean(), x.float().mean(), device, "the mean")
 
 
 def test_in_place_results_are_not_promoted(device: str) -> None:
@@ -260,7 +262,7 @@ def test_reinterpreted_bits(device: str, source: torch.dtype, target: torch.dtyp
     expected = torch.arange(64, dtype=torch.uint8).view(source)
     actual = expected.to(device)
     view, wanted = actual.view(target), expected.view(target)
-    assert view.data_ptr() == actual.data_ptr(), "a view as another dtype has memory of its own"
+    assert address(view) == address(actual), "a view as another dtype has memory of its own"
     assert (view.shape, view.dtype) == (wanted.shape, target), (
         f"the view has {view.dtype} and shape {tuple(view.shape)}, on the CPU {tuple(wanted.shape)}"
     )

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from torch_conformance import needs
 from torch_conformance.suite.tensor._support import assert_alike, assert_values, each
 
 EMPTY: dict[str, Callable[[str], Tensor]] = {
@@ -24,6 +25,7 @@ EMPTY: dict[str, Callable[[str], Tensor]] = {
 }
 
 
+@needs.feature("storage")
 @each("factory", EMPTY, float16=["half"])
 def test_layout_of_empty(device: str, factory: Callable[[str], Tensor]) -> None:
     """Uninitialized memory comes with the strides and the number of bytes it has on the CPU."""
@@ -44,6 +46,7 @@ def test_live_tensors_do_not_share_memory(device: str) -> None:
         assert bool((x == expected).all()), f"tensor {index} of {len(tensors)} was overwritten by another one"
 
 
+@needs.feature("storage")
 def test_memory_is_aligned(device: str) -> None:
     """The memory of a new tensor begins at a multiple of 64 bytes, whatever its size."""
     for size in (1, 3, 64, 100, 4097):

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from torch_conformance import needs
+from torch_conformance.routes import has
 from torch_conformance.suite.tensor._support import assert_equal, assert_values, numbers
 
 
@@ -14,8 +15,9 @@ def test_to(device: str) -> None:
     x = torch.arange(6.0).view(2, 3)
     y = x.to(device)
     assert y.to(device) is y, "a tensor that is on the device already was copied"
-    assert y.to(f"{device}:0") is y, "a tensor that is on the device already was copied as its index was named"
-    assert y.to(device, copy=True).data_ptr() != y.data_ptr(), "to(copy=True) shares memory"
+    assert y.to(str(y.device)) is y, "a tensor that is on the device already was copied as its index was named"
+    y.to(device, copy=True).zero_()
+    assert_equal(y, x, "a tensor after a write to what to(copy=True) gave")
     assert y.to(torch.bool).dtype is torch.bool, f"to(bool) gives {y.to(torch.bool).dtype}"
     assert y.to("cpu", torch.int64).dtype is torch.int64, f"to the CPU as int64 gives {y.to('cpu', torch.int64).dtype}"
     assert y.to(torch.zeros(1, dtype=torch.int64)).device.type == "cpu", "to() a tensor of the CPU stays on the device"
@@ -33,11 +35,14 @@ def test_strides_after_a_move(device: str) -> None:
         "channels_last": x.to(memory_format=torch.channels_last),
     }
     for name, view in views.items():
-        moved, wanted = view.to(device), view.clone().stride()
-        assert moved.stride() == wanted, f"{name}: the strides are {moved.stride()} on the device, not {wanted}"
+        # Copies are asked for: what is there already may stay as it is.
+        moved, wanted = view.to(device, copy=True), view.clone().stride()
+        assert moved.stride() == wanted or not has("storage"), (
+            f"{name}: the strides are {moved.stride()} on the device, not {wanted}"
+        )
         assert moved.cpu().stride() == wanted, f"{name}: the strides are {moved.cpu().stride()} after the way back"
         assert_equal(moved, view, name)
-        assert moved.to("cpu", memory_format=torch.contiguous_format).is_contiguous(), (
+        assert moved.to("cpu", memory_format=torch.contiguous_format, copy=True).is_contiguous(), (
             f"{name}: to() a contiguous format is not contiguous"
         )
 
@@ -48,7 +53,9 @@ def test_clone(device: str) -> None:
     views = {"whole": x, "transposed": x.t(), "sliced": x[:, ::2], "expanded": x[:1].expand(5, 4), "nothing": x[:0]}
     for name, view in views.items():
         duplicate, wanted = view.clone(), view.cpu().clone().stride()
-        assert duplicate.stride() == wanted or view.stride(0) == 0, f"{name}: {duplicate.stride()}, not {wanted}"
+        assert duplicate.stride() == wanted or view.stride(0) == 0 or not has("storage"), (
+            f"{name}: {duplicate.stride()}, not {wanted}"
+        )
         assert_equal(duplicate, view.cpu(), f"a clone of a tensor, {name}")
         duplicate.fill_(-1)
         assert_equal(x, numbers(3, 4), f"a tensor after a write to a clone of it, {name}")

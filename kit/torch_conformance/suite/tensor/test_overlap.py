@@ -2,7 +2,7 @@
 
 import pytest
 
-from torch_conformance.suite.tensor._support import assert_same_outcome, each, evaluate
+from torch_conformance.suite.tensor._support import assert_same_outcome, check_refused, each, evaluate
 
 WRITTEN = {
     "add_": "torch.ones(1, device=d).expand(3).add_(1)",
@@ -42,8 +42,9 @@ PARTIAL = {
 @each("code", WRITTEN)
 def test_writes_to_shared_places_raise(device: str, code: str) -> None:
     """A write to a tensor whose elements share a place in memory raises, as on the CPU."""
-    with pytest.raises(RuntimeError, match="more than one element"):
+    with pytest.raises(RuntimeError, match="single memory location"):
         evaluate(code, d="cpu")
+    check_refused({code: lambda: evaluate(code, d=device)}, "elements share a place", "single memory location")
     assert_same_outcome(lambda where: evaluate(code, d=where), device, code)
 
 
@@ -58,4 +59,5 @@ def test_partial_overlap_raises(device: str, code: str) -> None:
     """An operator raises if its output overlaps an input without being it, as on the CPU."""
     with pytest.raises(RuntimeError, match="unsupported operation"):
         evaluate(code, d="cpu")
+    check_refused({code: lambda: evaluate(code, d=device)}, "output and input overlap", "unsupported operation")
     assert_same_outcome(lambda where: evaluate(code, d=where), device, code)

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from types import ModuleType
 
 import pytest
 import torch
@@ -39,12 +38,10 @@ MOMENTS: dict[str, tuple[Callable[[Tensor], Tensor], float, float]] = {
 
 
 @each("moments", MOMENTS)
-def test_mean_and_variance(
-    device: str, backend: ModuleType, moments: tuple[Callable[[Tensor], Tensor], float, float]
-) -> None:
+def test_mean_and_variance(device: str, moments: tuple[Callable[[Tensor], Tensor], float, float]) -> None:
     """Many numbers have the mean and the variance of their distribution."""
     draw, mean, variance = moments
-    backend.manual_seed(1)
+    torch.manual_seed(1)
     values = draw(torch.zeros(MANY, device=device)).cpu().double()
     # Six standard errors of the mean; the variance's depends on the fourth moment, so it gets a relative bound.
     assert values.mean().item() == pytest.approx(mean, abs=6 * math.sqrt(variance / MANY)), "the mean is wrong"
@@ -52,9 +49,9 @@ def test_mean_and_variance(
 
 
 @pytest.mark.parametrize("dtype", dtypes("float16", "bfloat16", "float32", "float64"))
-def test_every_floating_dtype(device: str, backend: ModuleType, dtype: torch.dtype) -> None:
+def test_every_floating_dtype(device: str, dtype: torch.dtype) -> None:
     """Uniform and normal numbers of every floating dtype have their mean and variance, and are within bounds."""
-    backend.manual_seed(1)
+    torch.manual_seed(1)
     uniform = torch.rand(MANY, dtype=dtype, device=device).cpu().double()
     assert 0 <= uniform.min().item() <= uniform.max().item() < 1, f"torch.rand of {dtype} leaves [0, 1)"
     assert uniform.mean().item() == pytest.approx(0.5, abs=0.01), (
@@ -85,11 +82,11 @@ DISTRIBUTIONS: dict[str, tuple[Callable[[Tensor], Tensor], torch.distributions.D
 
 @each("case", DISTRIBUTIONS)
 def test_whole_numbers_come_as_often_as_they_should(
-    device: str, backend: ModuleType, case: tuple[Callable[[Tensor], Tensor], torch.distributions.Distribution]
+    device: str, case: tuple[Callable[[Tensor], Tensor], torch.distributions.Distribution]
 ) -> None:
     """Of a distribution of whole numbers each comes with its probability, not only their mean and variance."""
     draw, distribution = case
-    backend.manual_seed(1)
+    torch.manual_seed(1)
     counts = torch.bincount(draw(torch.zeros(MANY, device=device)).cpu().long(), minlength=201)
     at_most = torch.arange(10 if "Binomial(total_count: 10" in repr(distribution) else 200)
     shares = distribution.log_prob(at_most.float()).exp().double()
@@ -107,26 +104,26 @@ def _deviation_of_gamma(values: Tensor, shape: float) -> float:
 
 
 @pytest.mark.parametrize("shape", [0.3, 1.0, 3.0, 40.0])
-def test_gamma_numbers_follow_their_distribution(device: str, backend: ModuleType, shape: float) -> None:
+def test_gamma_numbers_follow_their_distribution(device: str, shape: float) -> None:
     """Numbers of the gamma distribution lie below each bound as often as its integral says."""
-    backend.manual_seed(1)
+    torch.manual_seed(1)
     values = torch._standard_gamma(torch.full((MANY,), shape, device=device)).cpu()
     distance = _deviation_of_gamma(values, shape)
     assert distance < 2.5 / math.sqrt(MANY), f"the distance to the distribution is {distance}"  # 1 in 100,000
 
 
-def test_large_integers_are_uniform(device: str, backend: ModuleType) -> None:
+def test_large_integers_are_uniform(device: str) -> None:
     """Every bit of an integer from a wide range is 1 in half of the draws, and bits do not depend on each other."""
-    backend.manual_seed(1)
+    torch.manual_seed(1)
     values = torch.randint(0, 1 << 60, (MANY // 10,), device=device).cpu()
     bits = (values[:, None] >> torch.arange(60) & 1).double()
     assert (bits.mean(0) - 0.5).abs().max().item() < 3 / math.sqrt(MANY // 10), "a bit is 1 too often or too seldom"
     assert torch.corrcoef(bits.T).fill_diagonal_(0).abs().max().item() < 0.05, "two bits depend on each other"
 
 
-def test_normal_numbers_are_normal(device: str, backend: ModuleType) -> None:
+def test_normal_numbers_are_normal(device: str) -> None:
     """Normal numbers lie within one, two and three deviations as often as they should."""
-    backend.manual_seed(1)
+    torch.manual_seed(1)
     values = torch.randn(MANY, device=device).cpu().abs()
     for deviations, share in ((1, 0.6827), (2, 0.9545), (3, 0.9973)):
         assert (values < deviations).double().mean().item() == pytest.approx(share, abs=0.006), (
@@ -134,17 +131,17 @@ def test_normal_numbers_are_normal(device: str, backend: ModuleType) -> None:
         )
 
 
-def test_cauchy_has_its_median_and_quartiles(device: str, backend: ModuleType) -> None:
+def test_cauchy_has_its_median_and_quartiles(device: str) -> None:
     """Cauchy numbers, which have no mean, have their median and quartiles."""
-    backend.manual_seed(1)
+    torch.manual_seed(1)
     values = torch.zeros(MANY, device=device).cauchy_(2, 3).cpu()
     lower, median, upper = values.quantile(torch.tensor([0.25, 0.5, 0.75])).tolist()
     assert (lower, median, upper) == pytest.approx((-1, 2, 5), abs=0.1), f"the quartiles are {lower}, {median}, {upper}"
 
 
-def test_ranges(device: str, backend: ModuleType) -> None:
+def test_ranges(device: str) -> None:
     """Numbers stay within their range, and integers reach all of it."""
-    backend.manual_seed(1)
+    torch.manual_seed(1)
     uniform = torch.rand(MANY, device=device)
     assert uniform.min().item() >= 0, f"torch.rand gives {uniform.min().item()}"
     assert uniform.max().item() < 1, f"torch.rand gives {uniform.max().item()}, which is not below 1"
@@ -169,18 +166,18 @@ def test_permutations(device: str) -> None:
     assert torch.equal(without.sort()[0].cpu(), torch.arange(100)), "multinomial without replacement replaces"
 
 
-def test_multinomial_follows_its_weights(device: str, backend: ModuleType) -> None:
+def test_multinomial_follows_its_weights(device: str) -> None:
     """multinomial draws each index as often as its weight says."""
-    backend.manual_seed(1)
+    torch.manual_seed(1)
     weights = torch.tensor([0.0, 1.0, 3.0, 6.0], device=device)
     counts = torch.bincount(torch.multinomial(weights, MANY, replacement=True).cpu(), minlength=4) / MANY
     torch.testing.assert_close(counts, torch.tensor([0.0, 0.1, 0.3, 0.6]), atol=0.01, rtol=0)
 
 
 @promise("tb_philox 2")
-def test_neighbours_are_not_correlated(device: str, backend: ModuleType) -> None:
+def test_neighbours_are_not_correlated(device: str) -> None:
     """Numbers drawn together, and numbers drawn one after the other, are not correlated."""
-    backend.manual_seed(1)
+    torch.manual_seed(1)
     values = torch.randn(100, 2000, device=device).cpu()
     assert torch.corrcoef(values).fill_diagonal_(0).abs().max().item() < 0.15, "rows of one draw are correlated"
     small = torch.stack([torch.rand((), device=device) for _ in range(2000)]).cpu()

@@ -14,6 +14,7 @@ from torch_conformance.suite.tensor._support import (
     assert_equal,
     assert_same,
     assert_values,
+    current_index,
     each,
     every_dtype,
     in_fresh_process,
@@ -86,7 +87,7 @@ def test_map_location_to_the_host(device: str, weights_only: bool, location: Cal
 
 
 @both_unpicklers
-@each("location", TO_DEVICE)
+@each("location", TO_DEVICE, index=["name with index", "mapping"])
 def test_map_location_to_the_device(device: str, weights_only: bool, location: Callable[[str], Any]) -> None:
     """A tensor saved on the CPU is loaded on the device if map_location says so."""
     x = torch.arange(3.0)
@@ -106,7 +107,7 @@ def test_load_remembers_the_device(device: str, weights_only: bool) -> None:
     assert torch.load(saved(x), map_location=location, weights_only=weights_only).device.index == 0, (
         "a mapping of device 1 to device 0 is ignored"
     )
-    assert torch.accelerator.current_device_index() == 0, "torch.load has changed the current device"
+    assert current_index(device) == 0, "torch.load has changed the current device"
 
 
 def test_files(device: str, tmp_path: Path) -> None:
@@ -119,12 +120,12 @@ def test_files(device: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_another_process_loads_the_file(device: str, tmp_path: Path, pytestconfig: pytest.Config) -> None:
+def test_another_process_loads_the_file(device: str, tmp_path: Path) -> None:
     """A file that one process has saved is loaded by another."""
     file = tmp_path / "file.pt"
     torch.save(torch.arange(5.0, device=device).mul(2), file)
     code = "x = torch.load(sys.argv[1]); print(x.device.type, x.tolist())"
-    assert in_fresh_process(pytestconfig, code, file).strip() == f"{device} [0.0, 2.0, 4.0, 6.0, 8.0]", (
+    assert in_fresh_process(code, file).strip() == f"{device} [0.0, 2.0, 4.0, 6.0, 8.0]", (
         "another process has loaded something else"
     )
 

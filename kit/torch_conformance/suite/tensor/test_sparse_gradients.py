@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from torch_conformance import needs
 from torch_conformance.suite.tensor._sparse import DENSE, operands
 
-pytestmark = pytest.mark.filterwarnings("ignore:Sparse")
+pytestmark = [needs.feature("sparse"), pytest.mark.filterwarnings("ignore:Sparse")]
 
 
 @pytest.mark.parametrize("use", ["mm", "sum", "softmax", "to_dense", "mul", "add", "coalesce", "transpose"])
@@ -82,6 +83,7 @@ def test_accumulating_sparse_gradients_with_sgd(device: str) -> None:
     torch.testing.assert_close(weights[1], weights[0])
 
 
+@needs.feature("sparse compressed")
 @pytest.mark.parametrize("reduce", ["sum", "mean"])
 def test_gradient_of_a_reducing_product(device: str, reduce: str) -> None:
     """The gradient of torch.sparse.mm with a reduction is the CPU's."""

@@ -6,10 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from torch_conformance import needs
 from torch_conformance.suite.tensor._sparse import check, operands
 from torch_conformance.suite.tensor._support import each
 
-pytestmark = pytest.mark.filterwarnings("ignore:Sparse")
+pytestmark = [needs.feature("sparse"), pytest.mark.filterwarnings("ignore:Sparse")]
+
+compressed = needs.feature("sparse compressed")
 
 DIRECT: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "neg": lambda s, d: -s,
@@ -67,12 +70,13 @@ CSR: dict[str, Callable[[Tensor, Tensor], Tensor]] = DIRECT | {
 }
 
 
-@each("use", COO)
+@each("use", COO, torch_backend=["sspaddmm"])  # for CUDA PyTorch has none
 def test_coo_operator(device: str, use: Callable[[Tensor, Tensor], Tensor]) -> None:
     """An operator on COO tensors gives what it gives on the CPU."""
     check(use(*operands(device, Tensor.to_sparse)), use(*operands("cpu", Tensor.to_sparse)), device)
 
 
+@compressed
 @each("use", CSR)
 def test_csr_operator(device: str, use: Callable[[Tensor, Tensor], Tensor]) -> None:
     """An operator on CSR tensors gives, or refuses, what it does on the CPU."""
@@ -101,7 +105,7 @@ IN_PLACE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
-@each("convert", {"coo": Tensor.to_sparse, "csr": Tensor.to_sparse_csr})
+@each("convert", {"coo": Tensor.to_sparse, "csr": Tensor.to_sparse_csr}, **{"sparse compressed": ["csr"]})
 @each("use", IN_PLACE)
 def test_writing(device: str, use: Callable[[Tensor, Tensor], Tensor], convert: Callable[[Tensor], Tensor]) -> None:
     """An operator that writes to sparse tensors, or into a dense one, writes what it writes on the CPU."""
@@ -115,6 +119,7 @@ def test_writing(device: str, use: Callable[[Tensor, Tensor], Tensor], convert: 
     )
 
 
+@compressed
 @pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin"])
 def test_reducing_product(device: str, reduce: str) -> None:
     """torch.sparse.mm with a reduction gives what it gives on the CPU."""

@@ -2,6 +2,7 @@
 
 import torch
 
+from torch_conformance import needs
 from torch_conformance.suite.tensor._support import assert_same_outcome, each, evaluate
 
 SIZES = {
@@ -36,6 +37,7 @@ def test_zero_size_and_zero_dimensions(device: str, code: str) -> None:
     assert_same_outcome(lambda where: evaluate(code, d=where), device, code)
 
 
+@needs.feature("storage")
 def test_nothing_has_no_memory(device: str) -> None:
     """Tensors without elements exist in any number, can be written to and go to the host and back."""
     tensors = [torch.empty(0, size, device=device) for size in range(100)]

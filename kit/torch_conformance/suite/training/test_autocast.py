@@ -4,9 +4,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch_conformance import needs
+from torch_conformance import needs, routes
 from torch_conformance.suite.training._models import CASES, Case
 from torch_conformance.suite.training._training import batches, gradients_of, model_of, moved
+
+pytestmark = needs.feature("autocast")
 
 DTYPES = [pytest.param(getattr(torch, name), id=name, marks=needs.dtype(name)) for name in ("float16", "bfloat16")]
 
@@ -43,18 +45,18 @@ def test_models_under_autocast(device: str, dtype: torch.dtype, kind: str) -> No
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_operators_that_keep_their_precision(device: str, dtype: torch.dtype) -> None:
-    """Under autocast matrix products run in the short dtype; softmax, sums of powers and losses in float32."""
+    """Under autocast matrix products run in the short dtype and losses in float32, as do softmax and norms on GPUs."""
     x = torch.ones(4, 4, device=device)
     with torch.autocast(device, dtype=dtype):
         assert torch.is_autocast_enabled(device)
         product = x @ x
         assert product.dtype is dtype
         assert F.linear(x, x).dtype is dtype
-        for name, result in {
-            "softmax": product.softmax(1),
-            "norm": torch.linalg.vector_norm(product),
-            "mse_loss": F.mse_loss(product, product * 2),
-        }.items():
+        # What torch.amp documents for every device, and for CUDA, which torch_backend follows.
+        results = {"mse_loss": F.mse_loss(product, product * 2)}
+        if device == "cuda" or routes.has("torch_backend"):
+            results |= {"softmax": product.softmax(1), "norm": torch.linalg.vector_norm(product)}
+        for name, result in results.items():
             assert result.dtype is torch.float32, f"{name} of {dtype} gives {result.dtype}"
         with torch.autocast(device, enabled=False):
             assert (x @ x).dtype is torch.float32

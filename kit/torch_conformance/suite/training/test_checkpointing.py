@@ -51,6 +51,7 @@ WAYS = {
 }
 
 
+@needs.feature("generator")
 @pytest.mark.parametrize("make", [mlp, dropout_mlp], ids=["mlp", "dropout"])
 @pytest.mark.parametrize("way", WAYS)
 def test_gradients_are_those_without_checkpoints(
@@ -84,6 +85,7 @@ def test_dropout_is_repeated(device: str, reentrant: bool) -> None:
     assert not torch.equal(drawn_before, drawn_after), "backward set the generator back for good"
 
 
+@needs.feature("autocast")
 def test_autocast_is_repeated(device: str) -> None:
     """The second forward pass runs under the autocast of the first, also if backward is called outside of it."""
     seen = []
@@ -110,6 +112,7 @@ def test_dropout_on_another_device_is_repeated(device: str, reentrant: bool) -> 
     assert torch.equal(x.grad, y.detach()), "the second forward pass dropped other elements than the first"
 
 
+@needs.feature("memory statistics")
 def test_checkpoints_save_memory(device: str, backend: ModuleType) -> None:
     """Between forward and backward, a checkpointed chain holds less device memory than one that keeps everything."""
     layers = nn.Sequential(*(nn.Sigmoid() for _ in range(8)))

@@ -4,10 +4,12 @@ import pytest
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
+from torch_conformance import needs
 
 COUNT, BATCH = 96, 8
 
 
+@needs.feature("pinned memory")
 @pytest.mark.parametrize("workers", [0, 2])
 def test_pinned_batches(device: str, workers: int) -> None:
     """Pinned batches, copied without waiting, arrive whole and in order, also from worker processes."""

@@ -10,6 +10,7 @@ from torch_conformance.suite.training._training import (
     Trained,
     assert_same_training,
     batches,
+    fused_or_not_offered,
     model_of,
     moved,
     sgd,
@@ -85,7 +86,7 @@ def test_the_scale_grows(device: str) -> None:
 def test_fused_optimizers_skip_on_the_device(device: str, kind: str) -> None:
     """A fused optimizer unscales, and skips a bad step, by itself."""
     weights = [torch.ones(5, device=device, requires_grad=True) for _ in range(2)]
-    optimizer = getattr(torch.optim, kind)(weights, lr=0.5, fused=True)
+    optimizer = fused_or_not_offered(lambda: getattr(torch.optim, kind)(weights, lr=0.5, fused=True))
     scaler = torch.amp.GradScaler(device, init_scale=4.0)
 
     def step(factor: float) -> None:

@@ -105,6 +105,7 @@ def test_hooks_and_custom_functions(device: str) -> None:
     assert seen == [x.device]
 
 
+@needs.feature("pinned memory")
 def test_saved_tensors_on_the_host(device: str) -> None:
     """What backward needs can wait in pinned host memory between the passes."""
     x = torch.randn(64, 64, generator=torch.Generator().manual_seed(0)).to(device).requires_grad_()

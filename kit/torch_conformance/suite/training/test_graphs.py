@@ -1,6 +1,7 @@
 """Work that is captured in a graph and replayed."""
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -9,17 +10,16 @@ from torch import nn
 from torch_conformance import needs
 from torch_conformance.suite.training._training import model_of
 
-pytestmark = needs.table("graph.1")
+pytestmark = needs.feature("graphs")
 
 _SIZE = 1 << 16
 
 
-def test_copies_and_fills_are_replayed(device: str) -> None:
+def test_copies_and_fills_are_replayed(device: str, backend: ModuleType) -> None:
     """Captured copies and fills do not run in the capture, and run at each replay with what memory then holds."""
-    module = torch.get_device_module(device)
     source, middle, target = (torch.full((_SIZE,), value, device=device) for value in (1.0, 2.0, 3.0))
-    graph = module.Graph()
-    with module.graph(graph):
+    graph = backend.Graph()
+    with backend.graph(graph):
         middle.copy_(source)
         target.copy_(middle)
         source.fill_(9)
@@ -34,43 +34,41 @@ def test_copies_and_fills_are_replayed(device: str) -> None:
         )
 
 
-def test_a_graph_keeps_its_memory(device: str) -> None:
+def test_a_graph_keeps_its_memory(device: str, backend: ModuleType) -> None:
     """Memory that was freed in a capture is used by replays, and not given to others before the graph is gone."""
-    module = torch.get_device_module(device)
     source, target = torch.full((_SIZE,), 7.0, device=device), torch.zeros(_SIZE, device=device)
-    graph = module.Graph()
-    with module.graph(graph):
+    graph = backend.Graph()
+    with backend.graph(graph):
         between = torch.empty_like(source)
         between.copy_(source)
         target.copy_(between)
         del between
     others = [torch.full((_SIZE,), 1.0, device=device) for _ in range(4)]
     graph.replay()
-    module.synchronize()
+    backend.synchronize()
     overwritten = sum(int(other.cpu().ne(1).any()) for other in others)
     assert not overwritten, f"a replay wrote to {overwritten} of {len(others)} tensors that were made after its capture"
     assert target.cpu().eq(7).all(), "a replay through memory of the graph brought other values"
 
 
-def test_a_failed_capture_leaves_the_device_usable(device: str) -> None:
+@needs.feature("torch_backend")
+def test_a_failed_capture_leaves_the_device_usable(device: str, backend: ModuleType) -> None:
     """A value that is read in a capture raises an error that names it; the stream, and the device, work on."""
-    module = torch.get_device_module(device)
     x = torch.ones(4, device=device)
-    with pytest.raises(RuntimeError, match="aten::item cannot be captured"), module.graph(module.Graph()):
+    with pytest.raises(RuntimeError, match="aten::item cannot be captured"), backend.graph(backend.Graph()):
         x[0].item()
-    assert not module.is_current_stream_capturing(), "the stream captures still after a capture has failed"
+    assert not backend.is_current_stream_capturing(), "the stream captures still after a capture has failed"
     y = x.clone()
     assert y.tolist() == [1] * 4, "after a failed capture a copy brings other values"
-    graph = module.Graph()
-    with module.graph(graph):
+    graph = backend.Graph()
+    with backend.graph(graph):
         y.fill_(5)
     graph.replay()
     assert y.tolist() == [5] * 4, "after a failed capture the next one does not replay its work"
 
 
-def test_a_training_step_is_replayed(device: str) -> None:
+def test_a_training_step_is_replayed(device: str, backend: ModuleType) -> None:
     """A captured training step gives the losses of the step itself."""
-    module = torch.get_device_module(device)
     batches = torch.randn(4, 8, 6, generator=torch.Generator().manual_seed(0)).to(device)
     losses: list[list[float]] = []
     for captured in (False, True):
@@ -87,16 +85,16 @@ def test_a_training_step_is_replayed(device: str) -> None:
             optimizer.step()
             return loss.detach()
 
-        side = module.Stream()
-        side.wait_stream(module.current_stream())
-        with module.stream(side):
+        side = backend.Stream()
+        side.wait_stream(backend.current_stream())
+        with backend.stream(side):
             step()
-        module.synchronize()
+        backend.synchronize()
         replay: Callable[[], torch.Tensor] = step
         if captured:
-            graph = module.Graph()
+            graph = backend.Graph()
             try:
-                with module.graph(graph):
+                with backend.graph(graph):
                     loss = step()
             except RuntimeError as error:
                 if "cannot be captured" not in str(error):

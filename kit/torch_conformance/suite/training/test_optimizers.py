@@ -4,16 +4,18 @@ Both sides get the same gradients, so that a difference is the optimizer's own.
 """
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.optim.optimizer import _get_capturable_supported_devices
+from torch.utils._foreach_utils import _get_fused_kernels_supported_devices
 from torch_conformance import needs
 from torch_conformance.suite.training._models import mlp, vectors
-from torch_conformance.suite.training._training import adam, batches, model_of, moved, step
+from torch_conformance.suite.training._training import adam, batches, fused_or_not_offered, model_of, moved, step
 
 STEPS = 4
 SHAPES = ((6, 5), (4, 8), (3, 3))
@@ -70,8 +72,19 @@ def _cases() -> Iterator[Any]:
                 yield pytest.param(name, choice, options, id=f"{name}-{form}-{label}", marks=thorough)
 
 
+def _supported(device: str, options: Mapping[str, Any]) -> None:
+    """Ends the test if PyTorch has not got an option for the device, of which it keeps lists."""
+    lists = {
+        "fused": _get_fused_kernels_supported_devices,
+        "capturable": _get_capturable_supported_devices,
+    }
+    for option, devices in lists.items():
+        if options.get(option) and device not in devices():
+            needs.not_offered(f"torch.optim has {option}=True for {', '.join(devices())}, not for {device}")
+
+
 def _made(name: str, parameters: list[Tensor], options: dict[str, Any]) -> torch.optim.Optimizer:
-    optimizer = OPTIMIZERS[name](parameters, **({"lr": 0.01} | options))
+    optimizer = fused_or_not_offered(lambda: OPTIMIZERS[name](parameters, **({"lr": 0.01} | options)))
     assert isinstance(optimizer, torch.optim.Optimizer)
     return optimizer
 
@@ -118,6 +131,7 @@ def _assert_same_parameters(actual: list[Tensor], expected: list[Tensor], tolera
 @pytest.mark.parametrize(("name", "form", "options"), list(_cases()))
 def test_steps_follow_the_cpu(device: str, name: str, form: dict[str, bool], options: dict[str, Any]) -> None:
     """Given the same gradients, an optimizer makes the same steps as its plain loop on the CPU."""
+    _supported(device, form | options)
     actual = _stepped(device, lambda parameters: _made(name, parameters, form | _copied(options)))
     plain = {key: False for key in ("foreach", "fused") if _has(name, key)}
     on_cpu = _copied(options) | plain | ({"capturable": False} if _has(name, "capturable") else {})
@@ -148,6 +162,7 @@ def test_lbfgs(device: str) -> None:
     torch.testing.assert_close(results[1], results[0], rtol=1e-3, atol=1e-4)
 
 
+@needs.feature("sparse")
 def test_sparse_adam(device: str) -> None:
     """SparseAdam updates the embeddings that took part in the step, as on the CPU, and no other."""
     results = []

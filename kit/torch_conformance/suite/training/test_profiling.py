@@ -2,12 +2,14 @@
 
 import json
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 from torch_conformance import needs
+from torch_conformance.features import activity_of
 
 pytestmark = needs.feature("profiler")
 
@@ -15,20 +17,21 @@ _WORK = {"kernel", "gpu_memcpy", "gpu_memset"}
 _MOST_SKEW_US = 20_000.0  # between the device's clock and the host's
 
 
-def _profile(work: Any, path: Path) -> tuple[profile, list[dict[str, Any]]]:
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]) as prof:
+def _profile(work: Any, backend: ModuleType, device: str, path: Path) -> tuple[profile, list[dict[str, Any]]]:
+    with profile(activities=[ProfilerActivity.CPU, activity_of(device)]) as prof:
         work()
-        torch.accelerator.synchronize()
+        backend.synchronize()
     prof.export_chrome_trace(str(path))
     events: list[dict[str, Any]] = json.loads(path.read_text())["traceEvents"]
     return prof, events
 
 
-def test_copies_are_shown(device: str, tmp_path: Path) -> None:
+@needs.feature("torch_backend")
+def test_copies_are_shown(device: str, backend: ModuleType, tmp_path: Path) -> None:
     """The profiler shows a copy to the device and one back, with their bytes."""
     host = torch.arange(5000, dtype=torch.float32)
     torch.empty(1, device=device)
-    _, events = _profile(lambda: host.to(device).cpu(), tmp_path / "trace.json")
+    _, events = _profile(lambda: host.to(device).cpu(), backend, device, tmp_path / "trace.json")
     copies = {
         event["name"].split(" (")[0]: event["args"]["bytes"] for event in events if event.get("cat") == "gpu_memcpy"
     }
@@ -36,7 +39,7 @@ def test_copies_are_shown(device: str, tmp_path: Path) -> None:
     assert copies == expected, f"a copy of {host.nbytes} bytes to the device and back is shown as {copies}"
 
 
-def test_a_step_is_shown(device: str, tmp_path: Path) -> None:
+def test_a_step_is_shown(device: str, backend: ModuleType, tmp_path: Path) -> None:
     """The profiler shows a training step's work on the device, joined with operators, at times within the step."""
     model = nn.Linear(32, 32).to(device)
     x = torch.randn(16, 32, generator=torch.Generator().manual_seed(0)).to(device)
@@ -45,7 +48,7 @@ def test_a_step_is_shown(device: str, tmp_path: Path) -> None:
         model(x).sum().backward()
 
     step()
-    prof, events = _profile(step, tmp_path / "trace.json")
+    prof, events = _profile(step, backend, device, tmp_path / "trace.json")
     work = [event for event in events if event.get("cat") in _WORK]
     operators = [event for event in events if event.get("cat") == "cpu_op"]
     assert work, "the profiler shows nothing that the device has done in a training step"

@@ -35,6 +35,7 @@ def _written_and_read(state: dict[str, Any], **options: Any) -> dict[str, Any]:
     return read
 
 
+@needs.feature("generator")
 @pytest.mark.parametrize("make_optimizer", [sgd, adam], ids=["sgd", "adam"])
 def test_resuming(device: str, backend: ModuleType, make_optimizer: MakeOptimizer) -> None:
     """Model, optimizer and random state, saved and loaded into new ones, go on with the same bits."""
@@ -68,6 +69,7 @@ def test_resuming(device: str, backend: ModuleType, make_optimizer: MakeOptimize
     assert_identical(resumed_state, state, "the resumed run")
 
 
+@needs.feature("generator")
 def test_the_same_seed_gives_the_same_training(device: str, backend: ModuleType) -> None:
     """Two runs from one seed, with dropout, have the same losses to the last bit; another seed has others."""
     data = [moved(batch, device) for batch in batches(vectors, 4)]

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch_conformance import needs
 from torch_conformance.suite.training._training import model_of
 
 
@@ -41,7 +42,7 @@ def test_ctc_loss(device: str) -> None:
     torch.testing.assert_close(gradients[1], gradients[0])
 
 
-@pytest.mark.parametrize("gradient", ["dense", "sparse"])
+@pytest.mark.parametrize("gradient", ["dense", pytest.param("sparse", marks=needs.feature("sparse"))])
 def test_embedding_bag(device: str, gradient: str) -> None:
     """Sums of embeddings per bag, and the gradient of the embeddings, are those of the CPU."""
     bag = model_of(lambda: nn.EmbeddingBag(10, 4, mode="sum", sparse=gradient == "sparse"))

@@ -10,13 +10,13 @@ from torch_conformance.suite._other_process import OtherProcess
 from torch_conformance.suite.training._shared_model import WEIGHTS, train
 from torch_conformance.threads import in_numbered_threads
 
-pytestmark = needs.capability("IPC")
+pytestmark = needs.feature("shared memory")
 
 
 @pytest.fixture
-def workers(pytestconfig: pytest.Config) -> Iterator[list[OtherProcess]]:
+def workers() -> Iterator[list[OtherProcess]]:
     """Two processes."""
-    processes = [OtherProcess(pytestconfig) for _ in range(2)]
+    processes = [OtherProcess() for _ in range(2)]
     yield processes
     for process in processes:
         process.kill()

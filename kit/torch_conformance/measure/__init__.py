@@ -1,0 +1,1 @@
+"""What a device costs: numbers with their spread, reported and not judged."""

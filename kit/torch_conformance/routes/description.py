@@ -1,0 +1,44 @@
+"""What a device of PyTorch is and has: a program that is told a route, and prints the answer as JSON."""
+
+import json
+import sys
+from dataclasses import asdict
+
+NO_SUCH_DEVICE = 3
+"""The exit code if there is none; the reason is printed."""
+
+
+def main(route: str) -> int:
+    """Go the route, and print what is found."""
+    from torch_conformance import routes
+    from torch_conformance.features import FEATURES
+    from torch_conformance.report.findings import DeviceDescription
+
+    try:
+        declaration = routes.activate(routes.parse(route))
+    except (ImportError, ValueError) as error:
+        print(str(error).strip().replace("\n", " "))
+        return NO_SUCH_DEVICE
+    import torch
+
+    found = DeviceDescription(
+        name=declaration.name,
+        is_library=False,
+        torch=torch.__version__,
+        properties=tuple({"name": _name_of(declaration.name, index)} for index in range(declaration.device_count)),
+        features={name: declaration.lacks("feature", name) for name in FEATURES},
+        dtypes=tuple(sorted(declaration.dtypes)),
+    )
+    print(json.dumps(asdict(found)))
+    return 0
+
+
+def _name_of(device: str, index: int) -> str:
+    import torch
+
+    name = getattr(getattr(torch, device, None), "get_device_name", None)
+    return str(name(index)) if callable(name) else f"{device}:{index}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
