@@ -82,7 +82,7 @@ def test_a_profile_that_cannot_be_read(tmp_path: Path, text: str, error: str) ->
 
 
 def test_a_profile_travels_to_other_processes() -> None:
-    said = Profile("npu", ("torch_npu",), frozenset({"float32"}), {"streams": None}, {"A": "1"}, ("npu::copy",), "x")
+    said = Profile("acme", ("torch_acme",), frozenset({"float32"}), {"streams": None}, {"A": "1"}, ("acme::copy",), "x")
     assert Profile.of(said.to_json()) == said
 
 

@@ -1,6 +1,6 @@
 """What PyTorch has for every accelerator, under the names that ``torch.<name>`` has for it.
 
-A device need not bring ``torch.npu.Stream``: with ``torch.Stream("npu")`` PyTorch documents the same thing.
+A device need not bring ``torch.acme.Stream``: with ``torch.Stream("acme")`` PyTorch documents the same thing.
 """
 
 import contextlib

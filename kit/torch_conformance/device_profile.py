@@ -1,9 +1,9 @@
-"""What a device's makers say of it that cannot be asked: a TOML file, such as ``npu.toml``.
+"""What a device's makers say of it that cannot be asked: a TOML file, such as ``acme.toml``.
 
 ::
 
-    device = "npu"                       # the torch device name
-    modules = ["torch_npu"]              # what brings it to PyTorch
+    device = "acme"                       # the torch device name
+    modules = ["torch_acme"]              # what brings it to PyTorch
     dtypes = ["float32", "bfloat16"]     # what it computes in; without it, all that it stores
 
     [features]
@@ -11,10 +11,10 @@
     nested = "not before driver 9"       # it has not, and why
 
     [environment]
-    NPU_LAUNCH_BLOCKING = "1"
+    ACME_LAUNCH_BLOCKING = "1"
 
     [fallback]
-    events = ["npu::cpu_fallback"]       # what its own fallback to the CPU shows in a profile
+    events = ["acme::cpu_fallback"]       # what its own fallback to the CPU shows in a profile
 
     [[known]]                            # known failures, as torch_conformance.expectations describes
     test = "ops/test_forward.py::*linalg_eig*"

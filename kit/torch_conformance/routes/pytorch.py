@@ -27,7 +27,7 @@ class InPyTorch:
     """A device by its torch name.
 
     Attributes:
-        device: the name, without an index: "npu".
+        device: the name, without an index: "acme".
         modules: what to import first, which brings the device to PyTorch; nothing for one in its tree.
         profile: what its makers say of it.
         strict: whether it has to have all that CUDA has.
