@@ -161,9 +161,9 @@ def check(
 ) -> None:
     """Test how much of PyTorch works on any device that it has, level by level.
 
-    In PyTorch's tree (`--device cuda`) or brought by a module (`--device acme --module torch_acme`). A crash or hang ends
-    one test, not the run. What the device has not got, by its profile or when it is asked, is not tested, and listed.
-    The exit code is 0 if nothing fails that its expectations do not explain.
+    In PyTorch's tree (`--device cuda`) or brought by a module (`--device acme --module torch_acme`). A crash or hang
+    ends one test, not the run. What the device has not got, by its profile or when it is asked, is not tested, and
+    listed. The exit code is 0 if nothing fails that its expectations do not explain.
     """
 
     def device(**chosen: Any) -> "Report":
