@@ -13,14 +13,14 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from torch_conformance import conformance, device_profile, fingerprint
+from torch_conformance import conformance, fingerprint
 from torch_conformance.cli import output
+from torch_conformance.cli.device import device_options, route_of
 from torch_conformance.journal import Journal
 from torch_conformance.levels import DEVICE, LEVELS
 from torch_conformance.levels import find as find_level
 from torch_conformance.report import html, junit, terminal, upstream_terminal
 from torch_conformance.results import FAILURES
-from torch_conformance.routes.pytorch import InPyTorch
 from torch_conformance.upstream import UpstreamReport, check_upstream
 
 if TYPE_CHECKING:
@@ -143,11 +143,7 @@ def check_library(
 
 
 @click.command(short_help="Test how much of PyTorch works on a device.")
-@click.option("--device", "name", metavar="NAME", help="The device, as torch.device names it.")
-@click.option(
-    "--module", "modules", multiple=True, help="What to import, which brings the device to PyTorch. Repeatable."
-)
-@click.option("--profile", "profile_file", type=_FILE, help="What the device's makers say of it, a TOML file.")
+@device_options
 @click.option("--strict", is_flag=True, help="The device has to have all that CUDA has: nothing is not offered.")
 @_shared_options
 @click.option("--expectations", type=_FILE, help="Known failures. By default those in the profile.")
@@ -167,11 +163,7 @@ def check(
     """
 
     def device(**chosen: Any) -> "Report":
-        said = device_profile.read(profile_file) if profile_file is not None else device_profile.Profile()
-        torch_name = name or said.device
-        if torch_name is None:
-            raise ValueError("Which device? Give --device NAME, or a --profile that has one.")
-        route = InPyTorch(torch_name, modules or said.modules, said, strict)
+        route = route_of(name, modules, profile_file, strict=strict)
         return conformance.check(route, expected=expectations, **chosen)
 
     run = {"device": name, "modules": modules, "profile": profile_file and str(profile_file), "strict": strict}

@@ -9,21 +9,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from torch_conformance import device_profile
 from torch_conformance.cli import output
+from torch_conformance.cli.device import device_options, route_of
 from torch_conformance.measure import report
-from torch_conformance.routes.pytorch import InPyTorch
 
 _PARTS = ("calls", "kernels", "models")
 
 
 @click.command(short_help="Measure what calls, kernels and models cost on a device.")
 @click.argument("parts", nargs=-1, type=click.Choice(_PARTS))
-@click.option("--device", "name", metavar="NAME", help="The device, as torch.device names it.")
-@click.option(
-    "--module", "modules", multiple=True, help="What to import, which brings the device to PyTorch. Repeatable."
-)
-@click.option("--profile", "profile_file", type=click.Path(path_type=Path), help="What its makers say of it.")
+@device_options
 @click.option("--against", metavar="NAME", help="A second device in the same process: cpu, cuda.")
 @click.option("--quick", is_flag=True, help="Small sizes, few rounds.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the numbers as JSON, for compare.")
@@ -42,20 +37,16 @@ def measure(
     steps with the shapes of well-known models, and who served their operators); all of them by default.
     """
     try:
-        said = device_profile.read(profile_file) if profile_file is not None else device_profile.Profile()
-        torch_name = name or said.device
-        if torch_name is None:
-            raise ValueError("Which device? Give --device NAME, or a --profile that has one.")
+        route = route_of(name, modules, profile_file)
         from torch_conformance.measure import run
 
         console = output.console()
-        route = InPyTorch(torch_name, modules or said.modules, said)
         found = run.measure(
             route,
             against=against,
             parts=parts or _PARTS,
             quick=quick,
-            tell=lambda row: _show(row, torch_name, against, console),
+            tell=lambda row: _show(row, route.device, against, console),
         )
     except (ImportError, OSError, ValueError) as error:
         output.fail(str(error), code=2)

@@ -11,6 +11,7 @@ from torch_conformance import coverage, routes
 from torch_conformance.measure import calls, kernels, models
 from torch_conformance.measure.report import Measurements, Row
 from torch_conformance.measure.timing import Work, alternate
+from torch_conformance.routes.pytorch import device_name
 
 PARTS = {"calls": calls.works, "kernels": kernels.works, "models": models.works}
 """By name: what yields the works of a part on a device."""
@@ -48,7 +49,7 @@ def measure(
     facts = {
         "torch": torch.__version__,
         "load": f"{os.getloadavg()[0]:.1f} of {os.cpu_count()} processors",
-        **{name: _name_of(name) for name in devices},
+        **{name: device_name(name) or name for name in devices},
     }
     return Measurements(device, against, facts, rows)
 
@@ -86,8 +87,3 @@ def _served(step: Work) -> dict[str, int]:
         step()
     counts = Counter(coverage.kind_of(call.source) for call in seen.calls)
     return {str(kind): count for kind, count in counts.most_common()}
-
-
-def _name_of(device: str) -> str:
-    name = getattr(getattr(torch, device, None), "get_device_name", None)
-    return str(name()) if callable(name) else device

@@ -13,6 +13,7 @@ def main(route: str) -> int:
     from torch_conformance import routes
     from torch_conformance.features import FEATURES
     from torch_conformance.report.findings import DeviceDescription
+    from torch_conformance.routes.pytorch import device_name
 
     try:
         declaration = routes.activate(routes.parse(route))
@@ -25,19 +26,15 @@ def main(route: str) -> int:
         name=declaration.name,
         is_library=False,
         torch=torch.__version__,
-        properties=tuple({"name": _name_of(declaration.name, index)} for index in range(declaration.device_count)),
+        properties=tuple(
+            {"name": device_name(declaration.name, index) or f"{declaration.name}:{index}"}
+            for index in range(declaration.device_count)
+        ),
         features={name: declaration.lacks("feature", name) for name in FEATURES},
         dtypes=tuple(sorted(declaration.dtypes)),
     )
     print(json.dumps(asdict(found)))
     return 0
-
-
-def _name_of(device: str, index: int) -> str:
-    import torch
-
-    name = getattr(getattr(torch, device, None), "get_device_name", None)
-    return str(name(index)) if callable(name) else f"{device}:{index}"
 
 
 if __name__ == "__main__":

@@ -150,6 +150,14 @@ def device_count(name: str) -> int:
     return int(count()) if callable(count) else 1
 
 
+def device_name(name: str, index: int = 0) -> str | None:
+    """What the device is called, as ``torch.<name>`` says; None where it does not."""
+    import torch
+
+    asked = getattr(getattr(torch, name, None), "get_device_name", None)
+    return str(asked(index)) if callable(asked) else None
+
+
 def stored_dtypes(name: str) -> frozenset[str]:
     """The dtypes whose values the device keeps."""
     import torch

@@ -40,13 +40,6 @@ class Seen:
 class Calls(Protocol):
     """Notes the calls of operators on the active device."""
 
-    is_exact: bool
-    """Whether every fallback is seen. Else the CPU may serve more than is told, by a fallback of the device's own."""
-
     def noted(self) -> AbstractContextManager[Seen]:
         """Note the calls of a block of code, in its threads too; what is yielded is filled when the block ends."""
-        ...
-
-    def only_prepares(self, op: str) -> bool:
-        """Whether the operator computes nothing: it makes a view, or memory for a result."""
         ...

@@ -4,13 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from torch_backend import fallback, operators
-from torch_conformance.sources import Call, Seen, views
+from torch_conformance.sources import Call, Seen
 
 
 class Counted:
     """The calls as the core has counted them."""
-
-    is_exact = True
 
     @contextmanager
     def noted(self) -> Iterator[Seen]:
@@ -25,7 +23,3 @@ class Counted:
         for entry in counts.entries:
             if entry.source != "composite" and entry.source != "unavailable":
                 seen.calls.append(Call(entry.op, entry.source))
-
-    def only_prepares(self, op: str) -> bool:
-        """Whether the operator computes nothing."""
-        return views.only_prepares(op)

@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch.autograd import profiler_legacy
 
-from torch_conformance.sources import Call, Seen, views
+from torch_conformance.sources import Call, Seen
 
 Kind = Literal["kernel", "fallback", "composite"]
 """What the dispatcher has for an operator: a kernel of the device, its fallback, or one that calls other operators."""
@@ -34,8 +34,6 @@ class Profiled:
         device: its torch name.
         markers: more events that only a fallback of this device has.
     """
-
-    is_exact = False
 
     def __init__(self, device: str, markers: Sequence[str] = ()) -> None:  # noqa: D107  # the class says it
         self._markers = frozenset({TO_CPU, *markers})
@@ -71,10 +69,6 @@ class Profiled:
             children = ()  # what a kernel calls is its own business
         for child in children:
             self._walk(child, seen, costs)
-
-    def only_prepares(self, op: str) -> bool:
-        """Whether the operator computes nothing."""
-        return views.only_prepares(op)
 
 
 def dispatch_key(device: str) -> str:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from torch.testing._internal.opinfo.core import OpInfo
 
 from torch_conformance import routes
-from torch_conformance.sources import Call, Seen, Source
+from torch_conformance.sources import Call, Seen, Source, views
 
 _WORST_FIRST: tuple[Source, ...] = ("fallback", "composite", "aten", "generated", "native", "extension", "plugin")
 
@@ -57,7 +57,7 @@ class Watch:
         own = [call.source for call in calls if _base(call.op) in self._names]
         if own:
             return _worst(own)
-        working = [call for call in calls if not self._calls.only_prepares(call.op)] or calls
+        working = [call for call in calls if not views.only_prepares(call.op)] or calls
         sources = {call.op: call.source for call in working}
         if len(sources) > 1:
             return "composite"
