@@ -106,5 +106,17 @@ def commands_of(block: Block) -> list[Command]:
 
 def fits(printed: str, expected: str) -> bool:
     """Whether a program printed what the page shows; ``...`` stands for any text, and runs of blanks are alike."""
-    parts = [r"\s+".join(map(re.escape, part.split())) for part in expected.split("...")]
-    return re.fullmatch(r"\s*" + r".*?".join(rf"\s*{part}\s*" for part in parts) + r"\s*", printed, re.S) is not None
+    text = " ".join(printed.split())
+    first, *between = (" ".join(part.split()) for part in expected.split("..."))
+    if not between:
+        return text == first
+    last = between.pop()
+    if not text.startswith(first):
+        return False
+    # Each part is taken as early as it comes, which leaves the most text to those after it: no search goes back.
+    begin = len(first)
+    for part in between:
+        begin = text.find(part, begin) + len(part)
+        if begin < len(part):
+            return False
+    return len(text) - len(last) >= begin and text.endswith(last)

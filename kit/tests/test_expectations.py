@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from torch_conformance import DeviceDescription, Result, expectations
 from torch_conformance.expectations import Expectation
+from torch_conformance.routes.library import Library
 
 FAILED = Result("ops/test_forward.py::test_forward[add]", "failed", message="values differ")
 PASSED = Result("ops/test_forward.py::test_forward[mul]", "passed")
@@ -121,6 +122,6 @@ def test_a_file_that_is_wrong_is_refused(tmp_path: Path, text: str, complaint: s
 
 def test_the_file_beside_the_library_is_found(tmp_path: Path) -> None:
     device = DeviceDescription("acme", path=str(tmp_path / "libtorch_backend_acme.so"))
-    assert expectations.read_for(device, None) == ()
+    assert Library("acme").known_failures(device) == ()
     read(tmp_path, "[[known]]\ntest = 'ops/*'\nreason = 'r'\n")
-    assert expectations.read_for(device, None) == (Expectation("ops/*", "r"),)
+    assert Library("acme").known_failures(device) == (Expectation("ops/*", "r"),)

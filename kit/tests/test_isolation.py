@@ -1,7 +1,6 @@
 """A device that crashes, hangs or ends the process fails the test it does it in, and no other."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -147,33 +146,23 @@ def test_a_device_that_cannot_be_opened_ends_the_session(tmp_path: Path, name: s
     assert "The device could not be opened: the process crashed: Aborted" in found.problems[0]
 
 
-def test_a_session_ends_at_a_crash_if_it_is_to_and_goes_on_with_what_is_left(tmp_path: Path, name: str) -> None:
+def test_a_session_has_what_is_named_and_left(tmp_path: Path, name: str) -> None:
     (tmp_path / "tensor").mkdir()
-    (tmp_path / "tensor" / "test_bad.py").write_text(
-        "import os\n"
-        "def test_a(device):\n    'Passes.'\n"
-        "def test_b(device):\n    'Crashes.'\n    os.abort()\n"
-        "def test_c(device):\n    'Passes.'\n"
-        "def test_d(device):\n    'Passes.'\n"
-        "def test_e(device):\n    'Is not named.'\n"
+    (tmp_path / "tensor" / "test_some.py").write_text(
+        "".join(f"def test_{letter}(device):\n    'Passes.'\n" for letter in "abcd")
     )
-    file = "tensor/test_bad.py::test_"
-    named = frozenset(f"{file}{letter}" for letter in "abcd")
-    settings = Settings(device=name, environment=dict(os.environ), skip=("test_d",), named=named)
-    suite = Suite([tmp_path / "tensor"], tmp_path)
-    found = session.run(suite, settings, lambda result, total: None, ends_at_a_crash=True)
-    outcomes = {result.test.removeprefix(file): result.outcome for result in found.results}
-    assert outcomes == {"a": "passed", "b": "crashed", "d": "skipped"}
-    assert found.ended_at_a_crash
+    file = "tensor/test_some.py::test_"
+    named = frozenset(f"{file}{letter}" for letter in "abc")
+    settings = Settings(
+        device=name, environment=dict(os.environ), skip=("test_c",), named=named, done=frozenset({f"{file}a"})
+    )
+    found = session.run(Suite([tmp_path / "tensor"], tmp_path), settings, lambda result, total: None)
     assert not found.problems
-    done = frozenset({f"{file}a", f"{file}b"})
-    rest = session.run(suite, replace(settings, done=done), lambda result, total: None, ends_at_a_crash=True)
-    assert [(result.test, result.outcome) for result in rest.results] == [
-        (f"{file}c", "passed"),
-        (f"{file}d", "skipped"),
+    assert [(result.test.removeprefix(file), result.outcome) for result in found.results] == [
+        ("b", "passed"),
+        ("c", "skipped"),
     ]
-    assert rest.results[1].message == "left out by --skip test_d"
-    assert not rest.ended_at_a_crash
+    assert found.results[1].message == "left out by --skip test_c"
 
 
 def test_a_file_that_cannot_be_loaded_is_a_problem(tmp_path: Path, name: str) -> None:

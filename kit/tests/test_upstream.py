@@ -6,12 +6,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from torch_conformance import UpstreamReport, check_upstream, expectations, upstream
+from torch_conformance import InPyTorch, UpstreamReport, check_upstream, expectations, upstream
 from torch_conformance.report import html, junit
 from torch_conformance.results import count
 from torch_conformance.upstream import device_generic_files
 
 TESTS = """
+import enum
 import os
 import unittest
 import torch
@@ -59,7 +60,28 @@ class TestHost(TestCase):
     def test_no_device(self):
         raise AssertionError
 
-instantiate_device_type_tests(TestThings, globals())
+HardwareClassification = enum.Enum("HardwareClassification", "GENERIC ACCELERATOR CUDA")
+
+class TestGeneric(TestCase):
+    hw_classification = HardwareClassification.GENERIC
+
+    def test_generic(self, device):
+        raise AssertionError
+
+class TestOtherDevice(TestCase):
+    hw_classification = HardwareClassification.CUDA
+
+    def test_other_device(self, device):
+        raise AssertionError
+
+class TestAccelerator(TestCase):
+    hw_classification = HardwareClassification.ACCELERATOR
+
+    def test_accelerator(self, device):
+        torch.ones(2, device=device)
+
+for made in (TestThings, TestGeneric, TestOtherDevice, TestAccelerator):
+    instantiate_device_type_tests(made, globals())
 """
 
 UNLOADABLE = """
@@ -169,7 +191,7 @@ def test_only_tests_of_the_device_are_run(report: UpstreamReport, name: str) -> 
     things = report.groups()["nested/test_things.py"]
     assert len(report.groups()) == 3
     assert count(things) == {
-        "passed": 3,
+        "passed": 4,
         "failed": 2,
         "crashed": 1,
         "hung": 0,
@@ -179,6 +201,7 @@ def test_only_tests_of_the_device_are_run(report: UpstreamReport, name: str) -> 
         "not run": 0,
     }
     assert outcome(report, f"test_ones_{name}_int64") == "passed"
+    assert outcome(report, "test_accelerator") == "passed"  # and what is classified as about no device is not run
     assert not report.ok
 
 
@@ -252,12 +275,12 @@ def test_another_version_of_torch_is_noted(report: UpstreamReport) -> None:
 
 def test_the_report_is_json_junit_and_html(report: UpstreamReport, tmp_path: Path) -> None:
     content = json.loads(json.dumps(report.to_json()))
-    assert content["files"]["nested/test_things.py"]["passed"] == 3
+    assert content["files"]["nested/test_things.py"]["passed"] == 4
     junit.write(report, tmp_path / "report.xml")
-    assert 'testsuite name="nested/test_things.py" tests="11" failures="3"' in (tmp_path / "report.xml").read_text()
+    assert 'testsuite name="nested/test_things.py" tests="12" failures="3"' in (tmp_path / "report.xml").read_text()
     page = html.render(report)
     assert report.verdict_text() in page
-    assert "3 passed, 4 failed" in page
+    assert "4 passed, 4 failed" in page
     assert "<b>nested/test_things.py</b>" in page
     assert "PyTorch&#39;s test leaves this device out" in page
 
@@ -274,10 +297,16 @@ def test_only_files_that_a_pattern_can_mean_are_loaded(checkout: Path) -> None:
         device_generic_files(root, ["test_host.py"])
 
 
-def test_quick_runs_a_few_of_the_tests_that_are_made_of_a_function(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("route", ["of torch_backend", "by PyTorch's name", "in PyTorch's tree"])
+def test_quick_runs_a_few_of_the_tests_that_are_made_of_a_function(name: str, route: str, tmp_path: Path) -> None:
     (tmp_path / "test").mkdir()
     (tmp_path / "test" / "test_many.py").write_text(MANY)
-    report = check_upstream(name, tmp_path, quick=True, workers=1)
+    device: str | InPyTorch = name
+    if route == "by PyTorch's name":
+        device = InPyTorch(name, ("torch_backend",))
+    elif route == "in PyTorch's tree":
+        device, name = InPyTorch("cpu"), "cpu"
+    report = check_upstream(device, tmp_path, quick=True, workers=1)
     assert report.ok
     assert [result.test.split("::")[2] for result in report.results] == [
         f"test_many_size_0_{name}_float32",

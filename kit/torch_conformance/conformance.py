@@ -11,18 +11,18 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from torch_conformance import expectations, fingerprint, routes, session
+from torch_conformance.expectations import Expectation
 from torch_conformance.levels import DEVICE, LEVELS, SUITE, Level
 from torch_conformance.report.findings import DeviceDescription, Report
 from torch_conformance.results import Outcome, Result
 from torch_conformance.routes import Route
 from torch_conformance.routes.library import Library
-from torch_conformance.routes.pytorch import InPyTorch
 from torch_conformance.selection import files_with_matches, files_with_tests
 from torch_conformance.session import Progress, SessionResult, Settings, Suite
 
 
 def check(
-    device: str | InPyTorch,
+    device: str | Route,
     *,
     levels: Sequence[Level] = LEVELS,
     quick: bool = False,
@@ -41,15 +41,15 @@ def check(
 
     Args:
         device: of a device that torch_backend brings to PyTorch its name, the path of its library, or "module:Class"
-            for one written in Python; or an :class:`~torch_conformance.InPyTorch`, any other device of PyTorch.
+            for one written in Python; or an :class:`~torch_conformance.InPyTorch`, any device of PyTorch.
         levels: what to test, after level 0.
         quick: leave out what takes long.
         only: patterns of test ids: part of an id, or with ``*`` and ``?`` all of it. Empty for all tests.
         skip: patterns of tests that are not run: the report has them as skipped, and their levels are not reached.
         named: the ids of the tests to run, of those that ``only`` has; None for all.
         done: results of a run before this that did not come to its end: these tests are not run again.
-        imports: modules to import once the device is active, such as those that register kernels for it.
-        options: what the device library reads through ``host->option``, by key.
+        imports: if ``device`` is a text, modules to import once it is active, such as those with kernels for it.
+        options: if ``device`` is a text, what the device library reads through ``host->option``, by key.
         expected: a file of known failures; by default ``expectations.toml`` beside the library, or the profile.
         workers: number of tests to run at a time; by default one per processor, at most 8.
         test_timeout: seconds that one test may take.
@@ -60,13 +60,11 @@ def check(
         ValueError: for options that the device does not read, or whose device is not known; and wrong expectations.
     """
     started = time.monotonic()
-    options = options or {}
-    route = device if isinstance(device, InPyTorch) else Library(device, tuple(imports), options)
+    route = Library(device, tuple(imports), options or {}) if isinstance(device, str) else device
     environment = route.environment()
     description = route.describe(environment, test_timeout)
     opening = _first_result(description, time.monotonic() - started)
-    profile = route.profile.path if isinstance(route, InPyTorch) else None
-    known = expectations.read_for(description, expected, profile)
+    known = known_failures(route, description, expected)
     settings = replace(
         make_settings(route, environment, quick, only, workers, test_timeout),
         skip=tuple(skip),
@@ -101,52 +99,20 @@ def check(
         only=tuple(only),
         skip=tuple(skip),
         named=named is not None,
-        options=options,
+        options=route.options,
         seconds=time.monotonic() - started,
         run={**about_this_run(), "load": str(load)},
         suite=fingerprint.of_suite(),
-        imports=tuple(route.modules if isinstance(route, InPyTorch) else imports),
-        again=_again(route, quick),
+        imports=route.modules,
+        again=shlex.join([*route.command(), *(["--quick"] if quick else []), "--jobs", "1", "--verbose"]),
     )
 
 
 def _run(levels: Sequence[Level], settings: Settings, tell: Progress) -> SessionResult:
-    """Run the tests of some levels in one session, but after a crash in one session for each.
-
-    A process that replaces one which has crashed loads all tests of its session: those of one level are fewer.
-    """
-    everything = SessionResult()
-    left: list[Sequence[Level]] = [levels]
-    while left:
-        part = left.pop(0)
-        files = files_with_matches((file for level in part for file in level.files()), SUITE, settings.only)
-        if settings.named is not None:
-            files = files_with_tests(files, SUITE, settings.named)
-        if not files:
-            continue
-        settings = replace(settings, done=settings.done | {result.test for result in everything.results})
-        found = session.run(Suite(files, SUITE), settings, tell, ends_at_a_crash=len(part) > 1)
-        if found.ended_at_a_crash:
-            left += [[level] for level in part]
-            found.results = [result for result in found.results if result.outcome != "skipped"]  # they are told again
-        everything.results += found.results
-        everything.problems += found.problems
-    return everything
-
-
-def _again(route: Route, quick: bool) -> str:
-    """A command that runs tests on the device, but for which."""
-    words: list[str] = ["python", "-m"]
-    if isinstance(route, InPyTorch):
-        words += ["torch_conformance", "check", "--device", route.device]
-        words += [word for module in route.modules for word in ("--module", module)]
-        words += ["--profile", route.profile.path] if route.profile.path is not None else []
-        words += ["--strict"] if route.strict else []
-    elif isinstance(route, Library):
-        words += ["torch_backend", "check", route.device]
-        words += [word for key, value in route.options.items() for word in ("--option", f"{key}={value}")]
-        words += [word for module in route.imports for word in ("--import", module)]
-    return shlex.join([*words, *(["--quick"] if quick else []), "--jobs", "1", "--verbose"])
+    files = files_with_matches((file for level in levels for file in level.files()), SUITE, settings.only)
+    if settings.named is not None:
+        files = files_with_tests(files, SUITE, settings.named)
+    return session.run(Suite(files, SUITE), settings, tell) if files else SessionResult()
 
 
 class _Load:
@@ -181,6 +147,13 @@ def about_this_run() -> dict[str, str]:
         "python": platform.python_version(),
         "command": f"{name} {shlex.join(sys.argv[1:])}",
     }
+
+
+def known_failures(
+    route: Route, found: DeviceDescription, file: str | os.PathLike[str] | None
+) -> tuple[Expectation, ...]:
+    """What is expected to fail: as ``file`` says, else the device's makers. Raises as reading the file does."""
+    return expectations.read(Path(file), found.name) if file is not None else route.known_failures(found)
 
 
 def make_settings(

@@ -12,7 +12,6 @@ An entry that matches no test, or one that passes, or not as many failures as it
 and does not outlive its reason.
 """
 
-import os
 import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -20,9 +19,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from torch_conformance.device_profile import KEYS as PROFILE_KEYS
 from torch_conformance.levels import LEVELS
-from torch_conformance.report.findings import DeviceDescription
 from torch_conformance.results import FAILURES, Result
 
 if sys.version_info >= (3, 11):
@@ -55,31 +52,7 @@ class Expectation:
         return fnmatchcase(test.replace("[", "("), self.test.replace("[", "("))
 
 
-def read_for(
-    device: DeviceDescription, file: str | os.PathLike[str] | None, profile: str | None = None
-) -> tuple[Expectation, ...]:
-    """The known failures of a device: in ``file``, else in its profile or in the file beside its library, else none.
-
-    Raises as :func:`read` does.
-    """
-    if file is not None:
-        return read(Path(file), device.name)
-    if profile is not None:
-        return read(Path(profile), device.name, PROFILE_KEYS)
-    folder = _folder_of(device)
-    beside = folder / FILE_NAME if folder is not None else None
-    return read(beside, device.name) if beside is not None and beside.is_file() else ()
-
-
-def _folder_of(device: DeviceDescription) -> Path | None:
-    if device.path is None:
-        return None
-    from torch_backend.files import location  # it has found the library
-
-    return location.folder(device.path)
-
-
-def read(path: Path, device: str, also: frozenset[str] = frozenset()) -> tuple[Expectation, ...]:
+def read(path: Path, device: str, also: Collection[str] = ()) -> tuple[Expectation, ...]:
     """The entries of a file that are about ``device``. ``also``: what the file may have besides, which others read.
 
     Raises ValueError, naming the file and the entry, for a file that is not as described above; OSError if it cannot be
@@ -89,7 +62,7 @@ def read(path: Path, device: str, also: frozenset[str] = frozenset()) -> tuple[E
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path} is not TOML: {error}.") from None
-    unknown = set(content) - {"known"} - also
+    unknown = set(content) - {"known", *also}
     entries = content.get("known", [])
     if unknown or not isinstance(entries, list):
         raise ValueError(f"{path} has {', '.join(map(repr, sorted(unknown)))}; expected entries [[known]].")

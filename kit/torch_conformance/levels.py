@@ -1,5 +1,6 @@
 """The levels of the conformance kit: what each is called, what reaching it means, and where its tests lie."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,6 +59,12 @@ def level_of(test: str) -> Level:
     """The level that the test with this id belongs to."""
     folder = test.split("/", 1)[0]
     return next(level for level in FROM_DEVICE_ON if level.folder == folder)
+
+
+def are_bare(files: Iterable[Path]) -> bool:
+    """Whether all of these are of levels that test the bare device library."""
+    bare = [level.path for level in LEVELS if not level.needs_torch]
+    return all(any(file.resolve().is_relative_to(folder) for folder in bare) for file in files)
 
 
 def find(text: str) -> Level:

@@ -3,10 +3,11 @@
 A conftest.py that imports :func:`run_python` and :func:`template` has them as fixtures.
 """
 
-import json
 import os
+import socket
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,71 +15,54 @@ from pathlib import Path
 
 import pytest
 
+from torch_conformance import fork_server, modules
+
 RunPython = Callable[..., subprocess.CompletedProcess[str]]
 
-# The copy goes on as `python -c CODE` in the environment that the test asked for, and ends as an interpreter does. Its
-# first `import torch` takes what is there already, and looks for devices as torch does at the end of its own.
-_TEMPLATE = """
-import gc, importlib.abc, importlib.machinery, json, os, signal, sys, warnings
 
-class _Imported(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    def __init__(self):
-        self.hidden = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "torch"}
-        self.spec, self.loader = self.hidden["torch"].__spec__, self.hidden["torch"].__loader__
-        for name in self.hidden:
-            del sys.modules[name]
+class ForkServer:
+    """A process that has imported what takes seconds; Python programs are started as copies of it. It ends with this.
 
-    def find_spec(self, name, path, target=None):
-        return importlib.machinery.ModuleSpec(name, self) if name == "torch" else None
+    A program that is killed, or crashes, ends as it would have done by itself; several may run at a time.
+    """
 
-    def create_module(self, spec):
-        return self.hidden["torch"]
+    def __init__(self, environment: Mapping[str, str], preparation: str = "import torch") -> None:
+        """``preparation`` is code that it runs first, once, in ``environment``. No device loads itself there."""
+        self._folder = tempfile.TemporaryDirectory(prefix="torch-conformance-")
+        self._socket = Path(self._folder.name) / "socket"
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(self._socket))
+            listener.listen(128)  # who comes before it is ready waits
+            self._process = subprocess.Popen(
+                [sys.executable, fork_server.__file__, str(listener.fileno()), preparation],
+                env={**environment, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[listener.fileno()],
+            )
 
-    def exec_module(self, module):
-        sys.meta_path.remove(self)
-        sys.modules.update(self.hidden)
-        module.__spec__, module.__loader__ = self.spec, self.loader
-        if module._is_device_backend_autoload_enabled():
-            module._import_device_backends()
+    @property
+    def place(self) -> str:
+        """For :func:`torch_conformance.modules.interpreter`, and for the environment of who uses it."""
+        return str(self._socket)
 
-def _next_request():
-    while line := sys.stdin.readline():
-        if os.fork() == 0:
-            return json.loads(line)
-        print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
-    sys.exit()
-
-exec(sys.argv.pop(1))
-gc.freeze()
-_request = _next_request()
-signal.alarm(_request["seconds"])
-os.environ.clear()
-os.environ.update(_request["environment"])
-os.chdir(_request["folder"])
-sys.path[1:1] = _request["packages"]
-sys.warnoptions += _request["warnings"]
-warnings._processoptions(_request["warnings"])
-for _descriptor, _path in enumerate((os.devnull, *_request["output"])):
-    os.dup2(os.open(_path, os.O_RDWR | os.O_CREAT), _descriptor)
-if "torch" in sys.modules:
-    sys.meta_path.insert(0, _Imported())
-exec(_request["code"])
-"""
-
-
-def _search_path(environment: Mapping[str, str]) -> list[str]:
-    return [place for place in environment.get("PYTHONPATH", "").split(os.pathsep) if place]
+    def close(self) -> None:
+        """End it, and the programs that it runs."""
+        with self._process as process:
+            assert process.stdin is not None
+            process.stdin.close()
+        self._folder.cleanup()
 
 
 class Template:
-    """A process that has imported what takes seconds, and runs code in copies of itself, one at a time."""
+    """Runs code in copies of a process that has imported torch and more."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str], preparation: str = "import torch") -> None:
-        """``folder`` is for what the copies print; ``preparation`` is code that the template runs first, once."""
+        """``folder`` is for what the copies print; the rest is :class:`ForkServer`'s, which is started when needed."""
         self._folder = folder
         self._environment = dict(environment)
         self._preparation = preparation
-        self._process: subprocess.Popen[str] | None = None
+        self._server: ForkServer | None = None
         self._lock = threading.Lock()
 
     def run(
@@ -90,27 +74,30 @@ class Template:
         warnings: Sequence[str] = (),
         seconds: int = 240,
     ) -> "subprocess.CompletedProcess[str]":
-        """Run ``code`` in ``folder`` as `python -W WARNING -c CODE` would.
-
-        A copy that takes longer than ``seconds`` ends with SIGALRM. What reads the environment when torch loads it, as
-        OpenMP's library does, has read that of the template.
-        """
-        output = [self._folder / name for name in ("stdout", "stderr")]
-        request = {
-            "code": code,
-            "environment": dict(environment),
-            "packages": [place for place in _search_path(environment) if place not in _search_path(self._environment)],
-            "folder": os.path.abspath(folder),
-            "warnings": list(warnings),
-            "seconds": seconds,
-            "output": [str(file) for file in output],
-        }
+        """Run ``code`` in ``folder`` as `python -W WARNING -c CODE` would. After ``seconds`` it is killed."""
         with self._lock:
-            for file in output:
-                file.unlink(missing_ok=True)
-            status = self._ask(json.dumps(request))
-            stdout, stderr = (file.read_text(encoding="utf-8", errors="replace") for file in output)
-        return subprocess.CompletedProcess([sys.executable, "-c", code], status, stdout, stderr)
+            if self._server is None:
+                self._server = ForkServer(self._environment, self._preparation)
+        # Files, as what a program leaves running would keep pipes open.
+        with tempfile.TemporaryDirectory(dir=self._folder) as place:
+            files = [Path(place) / name for name in ("stdout", "stderr")]
+            with files[0].open("wb") as output, files[1].open("wb") as errors:
+                words = [part for warning in warnings for part in ("-W", warning)]
+                process = subprocess.Popen(
+                    [*modules.interpreter(self._server.place), *words, "-c", code],
+                    cwd=folder,
+                    env=dict(environment),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=errors,
+                )
+                try:
+                    process.wait(seconds)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+            said = [file.read_text(encoding="utf-8", errors="replace") for file in files]
+        return subprocess.CompletedProcess([sys.executable, "-c", code], process.returncode, *said)
 
     def run_pytest(
         self, arguments: Sequence[str], settings: Mapping[str, str], seconds: int
@@ -119,27 +106,10 @@ class Template:
         code = f"import sys, pytest\nsys.exit(pytest.main({list(arguments)!r}))"
         return self.run(code, {**self._environment, **settings}, seconds=seconds)
 
-    def _ask(self, request: str) -> int:
-        if self._process is None:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _TEMPLATE, self._preparation],
-                env={**self._environment, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(request + "\n")
-        self._process.stdin.flush()
-        return int(self._process.stdout.readline())
-
     def close(self) -> None:
-        """End the template. A copy that runs goes on."""
-        if self._process is not None:
-            with self._process as process:
-                assert process.stdin is not None
-                process.stdin.close()
+        """End the process, and what it runs."""
+        if self._server is not None:
+            self._server.close()
 
 
 def clean_environment() -> dict[str, str]:

@@ -11,7 +11,19 @@ from typing import Any
 
 import pytest
 
-from torch_conformance import patience
+from torch_conformance import levels, modules, patience
+from torch_conformance.processes import ForkServer
+
+_FORKS = sys.platform == "linux"
+"""Elsewhere libraries that torch loads cannot be used in a copy of the process that has loaded them."""
+
+_BARE = "import pytest, xdist.remote"
+_TORCH = f"""{_BARE}, hypothesis, numpy, torch, torch._dynamo.device_interface
+try: import scipy.signal
+except ImportError: pass
+"""
+"""What workers would import, each for itself: what PyTorch's list of operators does, but for what asks which devices
+there are. For PyTorch's own tests it is torch alone."""
 
 MAX_CRASHES = 40
 """So many tests may take their worker along before a session ends, if they are one in four of those that ran: a device
@@ -42,6 +54,7 @@ class Controller:
         self.run_dir: Path = config.getoption("--run-dir")
         self.events = os.fdopen(config.getoption("--events"), "w", encoding="utf-8")
         self.started: set[str] = set()  # the workers that have loaded the tests
+        self.server: ForkServer | None = None
         self.crashes = 0
         self.ran = 0
 
@@ -49,11 +62,19 @@ class Controller:
         self.events.write(json.dumps({"event": kind, **what}, default=str) + "\n")
         self.events.flush()
 
-    def pytest_xdist_setupnodes(self, specs: list[Any]) -> None:
-        """Keep workers from importing files of the working folder while they start, where Python can do without it."""
+    def pytest_xdist_setupnodes(self, config: pytest.Config, specs: list[Any]) -> None:
+        """Let workers start as copies of one process that has imported torch, those too that replace others.
+
+        They do not import files of the working folder while they start, where Python can do without it.
+        """
+        if _FORKS:
+            self.server = ForkServer(os.environ, _preparation(config))
+            os.environ[modules.SERVER] = self.server.place  # for what tests start, too
+        command = modules.interpreter()
         if sys.version_info >= (3, 11):
-            for spec in specs:
-                spec.python = shlex.join([sys.executable, "-P"])
+            command.append("-P")
+        for spec in specs:
+            spec.python = shlex.join(command)
 
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
         """Tell which tests there are, once."""
@@ -126,8 +147,16 @@ class Controller:
         self._tell("internal error", details=str(excrepr))
 
     def pytest_sessionfinish(self) -> None:
-        """End the events."""
+        """End the events, and what has started the workers."""
         self.events.close()
+        if self.server is not None:
+            self.server.close()
+
+
+def _preparation(config: pytest.Config) -> str:
+    if levels.are_bare(Path(argument.split("::")[0]) for argument in config.args):
+        return _BARE
+    return f"{_BARE}, torch" if config.getoption("--upstream") else _TORCH
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,18 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import pytest
 
-from torch_conformance import facts, needs, patience, routes, selection, unsupported, upstream_copies, upstream_rules
+from torch_conformance import (
+    facts,
+    levels,
+    needs,
+    patience,
+    routes,
+    selection,
+    unsupported,
+    upstream_copies,
+    upstream_rules,
+)
 from torch_conformance.declaration import Declaration
-from torch_conformance.levels import LEVELS
 
 if TYPE_CHECKING:
     from torch_backend.abi import DeviceLibrary
@@ -70,6 +79,12 @@ def _choice(config: pytest.Config) -> selection.Choice:
     )
 
 
+def _name_of_worker(config: pytest.Config) -> str:
+    """xdist's name of this process, else "main". Its environment is handed down to runs that a test starts."""
+    given: dict[str, str] = getattr(config, "workerinput", {})
+    return given.get("workerid", "main")
+
+
 class Worker:
     """Runs tests on one device, in this process."""
 
@@ -92,7 +107,7 @@ class Worker:
             os._exit(1)
 
     def _open_device(self, device: str) -> Declaration:
-        if _is_bare(self.config):
+        if levels.are_bare(Path(argument.split("::")[0]) for argument in self.config.args):
             self.library, declaration = _open(device)
             return declaration
         if self.upstream and device == upstream_rules.CONTROL:
@@ -100,14 +115,14 @@ class Worker:
             return upstream_rules.control_declaration()
         declaration = routes.activate(routes.parse(device, self.config.getoption("imports")))
         if self.upstream:
-            upstream_rules.tell_what_the_device_is_called(declaration.name)
+            upstream_rules.tell_what_the_device_is_called()
         return declaration
 
     def _open_log(self) -> TextIO | None:
         directory: Path | None = self.config.getoption("--run-dir")
         if directory is None:
             return None
-        name = os.environ.get("PYTEST_XDIST_WORKER", "main")
+        name = _name_of_worker(self.config)
         # Appending, so that what faulthandler writes to the descriptor comes after what was written before.
         log = (directory / f"{name}.log").open("a", encoding="utf-8")
         faulthandler.enable(log)
@@ -130,7 +145,7 @@ class Worker:
         skipped = {test: pattern for test, pattern in skipped.items() if pattern is not None}
         gone |= {item for item in items if item.nodeid in skipped}
         if directory is not None:
-            path = directory / f"collected-{os.environ.get('PYTEST_XDIST_WORKER', 'main')}.json"
+            path = directory / f"collected-{_name_of_worker(config)}.json"
             found = {"proves": proves, "needs": needed, "skipped": skipped}
             path.write_text(json.dumps(found), encoding="utf-8")
         if gone:
@@ -230,13 +245,6 @@ def _proves(item: pytest.Item) -> str:
     function = getattr(item, "function", None)
     text = inspect.getdoc(function) or ""
     return " ".join(text.split("\n\n")[0].split())
-
-
-def _is_bare(config: pytest.Config) -> bool:
-    """Whether the run has only tests of the bare device library."""
-    paths = [Path(argument.split("::")[0]).resolve() for argument in config.args]
-    bare = [level.path for level in LEVELS if not level.needs_torch]
-    return all(any(path.is_relative_to(folder) for folder in bare) for path in paths)
 
 
 def _open(device: str) -> tuple["DeviceLibrary", Declaration]:

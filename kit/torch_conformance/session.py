@@ -65,29 +65,21 @@ class Suite:
 
 @dataclass
 class SessionResult:
-    """What a session found: a result for each test it had, and what is wrong with the session itself.
-
-    Attributes:
-        ended_at_a_crash: whether it was to end there, and has tests left, of which there are no results.
-    """
+    """What a session found: a result for each test it had, and what is wrong with the session itself."""
 
     results: list[Result] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    ended_at_a_crash: bool = False
 
 
-def run(suite: Suite, settings: Settings, progress: Progress, *, ends_at_a_crash: bool = False) -> SessionResult:
-    """Run tests and return what came of them. Blocks; Ctrl-C ends the workers too.
-
-    ``ends_at_a_crash``: no worker is replaced, and that tests are left is no problem of the run.
-    """
+def run(suite: Suite, settings: Settings, progress: Progress) -> SessionResult:
+    """Run tests and return what came of them. Blocks; Ctrl-C ends the workers too."""
     with tempfile.TemporaryDirectory(prefix="torch-backend-check-") as directory:
         run_dir = Path(directory)
         read_end, write_end = os.pipe()
         log_path = run_dir / "pytest.log"
         with log_path.open("w", encoding="utf-8") as log, os.fdopen(read_end, encoding="utf-8") as events:
             process = subprocess.Popen(
-                _command(suite, settings, run_dir, write_end, ends_at_a_crash),
+                _command(suite, settings, run_dir, write_end),
                 cwd=suite.root if suite.upstream else None,
                 env={**settings.environment, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""},
                 stdin=subprocess.DEVNULL,
@@ -96,7 +88,7 @@ def run(suite: Suite, settings: Settings, progress: Progress, *, ends_at_a_crash
                 pass_fds=(write_end,),
             )
             os.close(write_end)
-            collector = _Collector(progress, broken_files_are_results=suite.upstream, goes_on=ends_at_a_crash)
+            collector = _Collector(progress, broken_files_are_results=suite.upstream)
             try:
                 for line in events:
                     collector.take(json.loads(line))
@@ -108,7 +100,7 @@ def run(suite: Suite, settings: Settings, progress: Progress, *, ends_at_a_crash
         return collector.result(process.returncode, log_path.read_text(encoding="utf-8", errors="replace"))
 
 
-def _command(suite: Suite, settings: Settings, run_dir: Path, events: int, ends_at_a_crash: bool) -> list[str]:
+def _command(suite: Suite, settings: Settings, run_dir: Path, events: int) -> list[str]:
     tests = run_dir / "tests.json"
     ids = {"named": None if settings.named is None else sorted(settings.named), "done": sorted(settings.done)}
     tests.write_text(json.dumps(ids), encoding="utf-8")
@@ -119,7 +111,7 @@ def _command(suite: Suite, settings: Settings, run_dir: Path, events: int, ends_
         "--run-dir": run_dir,
         "--events": events,
         "--numprocesses": settings.workers,
-        "--max-worker-restart": 0 if ends_at_a_crash else _WITHOUT_END,
+        "--max-worker-restart": _WITHOUT_END,
         "--tests": tests,
         "--test-timeout": settings.test_timeout,
     }
@@ -146,9 +138,8 @@ def _import_path(suite: Suite) -> str:
 class _Collector:
     """Puts results together from what the session tells."""
 
-    def __init__(self, progress: Progress, broken_files_are_results: bool, goes_on: bool) -> None:
+    def __init__(self, progress: Progress, broken_files_are_results: bool) -> None:
         self.progress = progress
-        self.goes_on = goes_on
         self.broken_files_are_results = broken_files_are_results
         self.tests: list[str] | None = None
         self.proves: dict[str, str] = {}
@@ -156,7 +147,6 @@ class _Collector:
         self.phases: dict[str, list[dict[str, Any]]] = {}
         self.results: dict[str, Result] = {}
         self.problems: list[str] = []
-        self.lost = 0
 
     def take(self, event: dict[str, Any]) -> None:
         match event["event"]:
@@ -180,7 +170,6 @@ class _Collector:
                     )
                 )
             case "lost":
-                self.lost += 1
                 before = self.results[event["test"]]
                 message = f"{before.message}; the process cannot use the device any more: {event['message']}"
                 self.results[before.test] = replace(before, message=message)
@@ -210,9 +199,7 @@ class _Collector:
         ]
         missing = [test for test in self.tests if test not in self.results]
         crashes = sum(result.outcome in ("crashed", "hung") for result in self.results.values())
-        if missing and (crashes or self.lost) and self.goes_on:
-            found.ended_at_a_crash = True
-        elif missing:
+        if missing:
             why = f"{crashes} tests crashed or hung" if crashes else f"pytest ended with code {code}:\n{_tail(log)}"
             ended = f"The run ended before {len(missing)} of {len(self.tests)} tests"
             found.problems.append(f"{ended}, while {patience.how_busy()}: {why}")

@@ -14,9 +14,10 @@ from typing import Any
 
 from torch_conformance import expectations, session, upstream_copies
 from torch_conformance.causes import cause
-from torch_conformance.conformance import about_this_run, make_settings
+from torch_conformance.conformance import about_this_run, known_failures, make_settings
 from torch_conformance.report.findings import DeviceDescription, Findings
 from torch_conformance.results import FAILURES, Result, count
+from torch_conformance.routes import Route
 from torch_conformance.routes.library import Library
 from torch_conformance.selection import files_with_matches
 from torch_conformance.session import Progress, SessionResult, Settings, Suite
@@ -64,7 +65,7 @@ class UpstreamReport(Findings):
 
 
 def check_upstream(
-    device: str,
+    device: str | Route,
     checkout: str | os.PathLike[str],
     *,
     quick: bool = False,
@@ -93,16 +94,16 @@ def check_upstream(
     """
     started = time.monotonic()
     tests = _Tests.of(Path(checkout).resolve() / "test", only)
-    route = Library(device, tuple(imports), options or {})
+    route = Library(device, tuple(imports), options or {}) if isinstance(device, str) else device
     environment = route.environment()
     description = route.describe(environment, test_timeout)
-    known = expectations.read_for(description, expected)
+    known = known_failures(route, description, expected)
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     results: list[Result] = []
     if description.error is None:
         settings = replace(make_settings(route, environment, quick, only, workers, test_timeout), skip=tuple(skip))
-        found = tests.run_on(description.name, "privateuse1", settings, progress)
+        found = tests.run_on(description.name, settings, progress)
         judged = _without_what_fails_on_the_cpu(found.results, description.name, tests, settings)
         problems = tuple(found.problems)
         notes = (
@@ -131,7 +132,7 @@ def check_upstream(
         quick=quick,
         only=tuple(only),
         skip=tuple(skip),
-        options=options or {},
+        options=route.options,
     )
 
 
@@ -149,12 +150,11 @@ class _Tests:
     def run_on(
         self,
         name: str,
-        kind: str,
         settings: Settings,
         progress: Progress,
         only: Mapping[Path, Sequence[str]] | None = None,
     ) -> SessionResult:
-        """Run them on the device with this name, which is one of PyTorch's kinds of devices.
+        """Run them on the device with this name.
 
         Each file has processes of its own, as PyTorch runs it: many change defaults of the process that loads them.
         ``only`` has files and the patterns of their tests, if not those of the settings.
@@ -166,7 +166,7 @@ class _Tests:
             environment = {
                 **settings.environment,
                 "PYTHONPATH": os.pathsep.join(folders),
-                "PYTORCH_TESTING_DEVICE_ONLY_FOR": kind,
+                "PYTORCH_TESTING_DEVICE_ONLY_FOR": f"{name},privateuse1",
             }
             of_all = replace(settings, environment=environment)
             for file in self.files if only is None else only:
@@ -191,12 +191,12 @@ def _without_what_fails_on_the_cpu(
     for result in results:
         if result.outcome in FAILURES:
             failed.setdefault(tests.root / file_of(result.test), []).append(name_on_the_cpu(result.test, device))
-    if not failed:
+    if not failed or device == CONTROL:
         return SessionResult(list(results))
     # Without any device: what its registration changes for the CPU's tensors is its doing.
     environment = {**settings.environment, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     control = replace(settings, device=CONTROL, environment=environment, quick=False)
-    found = tests.run_on(CONTROL, CONTROL, control, _tell_nobody, failed)
+    found = tests.run_on(CONTROL, control, _tell_nobody, failed)
     on_cpu = {general_name(result.test, CONTROL): result for result in found.results if result.outcome in FAILURES}
     judged = [
         _known(result, twin, device)

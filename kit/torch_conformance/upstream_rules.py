@@ -20,11 +20,17 @@ CONTROL = "cpu"
 
 
 def is_about(item: pytest.Item, device: str) -> bool:
-    """Whether instantiate_device_type_tests made the test for ``device``: the active one, or the CPU."""
-    from torch.testing._internal.common_device_type import CPUTestBase, PrivateUse1TestBase
+    """Whether instantiate_device_type_tests made the test for ``device``, and its class is classified as about it.
+
+    As PyTorch's ``--hw-classification ACCELERATOR`` selects. A class that says nothing counts, as in older releases.
+    """
+    from torch.testing._internal.common_device_type import DeviceTypeTestBase
 
     cls = getattr(item, "cls", None)
-    return cls is not None and issubclass(cls, CPUTestBase if device == CONTROL else PrivateUse1TestBase)
+    if cls is None or not issubclass(cls, DeviceTypeTestBase) or cls.device_type != device:
+        return False
+    classified = getattr(cls, "hw_classification", None)
+    return classified is None or classified.name in ("ACCELERATOR", device.upper())
 
 
 def few_of_each(items: Iterable[pytest.Item]) -> set[pytest.Item]:
@@ -50,16 +56,17 @@ def control_declaration() -> Declaration:
     return Declaration(CONTROL, 1, frozenset(_every_dtype()))
 
 
-def tell_what_the_device_is_called(name: str) -> None:
-    """Let PyTorch's tests know the active device's name while they are made.
+def tell_what_the_device_is_called() -> None:
+    """Let PyTorch's tests know the name of a PrivateUse1 device while they are made.
 
     It learns it itself when it makes the first of a class, in an order that differs from process to process: those
     made before would have none of the dtypes that a file says are for this device.
     """
+    import torch
     from torch.testing._internal.common_device_type import PrivateUse1TestBase
 
     base: Any = PrivateUse1TestBase
-    base.device_type = name
+    base.device_type = torch._C._get_privateuse1_backend_name()
 
 
 def _ask_the_cpu_for_the_devices_dtypes() -> None:

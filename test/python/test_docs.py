@@ -103,7 +103,7 @@ class Reader:
     def _type(self, block: Block) -> None:
         for command in sampled(block) if "sample" in block.options else doc_blocks.commands_of(block):
             # Processors have other tests to run, and each process of the kit's imports torch.
-            text = command.text.replace("torch-backend check ", "torch-backend check --jobs 1 ")
+            text = re.sub(r"^(torch-(?:backend|conformance) check) ", r"\1 --jobs 1 ", command.text)
             remember = f"status=$?; {{ pwd; env -0; }} > '{self._shell_state}'; exit $status"
             printed = self._run(["bash", "-c", f"{text}\n{remember}"], block)
             directory, variables = self._shell_state.read_text(encoding="utf-8").split("\n", 1)
@@ -194,6 +194,10 @@ def test_every_run_fence_is_read() -> None:
         ("a long text b\n", "a ... b", True),
         ("a long text b c\n", "a ... b", False),
         ("", "x", False),
+        ("a b c\n", "a ... b ... c ...", True),
+        ("a b\n", "a b ... b", False),
+        ("a c b c", "... c ... b ... c", True),
+        ("a b " * 1000, "... a " * 40 + "c", False),
     ],
 )
 def test_comparison(printed: str, expected: str, fit: bool) -> None:

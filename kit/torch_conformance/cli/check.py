@@ -21,12 +21,15 @@ from torch_conformance.levels import DEVICE, LEVELS
 from torch_conformance.levels import find as find_level
 from torch_conformance.report import html, junit, terminal, upstream_terminal
 from torch_conformance.results import FAILURES
+from torch_conformance.routes.library import Library
 from torch_conformance.upstream import UpstreamReport, check_upstream
 
 if TYPE_CHECKING:
     from torch_conformance.levels import Level
     from torch_conformance.report.findings import Report
     from torch_conformance.results import Result
+    from torch_conformance.routes import Route
+    from torch_conformance.routes.pytorch import InPyTorch
     from torch_conformance.session import Progress as TellProgress
 
 _ALL_LEVELS = "7"
@@ -39,7 +42,7 @@ def _shared_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--quick",
             is_flag=True,
-            help="Leave out what takes long: under a minute; of PyTorch's own tests, run a few of each.",
+            help="Leave out what takes long: a minute on two processors; of PyTorch's own tests, run a few of each.",
         ),
         click.option(
             "--only", multiple=True, help="Run tests whose id has this part, or matches with * and ?. Repeatable."
@@ -49,6 +52,12 @@ def _shared_options(command: Callable[..., None]) -> Callable[..., None]:
             "--last-failed", type=_FILE, metavar="REPORT", help="Run only what has failed in this JSON report."
         ),
         click.option("--resume", is_flag=True, help="Go on with the run that was to write the --json report."),
+        click.option(
+            "--upstream",
+            type=_FILE,
+            metavar="DIR",
+            help="Run PyTorch's own device-generic tests from this checkout instead.",
+        ),
         click.option("--jobs", "-j", type=click.IntRange(min=1), help="Tests to run at a time."),
         click.option(
             "--timeout",
@@ -95,18 +104,11 @@ def _complete_device(context: click.Context, parameter: click.Parameter, incompl
 @click.option(
     "--expectations", type=_FILE, help="Known failures. By default expectations.toml beside the device library."
 )
-@click.option(
-    "--upstream",
-    type=_FILE,
-    metavar="DIR",
-    help="Run PyTorch's own device-generic tests from this checkout instead.",
-)
 def check_library(
     device: str,
     options: tuple[str, ...],
     imports: tuple[str, ...],
     expectations: Path | None,
-    upstream: Path | None,
     **shared: Any,
 ) -> None:
     """Test how much of PyTorch works on a device, level by level. A crash or hang ends one test, not the run.
@@ -117,29 +119,11 @@ def check_library(
     do not explain.
     """
 
-    not_with_upstream = {
-        "--level": shared["level"] != _ALL_LEVELS,
-        "--last-failed": shared["last_failed"] is not None,
-        "--resume": shared["resume"],
-    }
-    for option, is_given in not_with_upstream.items():
-        if is_given and upstream is not None:
-            output.fail(f"{option} cannot be given with --upstream, which runs files, not levels.", code=2)
-
-    def library(**chosen: Any) -> "Report | UpstreamReport":
-        chosen |= {
-            "imports": imports,
-            "options": dict(_pair(text) for text in options),
-            "expected": expectations,
-        }
-        if upstream is None:
-            return conformance.check(device, **chosen)
-        for key in ("levels", "named", "done"):
-            del chosen[key]
-        return check_upstream(device, upstream, **chosen)
+    def route() -> Library:
+        return Library(device, imports, dict(_pair(text) for text in options))
 
     run = {"device": device, "options": sorted(options), "imports": imports}
-    _run(library, run, has_levels=upstream is None, **shared)
+    _run(route, run, expectations, **shared)
 
 
 @click.command(short_help="Test how much of PyTorch works on a device.")
@@ -162,19 +146,19 @@ def check(
     listed. The exit code is 0 if nothing fails that its expectations do not explain.
     """
 
-    def device(**chosen: Any) -> "Report":
-        route = route_of(name, modules, profile_file, strict=strict)
-        return conformance.check(route, expected=expectations, **chosen)
+    def route() -> "InPyTorch":
+        return route_of(name, modules, profile_file, strict=strict)
 
     run = {"device": name, "modules": modules, "profile": profile_file and str(profile_file), "strict": strict}
-    _run(device, run, has_levels=True, **shared)
+    _run(route, run, expectations, **shared)
 
 
 def _run(
-    start: "Callable[..., Report | UpstreamReport]",
+    route: "Callable[[], Route]",
     run: dict[str, Any],
+    expectations: Path | None,
     *,
-    has_levels: bool,
+    upstream: Path | None,
     level: str,
     quick: bool,
     only: tuple[str, ...],
@@ -189,11 +173,15 @@ def _run(
     verbose: bool,
 ) -> None:
     """Test, and tell what was found. ``run``: what makes it another run than one that was begun before."""
+    not_with_upstream = {"--level": level != _ALL_LEVELS, "--last-failed": last_failed is not None, "--resume": resume}
+    for option, is_given in not_with_upstream.items():
+        if is_given and upstream is not None:
+            output.fail(f"{option} cannot be given with --upstream, which runs files, not levels.", code=2)
     try:
-        levels = LEVELS[: find_level(level).number] if has_levels else ()
+        levels = LEVELS[: find_level(level).number] if upstream is None else ()
         named = _failed_in(last_failed) if last_failed is not None else None
-        chosen = {"levels": levels, "quick": quick, "only": only, "skip": skip, "named": named}
-        run |= {**chosen, "levels": [each.name for each in levels], "suite": fingerprint.of_suite()}
+        run |= {"quick": quick, "only": only, "skip": skip, "named": named}
+        run |= {"levels": [each.name for each in levels], "suite": fingerprint.of_suite()}
         with _ended_by_sigterm(), _progress(levels) as tell, _journal(json_file, run, resume) as journal:
 
             def take(result: "Result", session: "Sequence[str]") -> None:
@@ -201,8 +189,14 @@ def _run(
                     journal.add(result)
                 tell(result, session)
 
-            done = () if journal is None else journal.before
-            report = start(**chosen, done=done, workers=jobs, test_timeout=timeout, progress=take)
+            report: Report | UpstreamReport
+            chosen: dict[str, Any] = {"quick": quick, "only": only, "skip": skip, "expected": expectations}
+            chosen |= {"workers": jobs, "test_timeout": timeout, "progress": take}
+            if upstream is not None:
+                report = check_upstream(route(), upstream, **chosen)
+            else:
+                done = () if journal is None else journal.before
+                report = conformance.check(route(), levels=levels, named=named, done=done, **chosen)
             _write(report, json_file, junit_file, html_file)
             # What the run did not come to, --resume can go on with.
             if journal is not None and not any(result.outcome == "not run" for result in report.results):

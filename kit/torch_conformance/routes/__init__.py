@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any, Protocol
 
 from torch_conformance.declaration import Declaration
+from torch_conformance.expectations import Expectation
 from torch_conformance.report.findings import DeviceDescription
 from torch_conformance.sources import Calls
 
@@ -23,6 +24,24 @@ class Route(Protocol):
     @property
     def device(self) -> str:
         """What the user calls the device."""
+        ...
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """What is imported for the device."""
+        ...
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """What the device library is told, by key."""
+        ...
+
+    def command(self) -> list[str]:
+        """The words of a command that checks the device, but for which tests."""
+        ...
+
+    def known_failures(self, found: DeviceDescription) -> tuple[Expectation, ...]:
+        """What its makers say that fails; ``found``: the device as it was described. Raises as reading a file does."""
         ...
 
     def environment(self) -> dict[str, str]:

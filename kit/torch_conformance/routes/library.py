@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from torch_conformance import expectations
 from torch_conformance.declaration import Declaration
+from torch_conformance.expectations import Expectation
 from torch_conformance.report.findings import DeviceDescription
 from torch_conformance.routes import NoSuchDevice
 from torch_conformance.sources import Calls
@@ -28,24 +30,24 @@ class Library:
 
     Attributes:
         device: a name, the path of a device library, or "module:Class".
-        imports: modules to import once the device is active, such as those that register kernels for it.
+        modules: what to import once the device is active, such as those that register kernels for it.
         options: what the device library reads through ``host->option``, by key.
     """
 
     device: str
-    imports: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, device: str, imports: list[str]) -> "Library":
+    def of(cls, device: str, modules: list[str]) -> "Library":
         """From JSON."""
-        return cls(device, tuple(imports))
+        return cls(device, tuple(modules))
 
     def to_json(self) -> dict[str, Any]:
         """What processes need whose environment has the options."""
         from torch_backend.files import location
 
-        return {"device": location.absolute(self.device), "imports": self.imports}
+        return {"device": location.absolute(self.device), "modules": self.modules}
 
     def environment(self) -> dict[str, str]:
         """This process's environment, and options for the device library.
@@ -67,6 +69,22 @@ class Library:
             environment.update(given)
             _refuse_unknown(self.options, device, environment)
         return environment
+
+    def command(self) -> list[str]:
+        """``torch-backend check``, with what the device needs."""
+        words = ["python", "-m", "torch_backend", "check", self.device]
+        words += [word for key, value in self.options.items() for word in ("--option", f"{key}={value}")]
+        return [*words, *(word for module in self.modules for word in ("--import", module))]
+
+    def known_failures(self, found: DeviceDescription) -> tuple[Expectation, ...]:
+        """Those in the file beside the library."""
+        if found.path is None:
+            return ()
+        from torch_backend.files import location
+
+        folder = location.folder(found.path)
+        file = folder / expectations.FILE_NAME if folder is not None else None
+        return expectations.read(file, found.name) if file is not None and file.is_file() else ()
 
     def describe(self, environment: Mapping[str, str], seconds: float) -> DeviceDescription:
         """What the device is, asked in another process, which it may crash. Its ``error`` says what went wrong."""
@@ -106,7 +124,7 @@ class Library:
 
         device = self.device
         plugin = activation.activate(loading.load(device) if location.is_path(device) else device)
-        for module in self.imports:
+        for module in self.modules:
             importlib.import_module(module)
         return _declaration_of(plugin)
 

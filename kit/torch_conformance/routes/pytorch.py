@@ -11,12 +11,14 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from torch_conformance import modules, patience, routes
+from torch_conformance import device_profile, expectations, modules, patience, routes
 from torch_conformance.declaration import Declaration
 from torch_conformance.device_profile import Profile
+from torch_conformance.expectations import Expectation
 from torch_conformance.report.findings import DeviceDescription
 from torch_conformance.routes import NoSuchDevice, description
 from torch_conformance.sources import Calls
@@ -52,9 +54,26 @@ class InPyTorch:
             "strict": self.strict,
         }
 
+    @property
+    def options(self) -> Mapping[str, str]:
+        """None: there is no device library."""
+        return {}
+
     def environment(self) -> dict[str, str]:
         """This process's environment, with the profile's, and without devices that come by themselves."""
         return {**os.environ, **self.profile.environment, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+
+    def command(self) -> list[str]:
+        """``torch-conformance check``, with what the device needs."""
+        words = ["python", "-m", "torch_conformance", "check", "--device", self.device]
+        words += [word for module in self.modules for word in ("--module", module)]
+        words += ["--profile", self.profile.path] if self.profile.path is not None else []
+        return [*words, *(["--strict"] if self.strict else [])]
+
+    def known_failures(self, found: DeviceDescription) -> tuple[Expectation, ...]:
+        """Those in the profile."""
+        path = self.profile.path
+        return expectations.read(Path(path), found.name, device_profile.KEYS) if path is not None else ()
 
     def describe(self, environment: Mapping[str, str], seconds: float) -> DeviceDescription:
         """What the device is, asked in another process, which it may crash. Its ``error`` says what went wrong."""

@@ -18,12 +18,12 @@ ROOM = 64 * MIB
 
 @pytest.fixture
 def limited(device: str, backend: ModuleType) -> Iterator[ModuleType]:
-    """The device's module, with 64 MiB more than what is in use allowed."""
+    """The device's module, with 64 MiB more than what is in use allowed, and a little, for a fraction is rounded."""
     keep_busy(device, 0)
     backend.synchronize()
     backend.empty_cache()
     total = backend.mem_get_info()[1]
-    backend.set_per_process_memory_fraction((backend.memory_reserved() + ROOM) / total)
+    backend.set_per_process_memory_fraction((backend.memory_reserved() + ROOM + 4096) / total)
     yield backend
     backend.set_per_process_memory_fraction(1.0)
 

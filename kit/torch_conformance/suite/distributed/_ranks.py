@@ -1,16 +1,17 @@
 """Processes that form a process group, each with a device of its own."""
 
-import multiprocessing
+import os
+import subprocess
+import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any
 
-from torch_conformance import routes
+from torch_conformance import modules, routes
 
 TIMEOUT = 180.0
 """Seconds that all ranks together may take for one piece of work, which may be compiling on a busy machine."""
@@ -27,20 +28,19 @@ class Ranks:
     def __init__(self, route: routes.Route, count: int = 2) -> None:
         self._route = route
         self._count = count
-        self._processes: list[BaseProcess] = []
+        self._processes: list[subprocess.Popen[bytes]] = []
         self._connections: list[Connection] = []
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def _start(self) -> None:
-        context = multiprocessing.get_context("spawn")  # a device cannot be used in a forked process
         self._folder = tempfile.TemporaryDirectory()
         place = f"file://{self._folder.name}/store"
         for rank in range(self._count):
-            mine, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(theirs, self._route, rank, self._count, place), daemon=True)
-            process.start()
+            mine, theirs = Pipe()
+            arguments = (routes.text_of(self._route), str(rank), str(self._count), place)
+            command = modules.command(__name__, *arguments)
+            self._processes.append(subprocess.Popen(command, stdin=theirs.fileno(), stdout=subprocess.DEVNULL))
             theirs.close()
-            self._processes.append(process)
             self._connections.append(mine)
 
     def run(self, work: Callable[..., Any], *arguments: Any) -> list[Any]:
@@ -73,17 +73,15 @@ class Ranks:
         try:
             good, answer = self._connections[rank].recv()
         except EOFError:
-            self._processes[rank].join()
-            raise AssertionError(
-                f"the process of rank {rank} ended with exit code {self._processes[rank].exitcode}"
-            ) from None
+            code = self._processes[rank].wait()
+            raise AssertionError(f"the process of rank {rank} ended with exit code {code}") from None
         return good, answer
 
     def close(self) -> None:
         """End the processes."""
         for process in self._processes:
             process.kill()
-            process.join()
+            process.wait()
         for connection in self._connections:
             connection.close()
         self._processes.clear()
@@ -102,15 +100,19 @@ def two_ranks() -> Iterator[Ranks]:
         ranks.close()
 
 
-def _serve(connection: Connection, route: routes.Route, rank: int, count: int, place: str) -> None:
-    """What a rank's process does: join the group, then one piece of work after the other."""
+def _serve(route: str, rank: str, count: str, place: str) -> None:
+    """What a rank's process does: join the group, then one piece of work after the other, as standard input says."""
+    connection = Connection(os.dup(0))
     try:
-        _join(route, rank, count, place)
+        _join(routes.parse(route), int(rank), int(count), place)
         joined = None
     except BaseException:
         joined = traceback.format_exc()
     while True:
-        work, arguments = connection.recv()
+        try:
+            work, arguments = connection.recv()
+        except EOFError:  # who has started it is gone
+            os._exit(0)
         try:
             answer = (True, work(*arguments)) if joined is None else (False, joined)
         except BaseException:
@@ -125,3 +127,7 @@ def _join(route: routes.Route, rank: int, count: int, place: str) -> None:
 
     torch.accelerator.set_device_index(rank % torch.accelerator.device_count())
     distributed.init_process_group(init_method=place, rank=rank, world_size=count, timeout=timedelta(seconds=TIMEOUT))
+
+
+if __name__ == "__main__":
+    _serve(*sys.argv[1:])

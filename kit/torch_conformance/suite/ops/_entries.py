@@ -76,6 +76,8 @@ class each_operator(ops):  # type: ignore[misc]  # a decorator, and named as suc
     def _parametrize_test(self, test: Any, generic_cls: Any, device_cls: Any) -> Iterator[tuple[Any, ...]]:
         # PyTorch's wrapper of the test looks through the call stack, which takes longer than most tests.
         for _, name, arguments, _ in super()._parametrize_test(test, generic_cls, device_cls):
+            if selection.of_this_process.quick and arguments["dtype"] not in self.quick:
+                continue  # to make the ten thousand that are left out takes seconds
             yield _wrapper(test), name, arguments, partial(self._decorators, arguments["op"], arguments["dtype"])
 
     def _decorators(self, op: OpInfo, dtype: torch.dtype, arguments: object) -> list[Decorator]:

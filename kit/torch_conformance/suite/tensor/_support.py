@@ -2,7 +2,6 @@
 
 import re
 import subprocess
-import sys
 import textwrap
 from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
@@ -12,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from torch_conformance import needs, routes
+from torch_conformance import modules, needs, routes
 from torch_conformance.features import FEATURES
 from torch_conformance.routes import has
 from torch_conformance.sources import Seen
@@ -251,8 +250,13 @@ def in_fresh_process(code: str, *arguments: object) -> str:
         import torch
     """
     process = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(start) + textwrap.dedent(code), routes.text_of(routes.of_this_process())]
-        + [str(argument) for argument in arguments],
+        [
+            *modules.interpreter(),
+            "-c",
+            textwrap.dedent(start) + textwrap.dedent(code),
+            routes.text_of(routes.of_this_process()),
+            *map(str, arguments),
+        ],
         capture_output=True,
         text=True,
         timeout=100,
