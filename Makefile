@@ -10,6 +10,7 @@
 #   make check    conformance of DEVICE, with a report (check-output/)
 #   make upstream CHECKOUT=PATH    PyTorch's own tests from that checkout, on DEVICE
 #   make foreign MODULE=torch_openreg DEVICE=openreg PYTHON=PATH    conformance of any backend that PYTHON has
+#   make gpu      what a machine with a GPU tells of DEVICE=xcuda in ten minutes, against torch.cuda (build/gpu/report.md)
 #   make models    a training step of the architectures of Transformers and Diffusers, on DEVICE and the CPU
 #   make lint     formatting, types, spelling; builds nothing
 #   make bench    what the device costs against native CPU
@@ -60,12 +61,12 @@ SOURCES := CMakeLists.txt pyproject.toml kit/pyproject.toml $(SDK) $(shell find 
 TEST_SOURCES := $(shell find test/cpp -type f)
 
 .DELETE_ON_ERROR:
-.PHONY: help demo check build wheel first-hour test test-changed test-cpp upstream foreign ecosystem models test-torch \
+.PHONY: help demo check build wheel first-hour gpu test test-changed test-cpp upstream foreign ecosystem models test-torch \
 	test-sanitize test-sanitize-devices test-sanitize-core same-devices \
 	lint lint-ruff lint-format lint-mypy lint-imports lint-clang-format lint-cmake lint-codespell bench docs drift clean distclean
 
 help:
-	@sed -n '3,19s/^#   //p' Makefile
+	@sed -n '3,20s/^#   //p' Makefile
 
 # ---- environment ----
 
@@ -174,6 +175,10 @@ check: $(STAMPS)/built $(STAMPS)/for-test
 	@mkdir -p check-output
 	@$(PY) -m torch_backend check $(DEVICE) --jobs $(JOBS) \
 	--html check-output/report.html --json check-output/report.json --junit check-output/report.xml
+
+# On a machine with nothing but Python and torch. ARGUMENTS="--wheels dist kernels" are those of .ci/gpu.py.
+gpu:
+	@$(PYTHON) .ci/gpu.py $(if $(filter-out xcpu,$(DEVICE)),--device $(DEVICE)) $(ARGUMENTS)
 
 bench: $(STAMPS)/built
 	@TORCH_BACKEND=$(DEVICE) $(PY) -m benchmarks

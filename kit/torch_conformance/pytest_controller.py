@@ -18,12 +18,13 @@ _FORKS = sys.platform == "linux"
 """Elsewhere libraries that torch loads cannot be used in a copy of the process that has loaded them."""
 
 _BARE = "import pytest, xdist.remote"
-_TORCH = f"""{_BARE}, hypothesis, numpy, torch, torch._dynamo.device_interface
+_TORCH = f"{_BARE}, torch"
+_OPERATORS = f"""{_TORCH}, hypothesis, torch._dynamo.device_interface
 try: import scipy.signal
 except ImportError: pass
 """
-"""What workers would import, each for itself: what PyTorch's list of operators does, but for what asks which devices
-there are. For PyTorch's own tests it is torch alone."""
+"""What workers would import, each for itself; of what PyTorch's list of operators imports, that which does not ask
+which devices there are."""
 
 MAX_CRASHES = 40
 """So many tests may take their worker along before a session ends, if they are one in four of those that ran: a device
@@ -154,9 +155,11 @@ class Controller:
 
 
 def _preparation(config: pytest.Config) -> str:
-    if levels.are_bare(Path(argument.split("::")[0]) for argument in config.args):
+    files = [Path(argument) for argument in config.args]
+    if levels.are_bare(files):
         return _BARE
-    return f"{_BARE}, torch" if config.getoption("--upstream") else _TORCH
+    operators = levels.find("ops").path
+    return _OPERATORS if any(file.is_relative_to(operators) for file in files) else _TORCH
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,9 @@ _PARTS = ("calls", "kernels", "models")
 @device_options
 @click.option("--against", metavar="NAME", help="A second device in the same process: cpu, cuda.")
 @click.option("--quick", is_flag=True, help="Small sizes, few rounds.")
-@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the numbers as JSON, for compare.")
+@click.option(
+    "--json", "json_file", type=click.Path(path_type=Path), help="Write the numbers as JSON, as they come, for compare."
+)
 def measure(
     parts: tuple[str, ...],
     name: str | None,
@@ -41,18 +43,16 @@ def measure(
         from torch_conformance.measure import run
 
         console = output.console()
-        found = run.measure(
-            route,
-            against=against,
-            parts=parts or _PARTS,
-            quick=quick,
-            tell=lambda row: _show(row, route.device, against, console),
-        )
+
+        def tell(so_far: report.Measurements) -> None:
+            _show(so_far.rows[-1], route.device, against, console)
+            if json_file is not None:
+                json_file.write_text(json.dumps(so_far.to_json(), indent=1), encoding="utf-8")
+
+        found = run.measure(route, against=against, parts=parts or _PARTS, quick=quick, tell=tell)
     except (ImportError, OSError, ValueError) as error:
         output.fail(str(error), code=2)
     console.print(f"\n{', '.join(f'{key} {value}' for key, value in found.facts.items())}")
-    if json_file is not None:
-        json_file.write_text(json.dumps(found.to_json(), indent=1), encoding="utf-8")
 
 
 def _show(row: Any, device: str, against: str | None, console: Console) -> None:

@@ -140,8 +140,10 @@ def _resnet(scale: float) -> nn.Module:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(given, 1000))
 
 
-def _language(device: str, sizes: Text, *, causal: bool, gated: bool) -> Work:
-    model = Language(sizes, causal=causal, gated=gated).to(device)
+def _language(device: str, sizes: Text, *, causal: bool, gated: bool, compiled: bool = False) -> Work:
+    model: nn.Module = Language(sizes, causal=causal, gated=gated).to(device)
+    if compiled:
+        model = torch.compile(model)  # type: ignore[assignment]
     words = torch.randint(0, sizes.vocabulary, (sizes.batch, sizes.length + 1)).to(device)
     given, wanted = words[:, :-1].contiguous(), words[:, 1:].contiguous()
     return _step(device, model, given, lambda out: F.cross_entropy(out.view(-1, sizes.vocabulary), wanted.view(-1)))
@@ -177,3 +179,5 @@ def works(device: str, scale: float) -> Iterator[tuple[str, int, Work]]:
     yield "BERT base, step", 0, _language(device, BERT.scaled(scale), causal=False, gated=False)
     yield "Llama 3.2 1B, 4 layers, step", 0, _language(device, LLAMA.scaled(scale), causal=True, gated=True)
     yield "ResNet-50, step", 0, _images(device, scale)
+    compiled = _language(device, GPT2.scaled(scale), causal=True, gated=False, compiled=True)
+    yield "GPT-2 small, compiled step", 0, compiled

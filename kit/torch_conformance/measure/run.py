@@ -26,7 +26,7 @@ def measure(
     against: str | None = None,
     parts: Sequence[str] = tuple(PARTS),
     quick: bool = False,
-    tell: Callable[[Row], None] = lambda row: None,
+    tell: Callable[[Measurements], None] = lambda so_far: None,
 ) -> Measurements:
     """Measure a device in this process, which it becomes the active device of.
 
@@ -35,23 +35,24 @@ def measure(
         against: the torch name of another device of this process, "cpu" or "cuda".
         parts: of :data:`PARTS`.
         quick: small sizes and few rounds.
-        tell: is told each row as it is known.
+        tell: is told what there is after each row.
 
     Raises as the route's ``activate`` does.
     """
     device = routes.activate(route).name
     devices = [device, *([against] if against else [])]
-    rows = []
-    for part in parts:
-        for row in _rows(part, devices, quick):
-            tell(row)
-            rows.append(row)
     facts = {
         "torch": torch.__version__,
         "load": f"{os.getloadavg()[0]:.1f} of {os.cpu_count()} processors",
         **{name: device_name(name) or name for name in devices},
     }
-    return Measurements(device, against, facts, rows)
+    rows: list[Row] = []
+    found = Measurements(device, against, facts, rows)
+    for part in parts:
+        for row in _rows(part, devices, quick):
+            rows.append(row)
+            tell(found)
+    return found
 
 
 def _rows(part: str, devices: Sequence[str], quick: bool) -> Iterator[Row]:
