@@ -194,10 +194,12 @@ def test_promotion_with_numbers(device: str, declaration: Declaration, dtype: to
     """A Python number, and a tensor without dimensions, raise the dtype only if they are of a higher kind."""
     x = few(0, 1, 2, dtype=dtype)
     for number in (True, 2, 2.5, 1j):
-        # Asked before it is computed: torch 2.15 has a dtype for bfloat16 + 1j, in which the CPU cannot add.
         if str(torch.result_type(x, number)).removeprefix("torch.") not in declaration.dtypes:
             continue
-        expected = x + number
+        try:
+            expected = x + number
+        except NotImplementedError:  # torch 2.15 has a dtype for bfloat16 + 1j, in which the CPU cannot add
+            continue
         assert_same(x.to(device) + number, expected, device, f"{dtype} + {number}")
         assert_same(number + x.to(device), expected, device, f"{number} + {dtype}")
         scalar = torch.tensor(number)
