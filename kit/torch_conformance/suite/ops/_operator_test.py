@@ -2,13 +2,19 @@
 
 import warnings
 from collections.abc import Iterator
+from contextlib import nullcontext
+from functools import partial
+from typing import Any
 from unittest import mock
 
 import pytest
 import torch
+import torch.testing._utils
 from torch.testing._internal import common_utils
 from torch.testing._internal.common_utils import TestCase
 from torch.testing._internal.opinfo.core import OpInfo
+
+from torch_conformance import routes
 
 from ._samples import most_samples, seed
 from ._trial import Trial
@@ -23,7 +29,7 @@ class OperatorTest(TestCase):
     @pytest.fixture(autouse=True)
     def _of_run(self, quick: bool) -> Iterator[None]:
         self.quick = quick
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), nullcontext() if routes.has("generator") else _of_the_cpu_alone():
             warnings.simplefilter("ignore")  # the samples provoke them
             yield
 
@@ -46,3 +52,9 @@ class OperatorTest(TestCase):
         ``most``: at most so many samples, if not as many as for other tests with the dtype.
         """
         return Trial(op, dtype, part, device, most=most or most_samples(dtype, quick=self.quick))
+
+
+def _of_the_cpu_alone() -> Any:
+    """The functions of PyTorch's entries that draw would also keep the state of a generator that is not there."""
+    keep = partial(torch.random.fork_rng, devices=[])
+    return mock.patch.object(torch.testing._utils, "freeze_rng_state", keep)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from torch_conformance import needs
+from torch_conformance import needs, routes
 from torch_conformance.suite.tensor._support import current_index
 from torch_conformance.synchronization import synchronize
 
@@ -76,8 +76,10 @@ def check_copy(
     """Copying the likes of ``dst`` and ``src``, which are on the host, changes exactly the memory it changes there.
 
     Unless ``exact``, zeros are the same whatever their sign, which in a neg or conj view both stand for zero, and NaN
-    whatever its bits.
+    whatever its bits. Not offered on a device whose tensors have no storages, in which the gaps would lie.
     """
+    if not routes.has("storage"):
+        needs.not_offered(str(routes.active().lacks("feature", "storage")))
     to, from_ = place(dst, direction.dst, device), place(src, direction.src, device)
     case = f"copy of {describe(src)} into {describe(dst)}"
     current = current_index(device)

@@ -6,6 +6,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from torch_conformance import needs
 from torch_conformance.declaration import Declaration
 from torch_conformance.promises import promise
 from torch_conformance.routes import has
@@ -100,6 +101,7 @@ def check_copy_within(device: str, dtype: torch.dtype, data: st.DataObject) -> N
     torch.testing.assert_close(after, before, rtol=0, atol=0, msg=lambda text: f"{shape}, {views}: {text}")
 
 
+@needs.feature("storage")  # by which PyTorch tells that tensors overlap
 @settings(derandomize=True, deadline=None, database=None, max_examples=300)
 @given(data=st.data())
 def test_any_copy_within_a_tensor(device: str, data: st.DataObject) -> None:

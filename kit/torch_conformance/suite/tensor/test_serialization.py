@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from torch_conformance import needs
+from torch_conformance.routes import has
 from torch_conformance.suite.tensor._support import (
     assert_equal,
     assert_same,
@@ -39,8 +40,9 @@ def test_save_and_load(device: str, weights_only: bool) -> None:
     loaded = torch.load(saved(state), weights_only=weights_only)
     for key, value in state.items():
         assert_same(loaded[key], value.cpu(), device, f"{key} after torch.load")
-    loaded["x"].zero_()
-    assert_values(loaded["view"], [[0, 0]] * 3, "a loaded view after a write to its loaded base")
+    if has("storage"):  # PyTorch saves the values alone of tensors without
+        loaded["x"].zero_()
+        assert_values(loaded["view"], [[0, 0]] * 3, "a loaded view after a write to its loaded base")
 
 
 @every_dtype
@@ -78,7 +80,7 @@ TO_DEVICE: dict[str, Callable[[str], Any]] = {
 
 
 @both_unpicklers
-@each("location", TO_HOST)
+@each("location", TO_HOST, storage=["function"])
 def test_map_location_to_the_host(device: str, weights_only: bool, location: Callable[[str], Any]) -> None:
     """A tensor saved on the device is loaded on the CPU if map_location says so."""
     x = torch.arange(3.0, device=device)
@@ -86,6 +88,7 @@ def test_map_location_to_the_host(device: str, weights_only: bool, location: Cal
     assert_same(loaded, torch.arange(3.0), "cpu", "a tensor that was saved on the device")
 
 
+@needs.feature("storage")
 @both_unpicklers
 @each("location", TO_DEVICE, index=["name with index", "mapping"])
 def test_map_location_to_the_device(device: str, weights_only: bool, location: Callable[[str], Any]) -> None:
