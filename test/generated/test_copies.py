@@ -26,6 +26,27 @@ def test_strided_copies_keep_bits(check, dtype):
     check(lambda x, y: x[1:4].copy_(y[::2]), values.clone(), values, exact=True)
 
 
+# Neighbours that are moved together, of as many bytes as sizes, strides and the place of the first one allow.
+@pytest.mark.parametrize("inner", [1, 3, 4, 6, 8, 16])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.bfloat16, torch.float32, torch.int64, torch.complex64])
+def test_rows_that_begin_anywhere(check, dtype, inner):
+    index = torch.tensor([3, 0, 5, 5])
+    for start in (0, 1, 2, 4, 8, 16):
+        values = torch.randint(-100, 100, (start + 6 * 5 * inner,)).to(dtype)
+
+        def rows(x, start=start):
+            return x[start:].view(6, 5, inner)
+
+        check(lambda x: rows(x).transpose(0, 1).contiguous(), values, exact=True)
+        check(lambda x: rows(x)[::2, 1:4].contiguous(), values, exact=True)
+        check(lambda x: rows(x).flip(0), values, exact=True)
+        check(lambda x: torch.cat((rows(x), rows(x)), 1), values, exact=True)
+        check(lambda x: torch.cat((rows(x), rows(x)[..., :1]), 2), values, exact=True)
+        check(lambda x, i: rows(x).index_select(0, i), values, index, exact=True)
+        check(lambda x, i: rows(x)[:, i % 5], values, index, exact=True)
+        check(lambda x, i: rows(x.clone()).index_copy_(0, i[:3], rows(x)[3:]), values, index, exact=True)
+
+
 def test_negated_views(check):
     values = torch.randn(4, 3)
     check(lambda x: torch._neg_view(x).contiguous(), values, exact=True)

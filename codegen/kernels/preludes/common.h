@@ -27,6 +27,7 @@
 #define TB_LOAD_u64(p, i) TB_LOAD_PLAIN(u64, p, i)
 #define TB_LOAD_f32(p, i) TB_LOAD_PLAIN(f32, p, i)
 #define TB_LOAD_f64(p, i) TB_LOAD_PLAIN(f64, p, i)
+#define TB_LOAD_w128(p, i) TB_LOAD_PLAIN(w128, p, i)
 #define TB_LOAD_bf16(p, i) tb_f32_of_bits((u32)TB_LOAD_PLAIN(u16, p, i) << 16)
 
 TB_DEVICE u16 tb_round_bf16(float x) {
@@ -46,6 +47,7 @@ TB_DEVICE u16 tb_round_bf16(float x) {
 #define TB_STORE_u64(p, i, x) TB_STORE_PLAIN(u64, p, i, (u64)(x))
 #define TB_STORE_f32(p, i, x) TB_STORE_PLAIN(f32, p, i, (f32)(x))
 #define TB_STORE_f64(p, i, x) TB_STORE_PLAIN(f64, p, i, (f64)(x))
+#define TB_STORE_w128(p, i, x) TB_STORE_PLAIN(w128, p, i, x)
 #define TB_STORE_bf16(p, i, x) TB_STORE_PLAIN(u16, p, i, tb_round_bf16((float)(x)))
 
 // To the values of a dtype that is not computed in.

@@ -13,6 +13,8 @@ typedef uint64_t u64;
 typedef float f32;
 typedef double f64;
 
+typedef u64 w128 __attribute__((vector_size(16), may_alias));
+
 #define TB_CHUNKED 1
 #define TB_HAS_f64 1
 #define TB_DEVICE static inline

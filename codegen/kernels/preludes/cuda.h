@@ -36,6 +36,7 @@ template <int size>
 struct alignas(size < 16 ? size : 16) tb_bytes {
   u32 words[size / 4];
 };
+typedef tb_bytes<16> w128;
 
 #define tb_bits_f32(x) __float_as_uint(x)
 #define tb_f32_of_bits(x) __uint_as_float(x)

@@ -13,6 +13,7 @@ typedef float f32;
 typedef double f64;
 #define TB_HAS_f64 1
 #endif
+typedef ulong2 w128;
 #ifdef cl_khr_int64_base_atomics
 #pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
 #endif

@@ -17,6 +17,40 @@ int64_t Geometry::reach(int operand) const {
   return last;
 }
 
+int Geometry::widen(const tb_tensor* const* tensors, int moved, int element_bytes, uint64_t also) {
+  constexpr uint64_t kWidest = 16;
+  const auto inner = static_cast<std::size_t>(rank - 1);
+  const auto bytes_of = [&](int64_t elements) {
+    return static_cast<uint64_t>(elements) * static_cast<uint64_t>(element_bytes);
+  };
+  uint64_t bits = also | kWidest | bytes_of(sizes[inner]);
+  for (int n = 0; n < operands; ++n) {
+    const auto& own = strides[static_cast<std::size_t>(n)];
+    if (own[inner] != (n < moved ? 1 : 0)) {
+      return element_bytes;
+    }
+    if (n < moved) {
+      bits |= reinterpret_cast<uintptr_t>(tensors[n]->data) + tensors[n]->byte_offset;
+      for (std::size_t d = 0; d < inner; ++d) {
+        bits |= bytes_of(own[d]);
+      }
+    }
+  }
+  const auto bytes = static_cast<int>(bits & (~bits + 1)); // the largest power of two that divides all
+  if (bytes <= element_bytes) {
+    return element_bytes;
+  }
+  const int together = bytes / element_bytes;
+  sizes[inner] /= together;
+  count /= together;
+  for (int n = 0; n < moved; ++n) {
+    for (std::size_t d = 0; d < inner; ++d) {
+      strides[static_cast<std::size_t>(n)][d] /= together;
+    }
+  }
+  return bytes;
+}
+
 bool Geometry::of(const tb_tensor* const* tensors, int num_operands, bool reorder) {
   const tb_tensor& first = *tensors[0];
   if (num_operands > kMaxOperands || first.ndim > kMaxDims) {

@@ -20,6 +20,12 @@ struct Geometry {
   /// `reorder` the dimensions stay in their order.
   bool of(const tb_tensor* const* tensors, int num_operands, bool reorder = true);
 
+  /// Takes neighbouring elements for one, of those that are only moved: the first `moved` operands have them side by
+  /// side, and the others the same place for all of them. As many as 16 bytes hold and sizes, strides and addresses allow;
+  /// `also` has the bits of what else has to be a multiple, in bytes. Returns the bytes of what an element is then, which
+  /// strides of these operands count in. For items side by side: what one item does in a row, compilers widen themselves.
+  int widen(const tb_tensor* const* tensors, int moved, int element_bytes, uint64_t also = 0);
+
   /// Few texts for many ranks.
   int rank_class() const {
     return rank <= 4 ? rank : kMaxRank;

@@ -12,7 +12,7 @@ struct Named {
   uint8_t bits;
 };
 
-/// In the order of ValueType.
+/// In the order of ValueType, without w128.
 constexpr Named kTypes[] = {
     {ValueType::b8, TB_DTYPE_BOOL, 8},      {ValueType::u8, TB_DTYPE_UINT, 8},
     {ValueType::i8, TB_DTYPE_INT, 8},       {ValueType::i16, TB_DTYPE_INT, 16},
@@ -73,12 +73,12 @@ tb_dtype dtype_of(ValueType type) {
 }
 
 std::size_t size_of(ValueType type) {
-  return kTypes[static_cast<std::size_t>(type)].bits / 8;
+  return type == ValueType::w128 ? 16 : kTypes[static_cast<std::size_t>(type)].bits / 8;
 }
 
 const char* name_of(ValueType type) {
-  static constexpr const char* kNames[] = {"b8",  "u8",  "i8",   "i16", "i32", "i64", "u16", "u32",
-                                           "u64", "f16", "bf16", "f32", "f64", "c32", "c64", "c128"};
+  static constexpr const char* kNames[] = {"b8",  "u8",   "i8",  "i16", "i32", "i64", "u16",  "u32", "u64",
+                                           "f16", "bf16", "f32", "f64", "c32", "c64", "c128", "w128"};
   return type == ValueType::none ? "" : kNames[static_cast<int>(type)];
 }
 

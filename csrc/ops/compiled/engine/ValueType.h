@@ -9,7 +9,27 @@
 
 namespace torch_backend::compiled {
 
-enum class ValueType : uint8_t { b8, u8, i8, i16, i32, i64, u16, u32, u64, f16, bf16, f32, f64, c32, c64, c128, none };
+/// w128 is no dtype's: 16 bytes that are moved as they are.
+enum class ValueType : uint8_t {
+  b8,
+  u8,
+  i8,
+  i16,
+  i32,
+  i64,
+  u16,
+  u32,
+  u64,
+  f16,
+  bf16,
+  f32,
+  f64,
+  c32,
+  c64,
+  c128,
+  w128,
+  none
+};
 
 ValueType value_type(tb_dtype dtype);
 /// The other way.
@@ -49,9 +69,13 @@ inline bool is_complex(ValueType type) {
   return type >= ValueType::c32 && type <= ValueType::c128;
 }
 
-/// What elements of so many bytes are moved as, at most 8.
+/// What so many bytes are moved as, a power of two of at most 16.
 inline ValueType word_type(int bytes) {
-  return bytes == 1 ? ValueType::i8 : bytes == 2 ? ValueType::i16 : bytes == 4 ? ValueType::i32 : ValueType::i64;
+  return bytes == 1   ? ValueType::i8
+         : bytes == 2 ? ValueType::i16
+         : bytes == 4 ? ValueType::i32
+         : bytes == 8 ? ValueType::i64
+                      : ValueType::w128;
 }
 
 /// Of the parts of a complex number; of others itself.

@@ -208,12 +208,21 @@ bool run(const tb_kernel_context& context, const Access& access) {
     last += access.extents[at] * std::abs(access.steps[at]);
   }
   const bool fits = geometry.fits_32 && last < Geometry::kLimit32;
+  const int element_bytes = access.there.element_bytes();
+  int word_bytes = element_bytes;
+  if (!combines && !access.has_value && !stretches) {
+    uint64_t steps = 0;
+    for (int j = 0; j < access.num_indices; ++j) {
+      steps |= static_cast<uint64_t>(access.steps[static_cast<std::size_t>(j)]);
+    }
+    word_bytes = geometry.widen(pointers.data(), 2, element_bytes, steps * static_cast<uint64_t>(element_bytes));
+  }
   Specialization wanted(kIndexed);
   wanted.compute_in(compute)
       .index_of(fits)
       .number("RANK", geometry.rank_class())
       .number("OPERANDS", operands)
-      .type("WORD", word_type(access.there.element_bytes()))
+      .type("WORD", word_type(word_bytes))
       .type("THERE_TYPE", combines ? type : ValueType::none)
       .type("HERE_TYPE", combines ? here_type : ValueType::none)
       .number("MODE", static_cast<int64_t>(access.mode))
@@ -240,10 +249,12 @@ bool run(const tb_kernel_context& context, const Access& access) {
   ArgsStruct args;
   args.add(geometry.count);
   args.add_dims(geometry);
-  for (const auto* values : {&access.extents, &access.steps}) {
-    for (int n = 0; n < operands; ++n) {
-      args.add(n < 2 ? 0 : (*values)[static_cast<std::size_t>(n - 2)]);
-    }
+  const int together = word_bytes / element_bytes;
+  for (int n = 0; n < operands; ++n) {
+    args.add(n < 2 ? 0 : access.extents[static_cast<std::size_t>(n - 2)]);
+  }
+  for (int n = 0; n < operands; ++n) {
+    args.add(n < 2 ? 0 : access.steps[static_cast<std::size_t>(n - 2)] / together);
   }
   args.add({fallible_operator(access.op), access.skipped, static_cast<int64_t>(access.word), access.scalar});
   Launch launch(context);

@@ -47,6 +47,7 @@ struct Call {
   /// What stands for each argument of apply(), in order, four bits each.
   uint64_t arguments = 0;
   int num_arguments = 0;
+  bool moves = false; // elements of one size, as they are
 
   bool add_operand(const tb_tensor* tensor) {
     if (num_operands == kMaxOperands) {
@@ -318,7 +319,7 @@ Specialization specialize(const PointwiseEntry& entry, const Call& call, const G
   return wanted;
 }
 
-bool launch(const PointwiseEntry& entry, const Call& call, const tb_kernel_context& context) {
+bool launch(const PointwiseEntry& entry, Call& call, const tb_kernel_context& context) {
   Geometry geometry;
   const auto& output = *call.operands[0];
   if (std::find(output.shape, output.shape + output.ndim, 0) != output.shape + output.ndim) {
@@ -328,6 +329,11 @@ bool launch(const PointwiseEntry& entry, const Call& call, const tb_kernel_conte
   if (call.value == ValueType::none || (has_complex && !is_complex(call.value)) || !body_of(entry, call.value) ||
       !computes(context.device, call.value) || !geometry.of(call.operands.data(), call.num_operands)) {
     return false;
+  }
+  if (call.moves && geometry.rank > 1 && !runs_in_stretches(context.device)) {
+    const int bytes = geometry.widen(call.operands.data(), call.num_operands, output.dtype.bits / 8);
+    call.value = word_type(bytes);
+    call.types.fill(call.value);
   }
   const int vector = vector_of(context.device, entry, call, geometry);
   const auto& function = find_function(context.device, specialize(entry, call, geometry, vector));
@@ -469,15 +475,16 @@ tb_dtype bits_of(std::size_t size_bytes) {
   return {TB_DTYPE_INT, static_cast<uint8_t>(8 * size_bytes), 1};
 }
 
-/// In the input's dtype, or if only the output's is complex in that.
-bool compute(const PointwiseEntry& entry, const tb_tensor& dst, const tb_tensor& src,
-             const tb_kernel_context& context) {
+/// In the input's dtype, or if only the output's is complex in that. `moves`: both are of bits_of().
+bool compute(const PointwiseEntry& entry, const tb_tensor& dst, const tb_tensor& src, const tb_kernel_context& context,
+             bool moves) {
   Call call;
   if (!call.add_operand(&dst) || !call.add_operand(&src)) {
     return false;
   }
   call.add_argument(Argument::kOperand);
   call.value = compute_type(call.types[is_complex(call.types[0]) && !is_complex(call.types[1]) ? 0 : 1]);
+  call.moves = moves;
   return launch(entry, call, context);
 }
 
@@ -502,7 +509,8 @@ bool copy_elements(const at::Tensor& dst, const at::Tensor& src, const Stream& s
     const auto dtype_of = [&](const at::Tensor& tensor) {
       return whole ? bits_of(tensor.element_size()) : tb_dtype_or_none(tensor.scalar_type());
     };
-    copied = compute(kCopies[turned][conjugated], describe(dst, dtype_of(dst)), describe(src, dtype_of(src)), context);
+    copied = compute(kCopies[turned][conjugated], describe(dst, dtype_of(dst)), describe(src, dtype_of(src)), context,
+                     whole);
   }
   if (copied) {
     span.enqueued();
@@ -512,14 +520,15 @@ bool copy_elements(const at::Tensor& dst, const at::Tensor& src, const Stream& s
 
 bool copy_views(const tb_kernel_context& context, const View& dst, const View& src) {
   View to = dst, from = src;
-  if (to.dtype.code == from.dtype.code && to.dtype.bits == from.dtype.bits) {
+  const bool moves = to.dtype.code == from.dtype.code && to.dtype.bits == from.dtype.bits;
+  if (moves) {
     if (to.element_bytes() > 8) {
       to = to.in_halves();
       from = from.in_halves();
     }
     to.dtype = from.dtype = bits_of(static_cast<std::size_t>(to.element_bytes()));
   }
-  return compute(kCopies[0][0], to.tensor(), from.tensor(), context);
+  return compute(kCopies[0][0], to.tensor(), from.tensor(), context, moves);
 }
 
 void write_apply(SourceText& text, const PointwiseEntry& entry, ValueType value) {
