@@ -11,6 +11,8 @@
 // V               type of a drawn value
 // TYPE_n          how operand n is stored; operand 0 is the output
 // NUMBERS         declares s0, s1, ...: what came with the call
+// WIDE            operands are contiguous, and what a step does of each is aligned: WIDES(n) declares here_<n>, what step n
+//                 has of them, SHADOWS p<n> as where that is, and KEEPS(n) writes it back
 // CELL            the error cell, which follows the operands, of what is refused where CHECK fails
 
 typedef struct {
@@ -264,6 +266,21 @@ TB_KERNEL(random) {
     const Index first = n * PER;
     TAKE(n)
     const int num = (int)TB_LEAST(count - first, PER);
+#endif
+#if defined(WIDE) && defined(TB_HAS_VECTORS)
+    if (num == PER) {
+      WIDES(n)
+      {
+        SHADOWS
+        TB_UNROLL
+        for (int j = 0; j < PER; ++j) {
+          const Index at = j;
+          TB_PASTE(PUT_, DRAW)
+        }
+      }
+      KEEPS(n)
+      continue;
+    }
 #endif
     for (int j = 0; j < num; ++j) {
       PLACES(first + j)

@@ -106,6 +106,8 @@ class Draw {
     return geometry_.rank == 1 && std::all_of(geometry_.strides.begin(), geometry_.strides.begin() + num_operands_,
                                               [](const auto& strides) { return strides[0] == 1; });
   }
+  /// Whether items that run side by side can move what a step does of each operand at once.
+  bool is_wide() const;
   Specialization specialize() const;
   int per_step() const {
     return distribution_.per_step == 4 && compute_ == ValueType::f64 && distribution_.numbers == Numbers::kComputed &&
@@ -142,6 +144,18 @@ bool Draw::lay_out() {
   return geometry_.of(pointers.data(), num_operands_, /*reorder=*/false);
 }
 
+bool Draw::is_wide() const {
+  constexpr uint64_t kAccess = 16; // bytes
+  if (per_step() == 1 || !is_contiguous() || runs_in_stretches(context_.device)) {
+    return false;
+  }
+  return std::all_of(operands_.begin(), operands_.begin() + num_operands_, [&](const tb_tensor* operand) {
+    const auto bytes = static_cast<uint64_t>(per_step()) * operand->dtype.bits / 8;
+    const auto address = reinterpret_cast<uintptr_t>(operand->data) + operand->byte_offset;
+    return bytes >= 4 && address % std::min(bytes, kAccess) == 0;
+  });
+}
+
 void derive_random(const Specialization& facts, SourceText& text) {
   std::string numbers;
   for (int i = 0; i < facts.number_of("NUMBERS_GIVEN"); ++i) {
@@ -150,6 +164,22 @@ void derive_random(const Specialization& facts, SourceText& text) {
   }
   text.define("NUMBERS", numbers);
   text.define("CELL", c10::str("p", facts.number_of("OPERANDS")));
+  if (!facts.is("WIDE")) {
+    return;
+  }
+  std::string wides, shadows, keeps;
+  for (int n = 0; n < facts.number_of("OPERANDS"); ++n) {
+    const auto bytes = facts.number_of("PER") * static_cast<int64_t>(size_of(facts.type_of("TYPE", n)));
+    const auto type = c10::str("tb_bytes<", bytes, ">");
+    const auto there = c10::str("((", type, "*)p", n, ")[step]");
+    const bool is_output = n < facts.number_of("OUTPUTS");
+    wides += c10::str(type, " here_", n, is_output ? std::string() : c10::str(" = ", there), "; ");
+    shadows += c10::str("char* const p", n, " = (char*)&here_", n, "; ");
+    keeps += is_output ? c10::str(there, " = here_", n, "; ") : std::string();
+  }
+  text.define("WIDES(step)", wides);
+  text.define("SHADOWS", shadows);
+  text.define("KEEPS(step)", keeps);
 }
 constexpr Skeleton kRandom{"philox random", "random", derive_random};
 
@@ -173,6 +203,8 @@ Specialization Draw::specialize() const {
       .text("V", distribution_.numbers == Numbers::kWhole ? "i64" : "T")
       .flag("STORED_AS_HALF", stored == ValueType::f16 || stored == ValueType::bf16)
       .flag("CONTIGUOUS", is_contiguous())
+      .flag("WIDE", is_wide())
+      .number("OUTPUTS", &distribution_ == &kDropout ? 2 : 1)
       .number("NUMBERS_GIVEN", num_scalars_)
       .parameters(num_operands_ + (distribution_.refusal ? 1 : 0));
   for (int n = 0; n < num_operands_; ++n) {
