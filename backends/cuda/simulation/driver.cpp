@@ -42,7 +42,7 @@ int value_of(int attribute) {
     case kCU_DEVICE_ATTRIBUTE_MAX_PITCH:
       return 0x7fffffff;
     case kCU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-      return 4;
+      return setting("MULTIPROCESSORS", 4);
     case kCU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
       return capability / 10;
     case kCU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:

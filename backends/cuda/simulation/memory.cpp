@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "driver.h"
+#include "recording.h"
 
 namespace sim {
 namespace {
@@ -501,6 +502,7 @@ CU_API cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void* src, size_t bytes, CUst
   return copy_1d("cuMemcpyHtoDAsync", dst, true, address_of(src), false, bytes, stream);
 }
 CU_API cuMemcpyDtoHAsync_v2(void* dst, CUdeviceptr src, size_t bytes, CUstream stream) {
+  if (!runs_kernels()) return copy_unknown_result(dst, bytes), 0;
   return copy_1d("cuMemcpyDtoHAsync", address_of(dst), false, src, true, bytes, stream);
 }
 CU_API cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream) {

@@ -15,12 +15,14 @@
 #include "compiler.h"
 #include "driver.h"
 #include "kernel_abi.h"
+#include "recording.h"
 
 struct CUmod_st {
   sim::CUcontext context = nullptr;
   const sim_module* code = nullptr;
-  std::mutex running; // of one launch at a time
-  std::mutex mutex;   // guards functions
+  std::unique_ptr<const sim::recorded_module> text; // in its place, where nothing runs
+  std::mutex running;                               // of one launch at a time
+  std::mutex mutex;                                 // guards functions
   std::map<std::string, sim::CUfunction> functions;
   std::atomic<int> pending{0};
   std::atomic<bool> unloaded{false};
@@ -29,6 +31,7 @@ struct CUmod_st {
 struct CUfunc_st {
   sim::CUmodule module = nullptr;
   const sim_kernel* kernel = nullptr;
+  std::string name;
 };
 
 namespace sim {
@@ -204,6 +207,12 @@ CU_API cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned count, i
   size_t size = 0;
   std::string code, log;
   if (std::strncmp(bytes, kPtx, sizeof kPtx - 1) == 0) {
+    if (!runs_kernels()) {
+      *module = make<CUmod_st>();
+      (*module)->context = context;
+      (*module)->text = std::make_unique<recorded_module>(bytes + sizeof kPtx - 1);
+      return 0;
+    }
     code = build_module(bytes + sizeof kPtx - 1, arch, false, &log);
     if (code.empty()) return refuse(kCUDA_ERROR_INVALID_PTX, "cuModuleLoadDataEx: %s", log.c_str());
   } else {
@@ -238,12 +247,15 @@ CU_API cuModuleGetFunction(CUfunction* function, CUmodule module, const char* na
     return refuse(kCUDA_ERROR_INVALID_HANDLE, "cuModuleGetFunction: not a module of this context");
   const std::lock_guard<std::mutex> lock(module->mutex);
   CUfunction& made = module->functions[name];
-  for (const sim_kernel* k = module->code->kernels; !made && k->name; ++k)
-    if (std::strcmp(k->name, name) == 0) {
-      made = make<CUfunc_st>();
-      made->module = module;
-      made->kernel = k;
-    }
+  const auto make_function = [&](const sim_kernel* kernel) {
+    made = make<CUfunc_st>();
+    made->module = module;
+    made->kernel = kernel;
+    made->name = name;
+  };
+  if (!made && module->text) make_function(nullptr);
+  for (const sim_kernel* k = module->code ? module->code->kernels : nullptr; !made && k && k->name; ++k)
+    if (std::strcmp(k->name, name) == 0) make_function(k);
   *function = made;
   if (made) return 0;
   module->functions.erase(name);
@@ -267,6 +279,10 @@ CU_API cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, uns
     return refuse(kCUDA_ERROR_INVALID_VALUE, "cuLaunchKernel: %u bytes of shared memory", shared_bytes);
   if (extra) return refuse(kCUDA_ERROR_INVALID_VALUE, "cuLaunchKernel: `extra` is not simulated");
   launch l{function, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes, {}};
+  if (const auto& text = function->module->text) {
+    record_launch(*text, function->name, l.grid, l.size, shared_bytes, params);
+    return 0;
+  }
   for (size_t i = 0; function->kernel->parameters[i].size; ++i) {
     if (!params || !params[i]) return refuse(kCUDA_ERROR_INVALID_VALUE, "cuLaunchKernel: parameter %zu is missing", i);
     const auto* value = static_cast<const char*>(params[i]);

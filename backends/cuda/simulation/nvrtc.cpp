@@ -9,6 +9,7 @@
 
 #include "common/simulation/rules.h"
 #include "compiler.h"
+#include "recording.h"
 
 const char* const sim::kPrefix = "CUDA_SIM";
 
@@ -108,6 +109,14 @@ NVRTC_API nvrtcCompileProgram(nvrtcProgram program, int count, const char* const
   bool known = false;
   for (const int each : archs()) known |= each == arch;
   if (!known) return sim::refuse(kInvalidOption, "nvrtcCompileProgram: no supported -arch");
+  std::string text = "//";
+  for (int i = 0; i < count; ++i) text += std::string(" ") + options[i];
+  text += '\n' + program->source;
+  sim::record_text(text);
+  if (!sim::runs_kernels()) {
+    program->code = sim::kPtx + text + '\0';
+    return 0;
+  }
   program->code = sim::build_module(program->source, arch, fmad, &program->log);
   if (program->code.empty()) return kCompilation;
   program->ptx = sim::kPtx + program->source + '\0';
