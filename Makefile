@@ -89,6 +89,14 @@ $(STAMPS)/for-%: pyproject.toml kit/pyproject.toml .ci/requirements.py $(TORCH)
 	$(if $(filter test ecosystem,$*),@$(PY) -m compileall -qq -j $(JOBS) $(VENV)/lib || true)
 	@touch $@
 
+# What tests of a vendor's project need beside it, of other vendors' packages: not where devices look for libraries.
+$(STAMPS)/tools-%: backends/%/pyproject.toml .ci/requirements.py $(TORCH)
+	@$(PY) .ci/requirements.py backends/$*:tools > $(VENV)/requirements-$*.txt
+	@test ! -s $(VENV)/requirements-$*.txt || { echo "Installing tools for the tests of backends/$*"; \
+	rm -rf backends/$*/build/tools && $(PY) -m pip --quiet install --no-compile --no-deps \
+	--target backends/$*/build/tools --requirement $(VENV)/requirements-$*.txt; }
+	@touch $@
+
 # The build's tools: CMake only where the system has none that is new enough.
 $(STAMPS)/tools: $(STAMPS)/for-build
 	@.ci/need compiler headers
@@ -207,7 +215,7 @@ test test-changed test-cpp: $(STAMPS)/built-tests $(STAMPS)/for-test
 
 test-ecosystem: $(STAMPS)/for-ecosystem
 
-test-%: $(STAMPS)/built $(STAMPS)/for-test
+test-%: $(STAMPS)/built $(STAMPS)/for-test $(VENDORS:%=$(STAMPS)/tools-%)
 	@$(TESTS) $*
 
 # The C++ tests with the address and undefined behaviour sanitizers, then with the thread sanitizer: a report fails them.
@@ -241,7 +249,7 @@ models: $(STAMPS)/built $(STAMPS)/for-ecosystem
 
 # What the CI of a vendor would run: tests in C++, where there are some, and in Python.
 VENDOR_TESTS = $(BUILD)/vendors/$*-tests
-test-vendor-%: $(STAMPS)/built $(STAMPS)/for-test
+test-vendor-%: $(STAMPS)/built $(STAMPS)/for-test $(STAMPS)/tools-%
 	@test ! -d backends/$*/test/cpp || .ci/vendor cmake -S backends/$* -B $(VENDOR_TESTS) -DTB_BUILD_TESTS=ON \
 	-DPython_EXECUTABLE=$(abspath $(PY))
 	@test ! -f $(VENDOR_TESTS)/CTestTestfile.cmake || { .ci/vendor cmake --build $(VENDOR_TESTS) && \

@@ -1,13 +1,15 @@
 """Print the requirements that pyproject.toml lists: ``requirements.py build``, or names of its extras and groups.
 
-Without the project itself and the conformance kit, so that their tools can be installed before they are built, and
-without torch, whose version the Makefile decides.
+``backends/NAME:tools`` is a group of a vendor's pyproject.toml, which need not have it. Without the project itself and
+the conformance kit, so that their tools can be installed before they are built, and without torch, whose version the
+Makefile decides.
 """
 
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 try:
     import tomllib
@@ -15,13 +17,23 @@ except ModuleNotFoundError:  # Python 3.10
     from pip._vendor import tomli as tomllib
 
 ROOT = Path(__file__).parents[1]
-CORE, KIT = (tomllib.loads((ROOT / folder / "pyproject.toml").read_text(encoding="utf-8")) for folder in (".", "kit"))
+
+
+def metadata(folder: str) -> dict[str, Any]:
+    """What the pyproject.toml of a folder says."""
+    return tomllib.loads((ROOT / folder / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+CORE, KIT = metadata("."), metadata("kit")
 EXTRA = re.compile(rf"{CORE['project']['name']}\[(.+)\]")
 
 
 def requirements(name: str) -> Iterator[str]:
     """What "build", running included, an extra or a group needs, with the extras it refers to."""
-    if name == "build":
+    folder, _, group = name.rpartition(":")
+    if folder:
+        listed = metadata(folder).get("dependency-groups", {}).get(group, [])
+    elif name == "build":
         listed = [*(each for project in (CORE, KIT) for each in project["build-system"]["requires"])]
         listed += CORE["project"]["dependencies"]
     else:

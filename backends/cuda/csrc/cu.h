@@ -1,6 +1,6 @@
 // What is used of the CUDA driver API, declared here so that no CUDA has to be installed, and its errors as results.
 //
-// Names and values are those of cuda.h; backends/cuda/test/cpp/declarations_test.cpp compares them where there is one.
+// Names and values are those of cuda.h; backends/cuda/test/declarations.cpp compares them where there is one.
 #pragma once
 
 #include <cstddef>

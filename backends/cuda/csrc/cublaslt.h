@@ -1,6 +1,6 @@
 // What is used of cuBLASLt, declared here so that none has to be installed, and its errors as results.
 //
-// Names and values are those of cublasLt.h; backends/cuda/test/cpp/declarations_test.cpp compares them where there is
+// Names and values are those of cublasLt.h; backends/cuda/test/declarations.cpp compares them where there is
 // one.
 #pragma once
 

@@ -1,6 +1,6 @@
 // What is used of CUPTI and NVTX, declared here so that neither has to be installed, and CUPTI's errors as results.
 //
-// Names and values are those of cupti.h; backends/cuda/test/cpp/declarations_test.cpp compares them where there is one.
+// Names and values are those of cupti.h; backends/cuda/test/declarations.cpp compares them where there is one.
 #pragma once
 
 #include <cstddef>

@@ -60,6 +60,15 @@ void* open_library(const std::vector<std::string>& names, std::string* out_tried
   return nullptr;
 }
 
+void open_beside(void* library, const char* symbol, const std::string& pattern) {
+  Dl_info info{};
+  if (!dladdr(dlsym(library, symbol), &info) || !info.dli_fname) return;
+  const std::string path = info.dli_fname;
+  std::vector<std::string> found;
+  add_matches(path.substr(0, path.rfind('/') + 1) + pattern, &found);
+  for (const std::string& each : found) dlopen(each.c_str(), RTLD_NOW | RTLD_LOCAL);
+}
+
 void* load_library(const std::vector<std::string>& names, const std::vector<library_function>& functions,
                    const char* otherwise) {
   std::string missing;

@@ -11,6 +11,10 @@ namespace xcuda {
 // /usr/local/cuda. Null: none; *out_tried is what the loader says of a file that is there, else of a name.
 void* open_library(const std::vector<std::string>& names, std::string* out_tried);
 
+// Opens what matches `pattern` in the folder of `library`, which has `symbol`: what that opens by name later, where the loader
+// does not look beside it.
+void open_beside(void* library, const char* symbol, const std::string& pattern);
+
 // "libnvrtc.so" of the driver's CUDA and of those before, the newest first: a newer one is not taken.
 std::vector<std::string> versions_of(const std::string& name);
 

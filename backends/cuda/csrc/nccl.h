@@ -1,6 +1,6 @@
 // What is used of NCCL, declared here so that none has to be installed, and its errors as results.
 //
-// Names and values are those of nccl.h; backends/cuda/test/cpp/declarations_test.cpp compares them where there is one.
+// Names and values are those of nccl.h; backends/cuda/test/declarations.cpp compares them where there is one.
 #pragma once
 
 #include <cstddef>

@@ -9,34 +9,8 @@
 #include "library.h"
 #include "options.h"
 
-extern "C" struct _nvrtcProgram; // NOLINT: NVRTC's name
-
 namespace xcuda {
 namespace {
-
-using nvrtcResult = int;
-using nvrtcProgram = _nvrtcProgram*;
-
-#define XCUDA_NVRTC_FUNCTIONS(X)                                                                                       \
-  X(Version, (int* major, int* minor))                                                                                 \
-  X(GetNumSupportedArchs, (int* count))                                                                                \
-  X(GetSupportedArchs, (int* archs))                                                                                   \
-  X(CreateProgram, (nvrtcProgram * program, const char* source, const char* name, int count, const char* const* texts, \
-                    const char* const* names))                                                                         \
-  X(CompileProgram, (nvrtcProgram program, int count, const char* const* options))                                     \
-  X(GetProgramLogSize, (nvrtcProgram program, size_t* bytes))                                                          \
-  X(GetProgramLog, (nvrtcProgram program, char* text))                                                                 \
-  X(GetCUBINSize, (nvrtcProgram program, size_t* bytes))                                                               \
-  X(GetCUBIN, (nvrtcProgram program, char* code))                                                                      \
-  X(GetPTXSize, (nvrtcProgram program, size_t* bytes))                                                                 \
-  X(GetPTX, (nvrtcProgram program, char* code))                                                                        \
-  X(DestroyProgram, (nvrtcProgram * program))
-
-struct nvrtc_functions {
-#define XCUDA_MEMBER(name, parameters) nvrtcResult(*name) parameters = nullptr;
-  XCUDA_NVRTC_FUNCTIONS(XCUDA_MEMBER)
-#undef XCUDA_MEMBER
-};
 
 struct compiler {
   nvrtc_functions call;
@@ -60,6 +34,7 @@ struct compiler {
                 ", or set the option xcuda.library_path to the folder of " + names[0];
       return;
     }
+    open_beside(library, "nvrtcVersion", "libnvrtc-builtins.so*");
 #define XCUDA_LOAD(name, parameters) call.name = reinterpret_cast<decltype(call.name)>(dlsym(library, "nvrtc" #name));
 #define XCUDA_NEED(name, parameters) \
   if (!call.name) why_not = "libnvrtc has no nvrtc" #name ": it is older than CUDA 12.0";

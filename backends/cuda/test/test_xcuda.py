@@ -152,6 +152,14 @@ def test_the_newest_nvrtc_that_the_driver_takes_is_used(
     assert text == f"CUDA {driver}, NVRTC {taken}.4 [2.0, 2.0]\n"
 
 
+def test_the_library_of_builtins_is_that_beside_nvrtc(run: Run, folder_with: Callable[..., Path]) -> None:
+    """NVRTC opens it by name when it compiles, and not every version looks beside itself."""
+    folder = folder_with("libnvrtc.so.12")
+    said = '#include <stdio.h>\n__attribute__((constructor)) static void say(void) { puts("opened"); fflush(stdout); }'
+    compile_library(said, folder / "libnvrtc-builtins.so.12.4")
+    assert "opened" in run("version_of_nvrtc", path=folder).splitlines()
+
+
 def test_an_nvrtc_that_is_older_than_the_device_makes_ptx(run: Run, tmp_path: Path) -> None:
     run("version_of_nvrtc", CUDA_SIM_ARCHS="75 80", TORCH_BACKEND_CACHE=str(tmp_path))
 

@@ -1,5 +1,5 @@
-// The declarations of backends/cuda are those of cuda.h, cublasLt.h, cudnn.h, cupti.h and nccl.h: compiling this is the
-// test, where CUDA is installed, and the others.
+// The declarations of backends/cuda are those of cuda.h, cublasLt.h, cudnn.h, cupti.h, nccl.h and nvrtc.h: compiling this is
+// the test, of those headers that are there. Ours have the same names: they are "cudnn.h", and NVIDIA's <cudnn.h>.
 #include <cuda.h>
 #if __has_include(<cuda_runtime.h>) && __has_include(<nccl.h>)
 #include <nccl.h>
@@ -13,6 +13,9 @@
 #if __has_include(<cupti.h>)
 #include <cupti.h>
 #endif
+#if __has_include(<nvrtc.h>)
+#include <nvrtc.h>
+#endif
 
 #include <cstddef>
 #include <type_traits>
@@ -22,6 +25,7 @@
 #include "cudnn.h"
 #include "cupti.h"
 #include "nccl.h"
+#include "nvrtc.h"
 
 namespace torch_backend::testing {
 namespace {
@@ -158,6 +162,12 @@ static_assert(offsetof(xcuda::cupti_peer_copy, correlationId) == offsetof(::CUpt
 EXPECT_KERNEL(CUpti_ActivityKernel10)
 EXPECT_MEMORY(CUpti_ActivityMemcpy6)
 #endif
+#endif
+
+#if __has_include(<nvrtc.h>)
+#define EXPECT_NVRTC_FUNCTION(name, parameters) \
+  static_assert(same_function<decltype(xcuda::nvrtc_functions::name), decltype(::nvrtc##name)>::value, "nvrtc" #name);
+XCUDA_NVRTC_FUNCTIONS(EXPECT_NVRTC_FUNCTION)
 #endif
 
 static_assert(offsetof(xcuda::CUDA_MEMCPY2D, dstPitch) == offsetof(::CUDA_MEMCPY2D, dstPitch));
