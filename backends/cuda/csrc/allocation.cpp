@@ -100,7 +100,7 @@ result memory_query(const void* ptr, tb_pointer_info* out_info) {
   const uint64_t size = std::min<uint64_t>(out_info->struct_size, sizeof(tb_pointer_info));
   CUmemoryPool pool = nullptr;
   tb_pointer_info info = describe(ptr, &pool);
-  if (info.kind == TB_MEMORY_DEVICE) describe_commits(&info);
+  if (info.kind == TB_MEMORY_DEVICE) describe_commits(ptr, &info);
   info.struct_size = size;
   std::memcpy(out_info, &info, size);
   return {};

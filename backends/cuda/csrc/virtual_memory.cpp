@@ -103,11 +103,13 @@ result open_commits(device& d, const device& reader) {
   return {};
 }
 
-void describe_commits(tb_pointer_info* info) {
+void describe_commits(const void* ptr, tb_pointer_info* info) {
   device& d = device_at(info->device);
   const std::lock_guard<std::mutex> lock(d.commit_mutex);
-  auto first = d.commits.find(address_of(info->base));
-  if (first == d.commits.end()) return;
+  auto first = d.commits.upper_bound(address_of(ptr));
+  if (first == d.commits.begin()) return;
+  --first;
+  if (address_of(ptr) - first->first >= first->second) return;
   auto last = first;
   while (first != d.commits.begin() && std::prev(first)->first + std::prev(first)->second == first->first) --first;
   while (std::next(last) != d.commits.end() && last->first + last->second == std::next(last)->first) ++last;

@@ -12,7 +12,7 @@ uint64_t commit_granularity(const device& d);
 // Lets `reader` access what `d` has committed, and what it will commit.
 result open_commits(device& d, const device& reader);
 
-// If `info` is about a part of what was committed: about all that it touches.
-void describe_commits(tb_pointer_info* info);
+// If `ptr`, which `info` is about, is in a part of what was committed: all that it touches.
+void describe_commits(const void* ptr, tb_pointer_info* info);
 
 } // namespace xcuda

@@ -91,12 +91,13 @@ mapped_memory find_mapped(CUdeviceptr address, size_t bytes, int reader) {
   address_space& s = space();
   const std::lock_guard<std::mutex> lock(s.mutex);
   mapped_memory found;
-  found.is_reserved = s.around(s.reservations, address) != s.reservations.end();
+  const auto reserved = s.around(s.reservations, address);
+  found.is_reserved = reserved != s.reservations.end();
   auto next = s.around(s.mappings, address);
   if (next == s.mappings.end()) return found;
   found.owner = s.memory.at(next->second.handle).owner;
-  found.base = next->first;
-  found.size = next->second.size;
+  found.base = reserved->first;
+  found.size = reserved->second.size;
   CUdeviceptr at = next->first;
   for (; next != s.mappings.end() && next->first == at && next->second.readers.count(reader); ++next) {
     at += next->second.size;

@@ -131,17 +131,28 @@ def test_parts_that_touch_are_one_to_queries(library: DeviceLibrary) -> None:
             device.decommit(base + 2 * size, size)
             try:
                 info = tb_pointer_info(struct_size=ctypes.sizeof(tb_pointer_info))
-                library.check("memory_query", base + size + 1, ctypes.byref(info))
-                what = f"{device}: memory_query of the second part"
-                assert info.kind == MemoryKind.DEVICE, f"{what} says kind {info.kind}"
-                assert info.device in (device.index, -1), f"{what} says device {info.device}"
-                assert info.base in (base, None), f"{what} says base {info.base or 0:#x}, not {base:#x}"
-                if info.base is not None:
-                    assert info.size_bytes == 2 * size, f"{what} says {info.size_bytes} bytes, not {2 * size}"
+                _expect_range(library, device, base + size + 1, base, 2 * size)
                 library.check("memory_query", base + 2 * size, ctypes.byref(info))
                 assert info.kind == MemoryKind.UNKNOWN, f"{device}: addresses without memory have kind {info.kind}"
+                device.decommit(base, size)
+                try:
+                    _expect_range(library, device, base + size + 1, base + size, size)
+                finally:
+                    device.commit(base, size)
             finally:
                 device.commit(base + 2 * size, size)
+
+
+def _expect_range(library: DeviceLibrary, device: Device, address: int, base: int, size: int) -> None:
+    """The range that a query of a committed address knows, if it knows one."""
+    info = tb_pointer_info(struct_size=ctypes.sizeof(tb_pointer_info))
+    library.check("memory_query", address, ctypes.byref(info))
+    what = f"{device}: memory_query of the second part"
+    assert info.kind == MemoryKind.DEVICE, f"{what} says kind {info.kind}"
+    assert info.device in (device.index, -1), f"{what} says device {info.device}"
+    assert info.base in (base, None), f"{what} says base {info.base or 0:#x}, not {base:#x}"
+    if info.base is not None:
+        assert info.size_bytes == size, f"{what} says {info.size_bytes} bytes, not {size}"
 
 
 @promise("memory_decommit 1 2")
