@@ -1,4 +1,8 @@
 // The dialect of the kernels in CUDA C++.
+
+// Names that are not used, or only set: texts serve many operators, and each uses of them what it needs.
+#pragma nv_diag_suppress 177, 550
+
 typedef signed char i8;
 typedef unsigned char u8;
 typedef short i16;

@@ -132,7 +132,7 @@ typedef struct {
 
 #ifndef NORM
 TB_KERNEL(multi) {
-  TB_GLOBAL char* const pointers[LISTS * TENSORS] = {POINTERS};
+  TB_ADDRESSES(pointers, LISTS * TENSORS, POINTERS)
   TB_PASTE(BEGIN_, KIND)
   const Index last = TB_LAST(COUNT);
   Index i = TB_FIRST(COUNT);
@@ -170,7 +170,7 @@ TB_KERNEL(multi) {
 #define NUM_PARTS 8 // sums that are not rounded one after the other, and can be vectorized
 
 TB_KERNEL(multi_norm) {
-  TB_GLOBAL char* const pointers[LISTS * TENSORS] = {POINTERS};
+  TB_ADDRESSES(pointers, LISTS * TENSORS, POINTERS)
   TB_LOCAL_ARRAY(T, shared, BLOCK);
   const Index last = TB_LAST(COUNT);
   Index i = TB_FIRST(COUNT);

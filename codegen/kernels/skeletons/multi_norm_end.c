@@ -5,7 +5,7 @@ typedef struct {
 } Args;
 #define LARGER(a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
 TB_KERNEL(multi_norm_end) {
-  TB_GLOBAL char* const results[TENSORS] = {POINTERS};
+  TB_ADDRESSES(results, TENSORS, POINTERS)
   TB_FOR(t, (Index)TENSORS) {
     T sum = 0;
     for (Index b = 0; b < (Index)args.blocks; ++b) {

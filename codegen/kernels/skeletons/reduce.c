@@ -208,7 +208,7 @@ TB_KERNEL(reduce) {
 #define AHEAD 8 // elements that are read at once
     Index k = begin + lane;
     Index place[OPERANDS];
-    for (int n = OUTPUTS; n < OPERANDS; ++n) place[n] = base[n];
+    for (int operand = OUTPUTS; operand < OPERANDS; ++operand) place[operand] = base[operand];
     while (stop - k > (AHEAD - 1) * WIDTH) {
       TB_UNROLL
       for (int j = 0; j < AHEAD; ++j, k += WIDTH) tb_step(VALUES(AT_REDUCED), k NUMBERS, REFS(a, 0));

@@ -591,9 +591,7 @@ tb_status norm(const void*, const tb_kernel_context& context, const tb_arg* args
     if (status != TB_STATUS_OK) {
       return;
     }
-    const int64_t most = runs_in_stretches(context.device)
-                             ? std::max(device_api().properties(context.device).multiprocessor_count, 1)
-                             : 64;
+    const int64_t most = std::max(device_api().properties(context.device).multiprocessor_count, 1);
     const int64_t blocks = std::clamp<int64_t>(batch.count() / 32768, 1, most);
     void* parts = nullptr;
     status = context.host->alloc_workspace(static_cast<uint64_t>(blocks) * batch.places * sizeof(double), &parts);
