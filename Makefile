@@ -215,7 +215,7 @@ test test-changed test-cpp: $(STAMPS)/built-tests $(STAMPS)/for-test
 
 test-ecosystem: $(STAMPS)/for-ecosystem
 
-test-%: $(STAMPS)/built $(STAMPS)/for-test $(VENDORS:%=$(STAMPS)/tools-%)
+test-%: $(STAMPS)/built $(STAMPS)/for-test
 	@$(TESTS) $*
 
 # The C++ tests with the address and undefined behaviour sanitizers, then with the thread sanitizer: a report fails them.

@@ -1,6 +1,6 @@
 """Print the requirements that pyproject.toml lists: ``requirements.py build``, or names of its extras and groups.
 
-``backends/NAME:tools`` is a group of a vendor's pyproject.toml, which need not have it. Without the project itself and
+``backends/NAME:tools`` is an extra of a vendor's pyproject.toml, which need not have it. Without the project itself and
 the conformance kit, so that their tools can be installed before they are built, and without torch, whose version the
 Makefile decides.
 """
@@ -32,7 +32,7 @@ def requirements(name: str) -> Iterator[str]:
     """What "build", running included, an extra or a group needs, with the extras it refers to."""
     folder, _, group = name.rpartition(":")
     if folder:
-        listed = metadata(folder).get("dependency-groups", {}).get(group, [])
+        listed = metadata(folder)["project"].get("optional-dependencies", {}).get(group, [])
     elif name == "build":
         listed = [*(each for project in (CORE, KIT) for each in project["build-system"]["requires"])]
         listed += CORE["project"]["dependencies"]
