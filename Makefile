@@ -90,7 +90,7 @@ $(STAMPS)/for-%: pyproject.toml kit/pyproject.toml .ci/requirements.py $(TORCH)
 	@touch $@
 
 # What tests of a vendor's project need beside it, of other vendors' packages: not where devices look for libraries.
-$(STAMPS)/tools-%: backends/%/pyproject.toml .ci/requirements.py $(TORCH)
+$(VENDORS:%=$(STAMPS)/tools-%): $(STAMPS)/tools-%: backends/%/pyproject.toml .ci/requirements.py $(TORCH)
 	@$(PY) .ci/requirements.py backends/$*:tools > $(VENV)/requirements-$*.txt
 	@test ! -s $(VENV)/requirements-$*.txt || { echo "Installing tools for the tests of backends/$*"; \
 	rm -rf backends/$*/build/tools && $(PY) -m pip --quiet install --no-compile --no-deps \
