@@ -69,6 +69,11 @@ static inline unsigned __umulhi(unsigned a, unsigned b) {
 #define SIM_ALL_2(X) X(atan2) X(copysign) X(fmax) X(fmin) X(fmod) X(hypot) X(nextafter) X(pow)
 SIM_ALL_1(SIM_MATH_1)
 SIM_ALL_2(SIM_MATH_2)
+extern "C" float fmaf(float, float, float) noexcept;
+extern "C" double fma(double, double, double) noexcept;
+static inline float fma(float x, float y, float z) {
+  return fmaf(x, y, z);
+}
 extern "C" float ldexpf(float, int) noexcept;
 extern "C" double ldexp(double, int) noexcept;
 static inline float ldexp(float x, int y) {

@@ -26,6 +26,7 @@ typedef double f64;
 #define TB_GLOBAL_BARRIER() __syncthreads()
 #define TB_INDEPENDENT
 #define TB_UNROLL _Pragma("unroll")
+#define TB_FMA(x, y, z) fma(x, y, z) // x * y + z, of T where that is floating, whatever the compiler may fuse
 // What the neighbour has whose number differs in the bits of `mask`, below TB_SHUFFLED.
 #define TB_SHUFFLED 32
 #define TB_SHUFFLE(x, mask) __shfl_xor_sync(0xffffffffu, x, mask)

@@ -29,6 +29,7 @@ typedef ulong2 w128;
 #define TB_GLOBAL_BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #define TB_INDEPENDENT
 #define TB_UNROLL
+#define TB_FMA(x, y, z) mad(x, y, z)
 #define TB_BLOCK get_group_id(0)
 #define TB_BLOCKS get_num_groups(0)
 #define TB_LOCAL_ITEM get_local_id(0)

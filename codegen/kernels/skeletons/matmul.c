@@ -1,4 +1,4 @@
-// Matrix products: out[b] = alpha * (left[b] @ right[b]) + beta * self[b], any strides.
+// Matrix products: out[b] = alpha * (left[b] @ right[b]) + beta * self[b], any strides. Goes after "strips".
 //
 // OUT, LEFT, RIGHT, SELF  how values are stored: f32 of TB_LOAD_f32; SELF only where it is added
 // ROWS_MOST, COLUMNS_MOST, DEPTH  of the tile that a block computes at once, and how much of k it takes at a time
@@ -32,7 +32,7 @@ typedef struct {
 #if FEW
 
 // A block takes tile_columns columns of all rows.
-#define LANES 64
+#define PARTS 64
 TB_KERNEL(matmul) {
   TB_LOCAL_ARRAY(T, sums, FEW * COLUMNS_MOST);
   TB_LOCAL_ARRAY(T, left, FEW * DEPTH);
@@ -51,15 +51,15 @@ TB_KERNEL(matmul) {
         const Index from = batch * (Index)args.right[0] + begin * (Index)(RIGHT_STEP_K) +
                            (first + column) * (Index)args.right[2];
         for (Index row = 0; row < (Index)args.rows; ++row) {
-          T parts[LANES];
-          for (int i = 0; i < LANES; ++i) parts[i] = 0;
+          T parts[PARTS];
+          for (int i = 0; i < PARTS; ++i) parts[i] = 0;
           Index k = 0;
-          for (; k + LANES <= depth; k += LANES)
-            for (int i = 0; i < LANES; ++i)
+          for (; k + PARTS <= depth; k += PARTS)
+            for (int i = 0; i < PARTS; ++i)
               parts[i] += left[row * DEPTH + k + i] * (T)TB_LOAD_AS(RIGHT, p2, from + (k + i) * (Index)(RIGHT_STEP_K));
           for (int i = 0; k + i < depth; ++i)
             parts[i] += left[row * DEPTH + k + i] * (T)TB_LOAD_AS(RIGHT, p2, from + (k + i) * (Index)(RIGHT_STEP_K));
-          for (int width = LANES / 2; width > 0; width /= 2)
+          for (int width = PARTS / 2; width > 0; width /= 2)
             for (int i = 0; i < width; ++i) parts[i] += parts[i + width];
           sums[row * COLUMNS_MOST + column] += parts[0];
         }
@@ -85,48 +85,8 @@ TB_KERNEL(matmul) {
 
 #elif defined(TB_CHUNKED)
 
-// Both sides are packed so that the innermost loop reads vectors one after the other, and keeps STRIP rows of two vectors
-// in registers.
-#ifndef TB_VECTOR_BYTES
-#define TB_VECTOR_BYTES 32
-#endif
-#if TB_VECTOR_BYTES == 64
-#define STRIP 12
-#define EACH(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
-#else
-#define STRIP 6
-#define EACH(X) X(0) X(1) X(2) X(3) X(4) X(5)
-#endif
-#define LANES (TB_VECTOR_BYTES / T_BYTES)
-#if TB_VECTOR_BYTES == 64 && T_BYTES == 4
-#define V TB_PASTE(TB_T, x16)
-#elif TB_VECTOR_BYTES == 32 && T_BYTES == 8
-#define V TB_PASTE(TB_T, x4)
-#else
-#define V TB_PASTE(TB_T, x8)
-#endif
-#define PANEL (2 * LANES)
-
-#ifdef __clang__
-#pragma STDC FP_CONTRACT ON
-#endif
-// One strip of rows by one panel of columns, added to `sums`: STRIP rows of PANEL.
-TB_CONTRACTED TB_DEVICE void add_strip(Index depth, TB_LOCAL const T* left, TB_LOCAL const V* right, TB_LOCAL V* sums) {
-#define X(i) V x##i = sums[2 * i], y##i = sums[2 * i + 1];
-  EACH(X)
-#undef X
-  for (Index k = 0; k < depth; ++k) {
-    const V r0 = right[0], r1 = right[1];
-#define X(i) x##i += left[i] * r0; y##i += left[i] * r1;
-    EACH(X)
-#undef X
-    left += STRIP;
-    right += 2;
-  }
-#define X(i) sums[2 * i] = x##i; sums[2 * i + 1] = y##i;
-  EACH(X)
-#undef X
-}
+// Both sides are packed.
+TB_STRIP_PRODUCT(add_strip, 1, STRIP)
 
 TB_KERNEL(matmul) {
   TB_LOCAL_ARRAY(V, sums_of, ROWS_MOST * COLUMNS_MOST / LANES);

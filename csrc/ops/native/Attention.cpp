@@ -1,5 +1,5 @@
-// Scaled dot product attention: the device library's kernel or ATen's fused CPU kernel where one takes the input, else
-// PyTorch's math path.
+// Scaled dot product attention: the device library's kernel, ATen's fused CPU kernel or one that the device compiles where one
+// takes the input, else PyTorch's math path.
 
 #include <ATen/Context.h>
 #include <ATen/ExpandUtils.h>
@@ -18,8 +18,11 @@
 #include <array>
 #include <iterator>
 #include <numeric>
+#include <utility>
 #include <vector>
 
+#include "csrc/ops/compiled/composed/Attention.h"
+#include "csrc/ops/compiled/engine/Modules.h"
 #include "csrc/ops/dispatch/Registrar.h"
 #include "csrc/ops/host/AtenKernel.h"
 #include "csrc/ops/native/EfficientAttention.h"
@@ -49,9 +52,9 @@ bool fused_kernel_takes(const sdp::sdp_params& params) {
          sdp::check_tensor_dtype(params, dtypes, /*debug=*/false);
 }
 
-// Whether the user lets ATen's kernel run: as "overrideable", which is what PyTorch calls those of other devices, or as
-// "flash", which it is on the CPU. torch.nn.attention.sdpa_kernel switches both.
-bool aten_kernel_is_enabled() {
+// Whether the user lets ATen's kernel or the compiled one run: as "overrideable", which is what PyTorch calls those of other
+// devices, or as "flash", which it is on the CPU. torch.nn.attention.sdpa_kernel switches both.
+bool overrideable_is_enabled() {
   const at::Context& context = at::globalContext();
   return context.userEnabledFlashSDP() || context.userEnabledOverrideableSDP();
 }
@@ -73,18 +76,19 @@ int64_t fused_sdp_choice(const at::Tensor& query, const at::Tensor& key, const a
     if (efficient_attention_takes(params)) {
       return static_cast<int64_t>(at::SDPBackend::efficient_attention);
     }
-    // ATen's kernel has no gradient for the mask.
+    // Neither ATen's kernel nor the compiled one has a gradient for the mask.
     const bool mask_has_gradient = mask.defined() && mask.requires_grad() && c10::GradMode::is_enabled();
-    if (!mask_has_gradient && runs_on_aliased_memory() && aten_kernel_is_enabled() && fused_kernel_takes(params)) {
+    if (!mask_has_gradient && overrideable_is_enabled() &&
+        (runs_on_aliased_memory() ? fused_kernel_takes(params) : compiled::attention::takes(params))) {
       return static_cast<int64_t>(at::SDPBackend::overrideable);
     }
   }
+  const bool has_overrideable = runs_on_aliased_memory() || compiled::attention::is_offered();
   TORCH_CHECK(at::globalContext().userEnabledMathSDP(),
               "No enabled backend of scaled_dot_product_attention can run this on ", query.device(),
-              ". Besides MATH there is ",
-              offers_efficient_attention() ? "EFFICIENT_ATTENTION"
-              : runs_on_aliased_memory()   ? "OVERRIDEABLE"
-                                           : "none",
+              ". Besides MATH there is ", offers_efficient_attention() ? "EFFICIENT_ATTENTION" : "",
+              offers_efficient_attention() && has_overrideable ? " and " : "", has_overrideable ? "OVERRIDEABLE" : "",
+              offers_efficient_attention() || has_overrideable ? "" : "none",
               "; enable MATH with torch.nn.attention.sdpa_kernel.");
   return static_cast<int64_t>(at::SDPBackend::math);
 }
@@ -155,13 +159,78 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
           with_promised_strides(grad_value, value), at::Tensor()};
 }
 
+// ---- compiled ----
+
+compiled::attention::Call checked(const compiled::attention::Call& call) {
+  TORCH_CHECK_NOT_IMPLEMENTED(compiled::attention::takes(call),
+                              "The attention that devices compile is of float16, bfloat16 or float32 and four "
+                              "dimensions (batch, heads, places, at most 256 elements), and got a query ",
+                              call.query.scalar_type(), call.query.sizes(), ", a key ", call.key.scalar_type(),
+                              call.key.sizes(), " and a value ", call.value.scalar_type(), call.value.sizes(),
+                              "; scaled_dot_product_attention takes others.");
+  return call;
+}
+
+double scale_of(std::optional<double> scale, const at::Tensor& query) {
+  return sdp::calculate_scale(query, scale).expect_float();
+}
+
+Forward compiled_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                           const std::optional<at::Tensor>& attn_bias, double dropout_p, bool is_causal,
+                           bool /*return_debug_mask*/, std::optional<double> scale) {
+  const auto call =
+      checked({query, key, value, attn_bias.value_or(at::Tensor()), is_causal, scale_of(scale, query), dropout_p});
+  std::vector<int64_t> sizes = query.sizes().vec();
+  sizes[3] = value.size(3);
+  const at::Tensor output = at::empty_strided(sizes, promised_strides(query, sizes), query.options());
+  const at::Tensor logsumexp = at::empty(query.sizes().slice(0, 3), query.options().dtype(at::kFloat));
+  const auto number = [&] { return at::empty({}, query.options().dtype(at::kLong)); };
+  const auto drawn = dropout_p > 0 ? compiled::attention::draw(query) : compiled::attention::Drawn{number(), number()};
+  compiled::attention::forward(call, drawn, output, logsumexp);
+  const at::Tensor none;
+  return {output, logsumexp, none, none, query.sym_size(2), key.sym_size(2), drawn.seed, drawn.offset, none};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> compiled_attention_backward(
+    const at::Tensor& grad_out, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+    const at::Tensor& attn_bias, std::array<bool, 4> grad_input_mask, const at::Tensor& out,
+    const at::Tensor& logsumexp, const at::Tensor& /*cum_seq_q*/, const at::Tensor& /*cum_seq_k*/,
+    c10::SymInt /*max_q*/, c10::SymInt /*max_k*/, double dropout_p, bool is_causal, const at::Tensor& philox_seed,
+    const at::Tensor& philox_offset, std::optional<double> scale) {
+  TORCH_CHECK_NOT_IMPLEMENTED(!attn_bias.defined() || !grad_input_mask[3],
+                              "The attention that devices compile has no gradient for the mask; "
+                              "scaled_dot_product_attention has.");
+  const auto call = checked({query, key, value, attn_bias, is_causal, scale_of(scale, query), dropout_p});
+  const auto gradient = [](const at::Tensor& like) {
+    return at::empty_strided(like.sizes(), promised_strides(like, like.sizes()), like.options());
+  };
+  const at::Tensor grad_query = gradient(query), grad_key = gradient(key), grad_value = gradient(value);
+  compiled::attention::backward(call, {philox_seed, philox_offset}, grad_out, out, logsumexp, grad_query, grad_key,
+                                grad_value);
+  return {grad_query, grad_key, grad_value, at::Tensor()};
+}
+
+// Which of them is not known before a driver has started.
+template <auto kCompiled, auto kAten, class Function = decltype(kAten)>
+struct Either;
+
+template <auto kCompiled, auto kAten, class Return, class... Args>
+struct Either<kCompiled, kAten, Return (*)(Args...)> {
+  static Return call(Args... args) {
+    return (compiled::attention::is_offered() ? kCompiled : kAten)(std::forward<Args>(args)...);
+  }
+};
+using Attention = Either<compiled_attention, attention>;
+using AttentionBackward = Either<compiled_attention_backward, attention_backward>;
+
 } // namespace
 
 void register_attention(Registrar& m) {
   register_efficient_attention(m);
   m.impl("_fused_sdp_choice", TORCH_FN(fused_sdp_choice), Source::kAten);
-  m.impl("_scaled_dot_product_fused_attention_overrideable", TORCH_FN(attention), Source::kAten);
-  m.impl("_scaled_dot_product_fused_attention_overrideable_backward", TORCH_FN(attention_backward), Source::kAten);
+  const auto source = compiled::has_modules() ? Source::kGenerated : Source::kAten;
+  m.impl("_scaled_dot_product_fused_attention_overrideable", TORCH_FN(Attention::call), source);
+  m.impl("_scaled_dot_product_fused_attention_overrideable_backward", TORCH_FN(AttentionBackward::call), source);
   at::native::_fused_sdp_choice_stub.set_privateuse1_dispatch_ptr(&fused_sdp_choice);
 }
 

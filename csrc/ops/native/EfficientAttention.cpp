@@ -10,6 +10,7 @@
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
@@ -18,6 +19,7 @@
 #include <iterator>
 #include <limits>
 
+#include "csrc/ops/compiled/composed/Attention.h"
 #include "csrc/ops/dispatch/Registrar.h"
 #include "csrc/ops/kernel/KernelTable.h"
 #include "csrc/ops/tensor/Widened.h"
@@ -57,35 +59,55 @@ at::Tensor by_places(const at::Tensor& result, const at::Tensor& like) {
   return result.to(like.scalar_type()).transpose(1, 2).contiguous().transpose(1, 2);
 }
 
+at::Tensor empty_by_places(at::IntArrayRef sizes, const at::Tensor& like) {
+  return at::empty({sizes[0], sizes[2], sizes[1], sizes[3]}, like.options()).transpose(1, 2);
+}
+
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> efficient_attention(
     const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const std::optional<at::Tensor>& attn_bias,
     bool compute_log_sumexp, double dropout_p, bool is_causal, std::optional<double> scale) {
   TORCH_CHECK_NOT_IMPLEMENTED(dropout_p == 0, "_scaled_dot_product_efficient_attention has no dropout on ",
                               query.device(), "; scaled_dot_product_attention has.");
-  const at::Tensor scores =
-      scores_of(query, key, attn_bias.value_or(at::Tensor()), is_causal, scale_or_default(scale, query));
-  const at::Tensor output = at::matmul(at::_safe_softmax(scores, -1), widened(with_heads_of(query, value)));
+  const at::Tensor bias = attn_bias.value_or(at::Tensor());
+  const double factor = scale_or_default(scale, query);
   constexpr int64_t kMultiple = 32;
   const int64_t rows = query.size(2), padded = (rows + kMultiple - 1) / kMultiple * kMultiple;
+  const at::Tensor philox = at::empty({}, query.options().dtype(at::kLong));
+  if (const compiled::attention::Call call{query, key, value, bias, is_causal, factor, 0};
+      compiled::attention::takes(call)) {
+    const at::Tensor output = empty_by_places({query.size(0), query.size(1), rows, value.size(3)}, query);
+    const at::Tensor log_sumexp = at::zeros({query.size(0), query.size(1), padded}, query.options().dtype(at::kFloat));
+    compiled::attention::forward(call, {}, output, log_sumexp);
+    return {output, compute_log_sumexp ? log_sumexp : log_sumexp.narrow(2, 0, 0), philox, philox.clone()};
+  }
+  const at::Tensor scores = scores_of(query, key, bias, is_causal, factor);
+  const at::Tensor output = at::matmul(at::_safe_softmax(scores, -1), widened(with_heads_of(query, value)));
   const at::Tensor log_sumexp = compute_log_sumexp
                                     ? at::constant_pad_nd(at::logsumexp(scores, -1).to(at::kFloat), {0, padded - rows})
                                     : at::empty({query.size(0), query.size(1), 0}, query.options().dtype(at::kFloat));
-  const at::Tensor philox = at::empty({}, query.options().dtype(at::kLong));
   return {by_places(output, query), log_sumexp, philox, philox.clone()};
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> efficient_attention_backward(
     const at::Tensor& grad_out, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-    const at::Tensor& attn_bias, const at::Tensor& /*out*/, const at::Tensor& /*logsumexp*/,
-    const at::Tensor& /*philox_seed*/, const at::Tensor& /*philox_offset*/, double /*dropout_p*/,
-    std::array<bool, 4> grad_input_mask, bool is_causal, std::optional<double> scale) {
+    const at::Tensor& attn_bias, const at::Tensor& out, const at::Tensor& logsumexp, const at::Tensor& /*philox_seed*/,
+    const at::Tensor& /*philox_offset*/, double /*dropout_p*/, std::array<bool, 4> grad_input_mask, bool is_causal,
+    std::optional<double> scale) {
   const double factor = scale_or_default(scale, query);
+  const bool has_grad_bias = attn_bias.defined() && grad_input_mask[3];
+  if (const compiled::attention::Call call{query, key, value, attn_bias, is_causal, factor, 0};
+      !has_grad_bias && compiled::attention::takes(call)) {
+    const at::Tensor gradients[] = {empty_by_places(query.sizes(), query), empty_by_places(key.sizes(), key),
+                                    empty_by_places(value.sizes(), value)};
+    compiled::attention::backward(call, {}, grad_out, out, logsumexp, gradients[0], gradients[1], gradients[2]);
+    return {gradients[0], gradients[1], gradients[2], at::Tensor()};
+  }
   const at::Tensor weights = at::_safe_softmax(scores_of(query, key, attn_bias, is_causal, factor), -1);
   const at::Tensor grad = widened(grad_out);
   const at::Tensor grad_weights = at::matmul(grad, widened(value).transpose(-2, -1));
   const at::Tensor grad_scores = at::_softmax_backward_data(grad_weights, weights, -1, weights.scalar_type());
   at::Tensor grad_bias;
-  if (attn_bias.defined() && grad_input_mask[3]) {
+  if (has_grad_bias) {
     constexpr int64_t kMultiple = 16; // of PyTorch's meta kernel
     const int64_t places = attn_bias.size(-1), padded = (places + kMultiple - 1) / kMultiple * kMultiple;
     grad_bias = at::constant_pad_nd(at::sum_to(grad_scores, attn_bias.sizes()).to(attn_bias.scalar_type()),

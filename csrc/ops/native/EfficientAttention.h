@@ -11,7 +11,7 @@ class Registrar;
 /// A library has attention if it lists aten::_scaled_dot_product_efficient_attention and its backward: of PyTorch's fused
 /// operators the pair that takes and returns tensors alone, with a derivative, a batching rule and meta kernels. Theirs is
 /// the shape of what is kept for the backward pass: natural logarithms of each row's sum, in float32, in rows that are
-/// padded to a multiple of 32. A call that the kernel refuses is computed from other operators. Without a dropout: PyTorch
+/// padded to a multiple of 32. A call that the kernel refuses is a kernel that the device compiles, or other operators. Without a dropout: PyTorch
 /// gives these operators no generator.
 void register_efficient_attention(Registrar& m);
 

@@ -8,6 +8,7 @@
 #include <ATen/ATen.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/BucketizationUtils.h>
+#include <ATen/native/Resize.h>
 #include <c10/util/StringUtil.h>
 
 #include "csrc/core/DType.h"

@@ -207,7 +207,7 @@ tb_status run(Product product, const tb_kernel_context& context) {
   const bool fits_32 = std::max({out.last(), left.last(), right.last(), self.last()}) < Geometry::kLimit32 &&
                        std::max(out.sizes[0] * out.sizes[1] * out.sizes[2], left.sizes[2]) < Geometry::kLimit32;
 
-  static constexpr Skeleton kMatmul{"matmul", "matmul"};
+  static constexpr Skeleton kMatmul{"strips matmul", "matmul"};
   Specialization wanted(kMatmul);
   wanted.compute_in(compute)
       .index_of(fits_32)

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
-#include <mutex>
 #include <string_view>
 
 #include <ATen/core/PhiloxRNGEngine.h>
@@ -15,12 +14,11 @@
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
 
-#include "csrc/core/Capture.h"
 #include "csrc/core/DType.h"
 #include "csrc/core/ErrorCell.h"
 #include "csrc/core/KernelHost.h"
 #include "csrc/core/Runtime.h"
-#include "csrc/core/generator/PhiloxGenerator.h"
+#include "csrc/ops/compiled/engine/Dropout.h"
 #include "csrc/ops/compiled/engine/Kernels.h"
 #include "csrc/ops/compiled/engine/Launch.h"
 #include "csrc/ops/compiled/engine/Modules.h"
@@ -33,7 +31,6 @@ namespace {
 
 constexpr int kMaxOperands = 3;
 constexpr int kMaxScalars = 2;
-constexpr double kTwoTo32 = 4294967296.0;
 
 /// What is drawn: the rest of a name in the skeleton, DRAW_uniform and PUT_uniform.
 enum class Numbers : uint8_t { kComputed, kWhole }; // of the type that is computed in, or i64
@@ -361,18 +358,13 @@ tb_status geometric(const void*, const tb_kernel_context& context, const tb_arg*
   return draw.run();
 }
 
-/// p as what a 32-bit number is below with this probability.
-int64_t threshold(double p) {
-  return static_cast<int64_t>(p * kTwoTo32);
-}
-
 tb_status bernoulli(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
   using Op = op::bernoulli__float;
   const double p = double_of(args[Op::p]);
   TORCH_CHECK(0 <= p && p <= 1, "bernoulli_ expects p to be in [0, 1], but got p=", p);
   Draw draw(kBernoulli, context, philox_of(args[Op::generator]));
   draw.operand(tensor_in(args[Op::self]));
-  draw.scalar(threshold(p));
+  draw.scalar(below_with_probability(p));
   return draw.run();
 }
 
@@ -594,7 +586,7 @@ tb_status dropout(const tb_kernel_context& context, const tb_tensor& input, doub
   draw.operand(tensor_in(outputs[0]));
   draw.operand(tensor_in(outputs[1]));
   draw.operand(input);
-  draw.scalar(threshold(kept));
+  draw.scalar(below_with_probability(kept));
   draw.scalar(1 / kept);
   return draw.run();
 }
@@ -605,19 +597,7 @@ tb_status native_dropout(const void*, const tb_kernel_context& context, const tb
   if (args[Op::train].tag != TB_ARG_NONE && args[Op::train].v.i == 0) {
     return TB_STATUS_UNSUPPORTED;
   }
-  const auto device = static_cast<c10::DeviceIndex>(context.device);
-  if (graph::any_capture()) {
-    graph::refuse_in_capture(context.device, context.stream,
-                             "Dropout, whose random numbers would be the same in every replay (leave it out of the "
-                             "captured part, or call eval()),");
-  }
-  auto* generator = resolve_generator(std::nullopt, device);
-  tb_philox numbers;
-  {
-    const std::lock_guard<std::mutex> lock(generator->mutex_);
-    std::tie(numbers.seed, numbers.offset) = generator->philox_engine_inputs(256);
-  }
-  return dropout(context, tensor_in(args[Op::input]), kept, numbers, args + Op::result0);
+  return dropout(context, tensor_in(args[Op::input]), kept, draw_for_dropout(context), args + Op::result0);
 }
 
 /// p is the probability to keep an element.

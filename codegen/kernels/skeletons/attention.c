@@ -1,0 +1,554 @@
+// Attention without a matrix of scores, as FlashAttention-2 has it (Dao, 2023): softmax(scale * query @ key^T + bias) @ value and
+// its gradients, a tile of scores at a time. Goes after "philox strips". Queries [batch, heads, rows, WIDTH_A], keys [batch,
+// heads / shared, places, WIDTH_A], values [batch, heads / shared, places, WIDTH_B] of any strides.
+//
+// A block has a tile of rows of one side, its own, and goes along those of the other side: what it adds up is its own alone, so
+// that sums have one order. Each of a row's A is multiplied with the other side's for scores, each B for gradients of weights.
+//
+// FORWARD         the result, and the logarithm of each row's sum. The sums' weights are relative to the greatest score so far
+// GRAD_QUERY      own are queries; also writes delta, for each row the sum of the result times its gradient
+// GRAD_KEYS       own are keys, after GRAD_QUERY; writes the gradients of values too
+// TYPE, BIAS      how values are stored; BIAS where there is one, and b8 where it says what stays
+// CAUSAL          not 0: keys after the query's place are left out
+// DROPOUT         not 0: weight i, counted along [batch, heads, rows, places], is dropped as element i of a mask by random.c is
+// STEP_query, ... how far neighbours of a row are apart
+// OWN_MOST, OTHERS_MOST  rows of a tile
+//
+// p0 query, p1 key, p2 value, p3 bias, p4 logarithms [batch, heads, rows], p5 result, p6 seed, p7 offset, p8 gradient of the
+// result, p9 delta, p10 gradient of query or key, p11 that of value.
+
+typedef struct {
+  i64 batches, heads, shared, rows, places;
+  i64 query[4], key[4], value[4], out[4], bias[4]; // strides by batch, head, row and element, of bias by place
+  i64 grad_out[4], grad_query[4], grad_key[4], grad_value[4];
+  i64 logarithms[2]; // by batch and head
+  i64 below; // a number that is less than it keeps a weight
+  tb_scalar scalars[2]; // scale, and what weights that stay are multiplied by
+} Args;
+
+#define SCALE ((T)TB_SCALAR(0))
+#define KEEP_SCALE ((T)TB_SCALAR(1))
+
+// Of the batch and head at hand.
+#define HERE(p, what, batch, head) \
+  ((p) + ((i64)(batch) * args.what[0] + (i64)(head) * args.what[1]) * TYPE_BYTES)
+#define AT_(what, row, d) ((row) * (Index)args.what[2] + (d) * (Index)(STEP_##what))
+#define LOAD_(what, row, d) ((T)TB_LOAD_AS(TYPE, what, AT_(what, row, d)))
+#define LOAD(what, row, d) LOAD_(what, row, d)
+#define STORE(what, row, d, x) TB_STORE_AS(TYPE, what, AT_(what, row, d), x)
+
+#if GRAD_KEYS
+#define OWN_A key
+#define OWN_B value
+#define OTHER_A query
+#define OTHER_B grad_out
+#define OWN_ROWS args.places
+#define OTHER_ROWS args.rows
+#define QUERY_OF(own, other) (other)
+#define KEY_OF(own, other) (own)
+#define HEADS (args.heads / args.shared)
+#define FIRST_OTHER(first) (CAUSAL ? TB_LEAST((first), (Index)args.rows) : 0)
+#define LAST_OTHER(last) ((Index)args.rows)
+#else
+#define OWN_A query
+#define OWN_B grad_out
+#define OTHER_A key
+#define OTHER_B value
+#define OWN_ROWS args.rows
+#define OTHER_ROWS args.places
+#define QUERY_OF(own, other) (own)
+#define KEY_OF(own, other) (other)
+#define HEADS args.heads
+#define FIRST_OTHER(first) 0
+#define LAST_OTHER(last) (CAUSAL ? TB_LEAST((last), (Index)args.places) : (Index)args.places)
+#endif
+#define BACKWARD (GRAD_QUERY || GRAD_KEYS)
+
+#if !defined(BIAS)
+#define BIASED(x, q, k) (x)
+#elif BIAS_SELECTS
+#define BIASED(x, q, k) (TB_LOAD_AS(BIAS, bias, BIAS_AT(q, k)) ? (x) : (T)(-INFINITY))
+#else
+#define BIASED(x, q, k) ((x) + (T)TB_LOAD_AS(BIAS, bias, BIAS_AT(q, k)))
+#endif
+#define BIAS_AT(q, k) ((q) * (Index)args.bias[2] + (k) * (Index)args.bias[3])
+#if CAUSAL
+#define SCORE(x, q, k) ((k) <= (q) ? BIASED((x) * SCALE, q, k) : (T)(-INFINITY))
+#else
+#define SCORE(x, q, k) BIASED((x) * SCALE, q, k)
+#endif
+
+#if DROPOUT
+TB_DEVICE int is_kept(u64 seed, u64 offset, u64 i, i64 below) {
+  u32 w[4];
+  tb_philox(seed, offset / 4, i / 4, w);
+  const u32 low = i & 1 ? w[1] : w[0], high = i & 1 ? w[3] : w[2];
+  return (i64)(i & 2 ? high : low) < below;
+}
+#define KEPT(x, q, k) \
+  (is_kept(seed, offset, ((u64)(weights_before + (i64)(q))) * (u64)args.places + (u64)(k), args.below) ? (x) * KEEP_SCALE : 0)
+#else
+#define KEPT(x, q, k) (x)
+#endif
+
+// A tile's place: causal ones from those with the most work on, and heads beside each other.
+#define LOCATE                                                                              \
+  const Index heads = (Index)(args.batches * HEADS);                                        \
+  const Index turn = tile / heads;                                                          \
+  const Index first = (CAUSAL && !GRAD_KEYS ? tiles - 1 - turn : turn) * OWN_MOST;          \
+  const i64 batch = (i64)(tile % heads) / HEADS;                                            \
+  const i64 own_head = (i64)(tile % heads) % HEADS;                                         \
+  const Index own_count = TB_LEAST((Index)OWN_MOST, (Index)OWN_ROWS - first);               \
+  const Index begin_others = FIRST_OTHER(first), end_others = LAST_OTHER(first + own_count);
+// Of all heads that a block comes to, one after the other.
+#if GRAD_KEYS
+#define FOR_HEADS for (i64 head = own_head * args.shared; head < (own_head + 1) * args.shared; ++head)
+#else
+#define FOR_HEADS for (i64 head = own_head; head <= own_head; ++head)
+#endif
+#define TENSORS                                                                              \
+  TB_GLOBAL char* const query = HERE(p0, query, batch, head);                                \
+  TB_GLOBAL char* const key = HERE(p1, key, batch, head / args.shared);                      \
+  TB_GLOBAL char* const value = HERE(p2, value, batch, head / args.shared);                  \
+  const i64 logarithms = batch * args.logarithms[0] + head * args.logarithms[1];             \
+  TENSORS_OF_BIAS TENSORS_OF_DROPOUT TENSORS_OF_GRADIENTS
+#ifdef BIAS
+#define TENSORS_OF_BIAS TB_GLOBAL char* const bias = p3 + (batch * args.bias[0] + head * args.bias[1]) * BIAS_BYTES;
+#else
+#define TENSORS_OF_BIAS
+#endif
+#if DROPOUT
+#define TENSORS_OF_DROPOUT                                                                          \
+  const u64 seed = (u64)TB_LOAD_i64(p6, 0), offset = (u64)TB_LOAD_i64(p7, 0);                       \
+  const i64 weights_before = (batch * args.heads + head) * args.rows;
+#else
+#define TENSORS_OF_DROPOUT
+#endif
+#if BACKWARD
+#define TENSORS_OF_GRADIENTS                                          \
+  TB_GLOBAL char* const grad_out = HERE(p8, grad_out, batch, head);   \
+  const i64 deltas = (batch * args.heads + head) * args.rows;
+#else
+#define TENSORS_OF_GRADIENTS
+#endif
+// Weights of a row without any are 0, and so are those of a row that there is not.
+#define LOGARITHM(to, row)                                     \
+  T to = (T)TB_LOAD_f32(p4, logarithms + (i64)(row));          \
+  to = to == (T)(-INFINITY) ? (T)INFINITY : to;
+
+#if GRAD_QUERY
+#define RESULTS TB_GLOBAL char* const grad_query = HERE(p10, grad_query, batch, own_head);
+#elif GRAD_KEYS
+#define RESULTS                                                                   \
+  TB_GLOBAL char* const grad_key = HERE(p10, grad_key, batch, own_head);          \
+  TB_GLOBAL char* const grad_value = HERE(p11, grad_value, batch, own_head);
+#else
+#define RESULTS
+#endif
+
+#ifdef TB_CHUNKED
+
+// A lane is an own row: tiles of scores are [other][own], in panels of PANEL own rows, and so are sums, [element][own].
+#define PADDED(width) (((width) + STRIP - 1) / STRIP * STRIP)
+#define PITCH_A PADDED(WIDTH_A)
+#define PITCH_B PADDED(WIDTH_B)
+TB_STRIP_PRODUCT(add_scores_A, PITCH_A, 1)
+TB_STRIP_PRODUCT(add_elements_A, 1, PITCH_A)
+TB_STRIP_PRODUCT(add_scores_B, PITCH_B, 1)
+TB_STRIP_PRODUCT(add_elements_B, 1, PITCH_B)
+
+#define NEAR(name, count)                           \
+  TB_LOCAL_ARRAY(V, name##_of, (count) / LANES);    \
+  TB_LOCAL T* const name = (TB_LOCAL T*)name##_of;
+#define FILL(to, count, x) for (Index i = 0; i < (count); ++i) to[i] = (x);
+#define FETCH_OWN(W, to, what)                                                                     \
+  for (Index i = 0; i < panels * PANEL; ++i)                                                       \
+    for (Index d = 0; d < WIDTH_##W; ++d)                                                          \
+      to[(i / PANEL * WIDTH_##W + d) * PANEL + i % PANEL] = i < own_count ? LOAD(what, first + i, d) : 0;
+#define FETCH_OTHERS(W, to, what)                                                                  \
+  for (Index i = 0; i < strips * STRIP; ++i) {                                                     \
+    TB_LOCAL T* const row = to + i * PITCH_##W;                                                    \
+    if (i < others) {                                                                              \
+      for (Index d = 0; d < WIDTH_##W; ++d) row[d] = LOAD(what, begin + i, d);                     \
+    } else {                                                                                       \
+      for (Index d = 0; d < WIDTH_##W; ++d) row[d] = 0;                                            \
+    }                                                                                              \
+  }
+// The elements that there are not, of all rows.
+#define FILL_PADDING(W, to)                                                                        \
+  for (Index i = 0; i < OTHERS_MOST; ++i)                                                          \
+    for (Index d = WIDTH_##W; d < PITCH_##W; ++d) to[i * PITCH_##W + d] = 0;
+#define FETCH_SCORES(W, to, own, other)                                                            \
+  for (Index panel = 0; panel < panels; ++panel) {                                                 \
+    FILL((to + panel * OTHERS_MOST * PANEL), strips * STRIP * PANEL, 0)                            \
+    for (Index strip = 0; strip < strips; ++strip)                                                 \
+      add_scores_##W(WIDTH_##W, other + strip * STRIP * PITCH_##W, own##_of + panel * WIDTH_##W * 2, \
+                     to##_of + (panel * OTHERS_MOST + strip * STRIP) * 2);                         \
+  }
+#define ADD_ELEMENTS(W, to, weights, other)                                                        \
+  for (Index panel = 0; panel < panels; ++panel)                                                   \
+    for (Index d = 0; d < PITCH_##W; d += STRIP)                                                   \
+      add_elements_##W(others, other + d, weights##_of + panel * OTHERS_MOST * 2, to##_of + (panel * PITCH_##W + d) * 2);
+#define STORE_SUMS(W, to, sums, factor)                                                            \
+  for (Index i = 0; i < own_count; ++i)                                                            \
+    for (Index d = 0; d < WIDTH_##W; ++d)                                                          \
+      STORE(to, first + i, d, sums[(i / PANEL * PITCH_##W + d) * PANEL + i % PANEL] * (factor));
+// Of the panel; `own` is a row that there is.
+#define FOR_LANES for (Index l = 0; l < PANEL; ++l)
+#define OWN_OF_LANE TB_LEAST(first + panel * PANEL + l, (Index)OWN_ROWS - 1)
+
+TB_KERNEL(attention) {
+  NEAR(own_a, OWN_MOST * WIDTH_A)
+  NEAR(scores, OWN_MOST * OTHERS_MOST)
+  TB_LOCAL_ARRAY(T, other_a, OTHERS_MOST * PITCH_A);
+  TB_LOCAL_ARRAY(T, other_b, OTHERS_MOST * PITCH_B);
+  FILL_PADDING(A, other_a)
+  FILL_PADDING(B, other_b)
+#if FORWARD || GRAD_KEYS
+  NEAR(sums_b, OWN_MOST * PITCH_B)
+#endif
+#if BACKWARD
+  NEAR(sums_a, OWN_MOST * PITCH_A)
+  NEAR(own_b, OWN_MOST * WIDTH_B)
+  NEAR(changes, OWN_MOST * OTHERS_MOST)
+#endif
+#if !GRAD_KEYS
+  TB_LOCAL_ARRAY(T, tops, OWN_MOST); // FORWARD: the greatest score of each row; GRAD_QUERY: its logarithm
+  TB_LOCAL_ARRAY(T, totals, OWN_MOST); // FORWARD: the sum of its weights; GRAD_QUERY: its delta
+#endif
+  const Index tiles = ((Index)OWN_ROWS + OWN_MOST - 1) / OWN_MOST;
+  TB_FOR_BLOCKS(tile, tiles * (Index)(args.batches * HEADS)) {
+    LOCATE
+    const Index panels = (own_count + PANEL - 1) / PANEL;
+#if FORWARD
+    FILL(tops, OWN_MOST, (T)(-INFINITY))
+    FILL(totals, OWN_MOST, 0)
+#endif
+#if FORWARD || GRAD_KEYS
+    FILL(sums_b, panels * PITCH_B * PANEL, 0)
+#endif
+#if BACKWARD
+    FILL(sums_a, panels * PITCH_A * PANEL, 0)
+#endif
+    FOR_HEADS {
+      TENSORS
+#if GRAD_KEYS
+      if (head == own_head * args.shared)
+#endif
+      {
+        FETCH_OWN(A, own_a, OWN_A)
+#if BACKWARD
+        FETCH_OWN(B, own_b, OWN_B)
+#endif
+      }
+#if GRAD_QUERY
+      TB_GLOBAL char* const out = HERE(p5, out, batch, head);
+      for (Index i = 0; i < panels * PANEL; ++i) {
+        tops[i] = (T)INFINITY;
+        totals[i] = 0;
+        if (i < own_count) {
+          LOGARITHM(logarithm, first + i)
+          T delta = 0;
+          for (Index d = 0; d < WIDTH_B; ++d)
+            delta += own_b[(i / PANEL * WIDTH_B + d) * PANEL + i % PANEL] * LOAD(out, first + i, d);
+          TB_STORE_f32(p9, deltas + (i64)(first + i), delta);
+          tops[i] = logarithm;
+          totals[i] = delta;
+        }
+      }
+#endif
+      for (Index begin = begin_others; begin < end_others; begin += OTHERS_MOST) {
+        const Index others = TB_LEAST((Index)OTHERS_MOST, end_others - begin);
+        const Index strips = (others + STRIP - 1) / STRIP;
+        FETCH_OTHERS(A, other_a, OTHER_A)
+        FETCH_OTHERS(B, other_b, OTHER_B)
+        FETCH_SCORES(A, scores, own_a, other_a)
+#if BACKWARD
+        FETCH_SCORES(B, changes, own_b, other_b)
+#endif
+        for (Index panel = 0; panel < panels; ++panel) {
+#if FORWARD
+          TB_LOCAL T* const top = tops + panel * PANEL;
+          TB_LOCAL T* const total = totals + panel * PANEL;
+          T shift[PANEL], factor[PANEL];
+          FOR_LANES factor[l] = top[l];
+          for (Index j = 0; j < others; ++j) {
+            TB_LOCAL T* const s = scores + (panel * OTHERS_MOST + j) * PANEL;
+            FOR_LANES {
+              const T x = SCORE(s[l], OWN_OF_LANE, begin + j);
+              s[l] = x;
+              top[l] = x > top[l] ? x : top[l];
+            }
+          }
+          FOR_LANES {
+            shift[l] = top[l] == (T)(-INFINITY) ? 0 : top[l];
+            factor[l] = exp(factor[l] - shift[l]);
+            total[l] *= factor[l];
+          }
+          for (Index j = 0; j < others; ++j) {
+            TB_LOCAL T* const s = scores + (panel * OTHERS_MOST + j) * PANEL;
+            FOR_LANES {
+              const T weight = exp(s[l] - shift[l]);
+              total[l] += weight;
+              s[l] = KEPT(weight, OWN_OF_LANE, begin + j);
+            }
+          }
+          for (Index d = 0; d < PITCH_B; ++d)
+            FOR_LANES sums_b[(panel * PITCH_B + d) * PANEL + l] *= factor[l];
+#else
+          for (Index j = 0; j < others; ++j) {
+            TB_LOCAL T* const s = scores + (panel * OTHERS_MOST + j) * PANEL;
+            TB_LOCAL T* const change = changes + (panel * OTHERS_MOST + j) * PANEL;
+#if GRAD_KEYS
+            LOGARITHM(logarithm, begin + j)
+            const T delta = (T)TB_LOAD_f32(p9, deltas + (i64)(begin + j));
+#endif
+            FOR_LANES {
+#if GRAD_QUERY
+              const T logarithm = tops[panel * PANEL + l], delta = totals[panel * PANEL + l];
+#endif
+              const Index q = QUERY_OF(OWN_OF_LANE, begin + j), k = KEY_OF(OWN_OF_LANE, begin + j);
+              const T weight = exp(SCORE(s[l], q, k) - logarithm);
+              s[l] = KEPT(weight, q, k);
+              change[l] = weight * (KEPT(change[l], q, k) - delta);
+            }
+          }
+#endif
+        }
+#if FORWARD || GRAD_KEYS
+        ADD_ELEMENTS(B, sums_b, scores, other_b)
+#endif
+#if BACKWARD
+        ADD_ELEMENTS(A, sums_a, changes, other_a)
+#endif
+      }
+#if FORWARD
+      TB_GLOBAL char* const out = HERE(p5, out, batch, head);
+      STORE_SUMS(B, out, sums_b, totals[i] == 0 ? 0 : 1 / totals[i])
+      for (Index i = 0; i < own_count; ++i)
+        TB_STORE_f32(p4, logarithms + (i64)(first + i), tops[i] == (T)(-INFINITY) ? log(totals[i]) : tops[i] + log(totals[i]));
+#endif
+    }
+    RESULTS
+#if GRAD_QUERY
+    STORE_SUMS(A, grad_query, sums_a, SCALE)
+#elif GRAD_KEYS
+    STORE_SUMS(A, grad_key, sums_a, SCALE)
+    STORE_SUMS(B, grad_value, sums_b, 1)
+#endif
+  }
+} TB_END
+
+#else
+
+// Items lie in a square, or in twice as many rows, of SIDE columns: each has ROWS_EACH own rows beside each other and
+// OTHERS_EACH of the other side, which lie SIDE apart, and of sums elements of its own rows. Both sides come DEPTH elements at a
+// time where scores are made, and the other side SIDE rows at a time where it is added up.
+#define OTHERS_EACH 4
+#define PITCH_OWN (OWN_MOST + 4)
+#define PITCH_OTHER (OTHERS_MOST + 4)
+#define EACH_A ((WIDTH_A + SIDE - 1) / SIDE)
+#define EACH_B ((WIDTH_B + SIDE - 1) / SIDE)
+// Four elements beside each other are one access.
+#define TOGETHER(W) (EACH_##W % 4 == 0 ? 4 : 1)
+#define ELEMENT(W, e) ((e) / TOGETHER(W) * SIDE * TOGETHER(W) + across * TOGETHER(W) + (e) % TOGETHER(W))
+#ifdef TB_HAS_VECTORS
+#define QUAD tb_bytes<16>
+#else
+#define QUAD float4
+#endif
+#define NEAR(name, count)                          \
+  TB_LOCAL_ARRAY(QUAD, name##_of, ((count) + 3) / 4);    \
+  TB_LOCAL T* const name = (TB_LOCAL T*)name##_of;
+#define UNROLLED(i, count) TB_UNROLL for (int i = 0; i < (count); ++i)
+
+// Elements [from, from + span) of `count` rows, those before `last`, and 0 for what there is not: PUT(row, d, x) each.
+#if VECTORS && defined(TB_HAS_VECTORS)
+#define PER (16 / TYPE_BYTES)
+#define FETCH(what, first_row, last, count, from, span, width, PUT)                                          \
+  for (int i = item; i < (count) * ((span) / PER); i += ITEMS) {                                             \
+    const int row = i / ((span) / PER), d = i % ((span) / PER) * PER;                                        \
+    tb_bytes<16> here = {};                                                                                  \
+    if ((first_row) + row < (last) && (from) + d < (width))                                                  \
+      here = *(const tb_bytes<16>*)(what + (i64)AT_(what, (first_row) + row, (from) + d) * TYPE_BYTES);      \
+    UNROLLED(e, PER) PUT(row, d + e, (T)TB_LOAD_AS(TYPE, (char*)&here, e));                                  \
+  }
+#else
+#define FETCH(what, first_row, last, count, from, span, width, PUT)                                          \
+  for (int i = item; i < (count) * (span); i += ITEMS) {                                                     \
+    const int row = i / (span), d = i % (span);                                                              \
+    PUT(row, d, (first_row) + row < (last) && (from) + d < (width) ? LOAD(what, (first_row) + row, (from) + d) : (T)0); \
+  }
+#endif
+#define PUT_OWN(row, d, x) own_part[(d) * PITCH_OWN + (row)] = x
+#define PUT_OTHER(row, d, x) other_part[(d) * PITCH_OTHER + (row) % SIDE * OTHERS_EACH + (row) / SIDE] = x
+#define PUT_ROW(row, d, x) rows_part[(row) * pitch + (d)] = x
+
+#define ADD_SCORES(W, to, own, other)                                                                        \
+  for (int from = 0; from < WIDTH_##W; from += DEPTH) {                                                      \
+    TB_BARRIER();                                                                                            \
+    FETCH(own, first, (Index)OWN_ROWS, OWN_MOST, from, DEPTH, WIDTH_##W, PUT_OWN)                            \
+    FETCH(other, begin, (Index)OTHER_ROWS, OTHERS_MOST, from, DEPTH, WIDTH_##W, PUT_OTHER)                   \
+    TB_BARRIER();                                                                                            \
+    UNROLLED(d, DEPTH) {                                                                                     \
+      T x[ROWS_EACH], y[OTHERS_EACH];                                                                        \
+      UNROLLED(i, ROWS_EACH) x[i] = own_part[d * PITCH_OWN + down * ROWS_EACH + i];                          \
+      UNROLLED(j, OTHERS_EACH) y[j] = other_part[d * PITCH_OTHER + across * OTHERS_EACH + j];                \
+      UNROLLED(i, ROWS_EACH) UNROLLED(j, OTHERS_EACH) to[i][j] = TB_FMA(x[i], y[j], to[i][j]);               \
+    }                                                                                                        \
+  }
+#define ADD_ELEMENTS(W, to, weights, other)                                                                  \
+  UNROLLED(j, OTHERS_EACH)                                                                                   \
+  if (begin + j * SIDE < end_others) {                                                                       \
+    const int pitch = EACH_##W * SIDE;                                                                       \
+    TB_BARRIER();                                                                                            \
+    UNROLLED(i, ROWS_EACH) own_part[across * PITCH_OWN + down * ROWS_EACH + i] = weights[i][j];              \
+    FETCH(other, begin + j * SIDE, (Index)OTHER_ROWS, SIDE, 0, WIDTH_##W, WIDTH_##W, PUT_ROW)                \
+    TB_BARRIER();                                                                                            \
+    for (int other_row = 0; other_row < SIDE; ++other_row) {                                                 \
+      T x[ROWS_EACH];                                                                                        \
+      UNROLLED(i, ROWS_EACH) x[i] = own_part[other_row * PITCH_OWN + down * ROWS_EACH + i];                  \
+      UNROLLED(e, EACH_##W) {                                                                                \
+        const T y = rows_part[other_row * pitch + ELEMENT(W, e)];                                            \
+        UNROLLED(i, ROWS_EACH) to[i][e] = TB_FMA(x[i], y, to[i][e]);                                         \
+      }                                                                                                      \
+    }                                                                                                        \
+  }
+#define STORE_SUMS(W, to, sums, factor)                                                                      \
+  UNROLLED(i, ROWS_EACH) {                                                                                   \
+    const Index own = first + down * ROWS_EACH + i;                                                          \
+    UNROLLED(e, EACH_##W)                                                                                    \
+      if (own < (Index)OWN_ROWS && ELEMENT(W, e) < WIDTH_##W) STORE(to, own, ELEMENT(W, e), sums[i][e] * (factor)); \
+  }
+#define CLEAR(what, each) UNROLLED(i, ROWS_EACH) UNROLLED(j, each) what[i][j] = 0;
+#define JOIN(x, OF)                                        \
+  TB_UNROLL                                                \
+  for (int mask = 1; mask < SIDE; mask *= 2) {             \
+    T other;                                               \
+    TB_FROM_OTHER(other, x, mask, shared)                  \
+    x = OF(x, other);                                      \
+  }
+#define GREATER(x, y) ((y) > (x) ? (y) : (x))
+#define SUM(x, y) ((x) + (y))
+// The places of score [i][j]; beyond the last they are rows that there are.
+#define OWN_OF(i) TB_LEAST(first + down * ROWS_EACH + (i), (Index)OWN_ROWS - 1)
+#define OTHER_OF(j) (begin + across + (j) * SIDE)
+
+TB_KERNEL(attention) {
+  NEAR(own_part, TB_MOST(DEPTH, SIDE) * PITCH_OWN)
+  NEAR(other_part, DEPTH * PITCH_OTHER)
+  NEAR(rows_part, SIDE * SIDE * TB_MOST(EACH_A, EACH_B))
+#if !GRAD_KEYS
+  TB_LOCAL_ARRAY(T, shared, ITEMS);
+#endif
+  const int item = (int)TB_LOCAL_ITEM;
+  const int across = item % SIDE, down = item / SIDE;
+  const Index tiles = ((Index)OWN_ROWS + OWN_MOST - 1) / OWN_MOST;
+  TB_FOR_BLOCKS(tile, tiles * (Index)(args.batches * HEADS)) {
+    LOCATE
+#if FORWARD || GRAD_KEYS
+    T sums_b[ROWS_EACH][EACH_B];
+    CLEAR(sums_b, EACH_B)
+#endif
+#if BACKWARD
+    T sums_a[ROWS_EACH][EACH_A];
+    CLEAR(sums_a, EACH_A)
+#endif
+#if !GRAD_KEYS
+    T tops[ROWS_EACH], totals[ROWS_EACH]; // FORWARD: as where items run one after the other
+    UNROLLED(i, ROWS_EACH) {
+      tops[i] = (T)(-INFINITY);
+      totals[i] = 0;
+    }
+#endif
+    FOR_HEADS {
+      TENSORS
+#if GRAD_QUERY
+      TB_GLOBAL char* const out = HERE(p5, out, batch, head);
+      UNROLLED(i, ROWS_EACH) {
+        LOGARITHM(logarithm, OWN_OF(i))
+        T sum = 0;
+        for (int d = across; d < WIDTH_B; d += SIDE) sum += LOAD(grad_out, OWN_OF(i), d) * LOAD(out, OWN_OF(i), d);
+        JOIN(sum, SUM)
+        tops[i] = logarithm;
+        totals[i] = sum;
+        if (across == 0 && first + down * ROWS_EACH + i < (Index)OWN_ROWS) TB_STORE_f32(p9, deltas + (i64)OWN_OF(i), sum);
+      }
+#endif
+      for (Index begin = begin_others; begin < end_others; begin += OTHERS_MOST) {
+        T scores[ROWS_EACH][OTHERS_EACH];
+        CLEAR(scores, OTHERS_EACH)
+        ADD_SCORES(A, scores, OWN_A, OTHER_A)
+#if BACKWARD
+        T changes[ROWS_EACH][OTHERS_EACH];
+        CLEAR(changes, OTHERS_EACH)
+        ADD_SCORES(B, changes, OWN_B, OTHER_B)
+#endif
+#if FORWARD
+        UNROLLED(i, ROWS_EACH) {
+          T top = tops[i];
+          UNROLLED(j, OTHERS_EACH) {
+            const T x = OTHER_OF(j) < end_others ? SCORE(scores[i][j], OWN_OF(i), OTHER_OF(j)) : (T)(-INFINITY);
+            scores[i][j] = x;
+            top = GREATER(top, x);
+          }
+          JOIN(top, GREATER)
+          const T shift = top == (T)(-INFINITY) ? 0 : top;
+          const T factor = exp(tops[i] - shift);
+          tops[i] = top;
+          totals[i] *= factor;
+          UNROLLED(j, OTHERS_EACH) {
+            const T weight = exp(scores[i][j] - shift);
+            totals[i] += weight;
+            scores[i][j] = KEPT(weight, OWN_OF(i), OTHER_OF(j));
+          }
+          UNROLLED(e, EACH_B) sums_b[i][e] *= factor;
+        }
+#else
+        UNROLLED(j, OTHERS_EACH) {
+          const Index other = TB_LEAST(OTHER_OF(j), (Index)OTHER_ROWS - 1);
+#if GRAD_KEYS
+          LOGARITHM(logarithm, other)
+          const T delta = (T)TB_LOAD_f32(p9, deltas + (i64)other);
+#endif
+          UNROLLED(i, ROWS_EACH) {
+#if GRAD_QUERY
+            const T logarithm = tops[i], delta = totals[i];
+#endif
+            const Index q = QUERY_OF(OWN_OF(i), other), k = KEY_OF(OWN_OF(i), other);
+            const T weight = exp(SCORE(scores[i][j], q, k) - logarithm);
+            const T change = weight * (KEPT(changes[i][j], q, k) - delta);
+            scores[i][j] = OTHER_OF(j) < end_others ? KEPT(weight, q, k) : 0;
+            changes[i][j] = OTHER_OF(j) < end_others ? change : 0;
+          }
+        }
+#endif
+#if FORWARD || GRAD_KEYS
+        ADD_ELEMENTS(B, sums_b, scores, OTHER_B)
+#endif
+#if BACKWARD
+        ADD_ELEMENTS(A, sums_a, changes, OTHER_A)
+#endif
+      }
+#if FORWARD
+      TB_GLOBAL char* const out = HERE(p5, out, batch, head);
+      UNROLLED(i, ROWS_EACH) {
+        JOIN(totals[i], SUM)
+        const Index own = first + down * ROWS_EACH + i;
+        if (across == 0 && own < (Index)OWN_ROWS)
+          TB_STORE_f32(p4, logarithms + (i64)own,
+                       tops[i] == (T)(-INFINITY) ? log(totals[i]) : tops[i] + log(totals[i]));
+      }
+      STORE_SUMS(B, out, sums_b, totals[i] == 0 ? 0 : 1 / totals[i])
+#endif
+    }
+    RESULTS
+#if GRAD_QUERY
+    STORE_SUMS(A, grad_query, sums_a, SCALE)
+#elif GRAD_KEYS
+    STORE_SUMS(A, grad_key, sums_a, SCALE)
+    STORE_SUMS(B, grad_value, sums_b, 1)
+#endif
+  }
+} TB_END
+#endif
