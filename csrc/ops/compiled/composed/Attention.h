@@ -20,8 +20,8 @@ struct Call {
   double scale;
   double dropout_p;
 };
-/// What dropped weights depend on: numbers of the device's generator that the forward pass has drawn, undefined without a
-/// dropout.
+/// What dropped weights depend on: numbers of the device's generator that the forward pass has drawn, undefined without
+/// a dropout.
 struct Drawn {
   at::Tensor seed, offset; // int64, on the device
 };
@@ -34,7 +34,8 @@ Drawn draw(const at::Tensor& like);
 /// side.
 void forward(const Call& call, const Drawn& drawn, const at::Tensor& out, const at::Tensor& logarithms);
 
-/// Writes the gradients, of any strides. Always adds up in the same order.
+/// Writes the gradients, of any strides. Always adds up in the same order. Not right for a row whose scores are all near
+/// the lowest float: beside it the logarithm of how many there are is lost.
 void backward(const Call& call, const Drawn& drawn, const at::Tensor& grad_out, const at::Tensor& out,
               const at::Tensor& logarithms, const at::Tensor& grad_query, const at::Tensor& grad_key,
               const at::Tensor& grad_value);
