@@ -118,6 +118,23 @@ def test_rows_without_any_place() -> None:
     assert not result[:, :, :3].any()
 
 
+def test_rows_of_which_all_scores_are_the_least_float() -> None:
+    """Beside it every score is lost, and so is the logarithm of how many there are: each place has the same weight."""
+    least = torch.finfo(torch.float32).min
+    for length in (5, 70):
+        inputs = [drawn(2, 2, length, 16) for _ in range(3)]
+        grad = drawn(2, 2, length, 16)
+        mask = torch.zeros(2, 1, length, length)
+        mask[0, :, :3] = mask[1, :, 1] = mask[1, :, 2, 1:] = least
+        got = of_device([x.to(DEVICE) for x in inputs], grad.to(DEVICE), attn_mask=mask.to(DEVICE))
+        with sdpa_kernel(SDPBackend.MATH):  # in float32: more digits tell the scores apart
+            leaves = [x.clone().requires_grad_() for x in inputs]
+            result = F.scaled_dot_product_attention(*leaves, attn_mask=mask)
+            wanted = [result.detach(), *torch.autograd.grad(result, leaves, grad)]
+        for left, right in zip(got, wanted, strict=True):
+            torch.testing.assert_close(left.cpu(), right, rtol=1e-5, atol=1e-5)
+
+
 def test_numbers_that_are_not_finite() -> None:
     """A row that sees NaN or an infinite score is NaN, and no other."""
     query, key, value = (drawn(1, 1, 40, 8) for _ in range(3))

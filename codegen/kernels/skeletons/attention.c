@@ -6,7 +6,9 @@
 // that sums have one order. Each of a row's A is multiplied with the other side's for scores, each B for gradients of weights.
 //
 // FORWARD         the result, and the logarithm of each row's sum. The sums' weights are relative to the greatest score so far
-// GRAD_QUERY      own are queries; also writes delta, for each row the sum of the result times its gradient
+// GRAD_QUERY      own are queries; also writes two numbers of each row: delta, the sum of the result times its gradient, and what
+//                 weights that the row's logarithm gives are to be multiplied by. It is 1 but for rounding, which in a row whose
+//                 scores are all near the least float loses how many there are
 // GRAD_KEYS       own are keys, after GRAD_QUERY; writes the gradients of values too
 // TYPE, BIAS      how values are stored; BIAS where there is one, and b8 where it says what stays
 // CAUSAL          not 0: keys after the query's place are left out
@@ -15,7 +17,7 @@
 // OWN_MOST, OTHERS_MOST  rows of a tile
 //
 // p0 query, p1 key, p2 value, p3 bias, p4 logarithms [batch, heads, rows], p5 result, p6 seed, p7 offset, p8 gradient of the
-// result, p9 delta, p10 gradient of query or key, p11 that of value.
+// result, p9 those of each row, p10 gradient of query or key, p11 that of value.
 
 typedef struct {
   i64 batches, heads, shared, rows, places;
@@ -216,6 +218,9 @@ TB_KERNEL(attention) {
   TB_LOCAL_ARRAY(T, tops, OWN_MOST); // FORWARD: the greatest score of each row; GRAD_QUERY: its logarithm
   TB_LOCAL_ARRAY(T, totals, OWN_MOST); // FORWARD: the sum of its weights; GRAD_QUERY: its delta
 #endif
+#if GRAD_QUERY
+  TB_LOCAL_ARRAY(T, given, OWN_MOST); // the sum of the weights that a row's logarithm gives
+#endif
   const Index tiles = ((Index)OWN_ROWS + OWN_MOST - 1) / OWN_MOST;
   TB_FOR_BLOCKS(tile, tiles * (Index)(args.batches * HEADS)) {
     LOCATE
@@ -246,12 +251,13 @@ TB_KERNEL(attention) {
       for (Index i = 0; i < panels * PANEL; ++i) {
         tops[i] = (T)INFINITY;
         totals[i] = 0;
+        given[i] = 0;
         if (i < own_count) {
           LOGARITHM(logarithm, first + i)
           T delta = 0;
           for (Index d = 0; d < WIDTH_B; ++d)
             delta += own_b[(i / PANEL * WIDTH_B + d) * PANEL + i % PANEL] * LOAD(out, first + i, d);
-          TB_STORE_f32(p9, deltas + (i64)(first + i), delta);
+          TB_STORE_f32(p9, 2 * (deltas + (i64)(first + i)), delta);
           tops[i] = logarithm;
           totals[i] = delta;
         }
@@ -301,14 +307,20 @@ TB_KERNEL(attention) {
             TB_LOCAL T* const change = changes + (panel * OTHERS_MOST + j) * PANEL;
 #if GRAD_KEYS
             LOGARITHM(logarithm, begin + j)
-            const T delta = (T)TB_LOAD_f32(p9, deltas + (i64)(begin + j));
+            const T delta = (T)TB_LOAD_f32(p9, 2 * (deltas + (i64)(begin + j)));
+            const T part = (T)TB_LOAD_f32(p9, 2 * (deltas + (i64)(begin + j)) + 1);
+#else
+            const T part = 1;
 #endif
             FOR_LANES {
 #if GRAD_QUERY
               const T logarithm = tops[panel * PANEL + l], delta = totals[panel * PANEL + l];
 #endif
               const Index q = QUERY_OF(OWN_OF_LANE, begin + j), k = KEY_OF(OWN_OF_LANE, begin + j);
-              const T weight = exp(SCORE(s[l], q, k) - logarithm);
+              const T weight = exp(SCORE(s[l], q, k) - logarithm) * part;
+#if GRAD_QUERY
+              given[panel * PANEL + l] += weight;
+#endif
               s[l] = KEPT(weight, q, k);
               change[l] = weight * (KEPT(change[l], q, k) - delta);
             }
@@ -327,11 +339,16 @@ TB_KERNEL(attention) {
       STORE_SUMS(B, out, sums_b, totals[i] == 0 ? 0 : 1 / totals[i])
       for (Index i = 0; i < own_count; ++i)
         TB_STORE_f32(p4, logarithms + (i64)(first + i), tops[i] == (T)(-INFINITY) ? log(totals[i]) : tops[i] + log(totals[i]));
+#elif GRAD_QUERY
+      for (Index i = 0; i < own_count; ++i) {
+        given[i] = given[i] == 0 ? 0 : 1 / given[i];
+        TB_STORE_f32(p9, 2 * (deltas + (i64)(first + i)) + 1, given[i]);
+      }
 #endif
     }
     RESULTS
 #if GRAD_QUERY
-    STORE_SUMS(A, grad_query, sums_a, SCALE)
+    STORE_SUMS(A, grad_query, sums_a, SCALE * given[i])
 #elif GRAD_KEYS
     STORE_SUMS(A, grad_key, sums_a, SCALE)
     STORE_SUMS(B, grad_value, sums_b, 1)
@@ -461,6 +478,10 @@ TB_KERNEL(attention) {
       totals[i] = 0;
     }
 #endif
+#if GRAD_QUERY
+    T given[ROWS_EACH];
+    UNROLLED(i, ROWS_EACH) given[i] = 0;
+#endif
     FOR_HEADS {
       TENSORS
 #if GRAD_QUERY
@@ -472,7 +493,7 @@ TB_KERNEL(attention) {
         JOIN(sum, SUM)
         tops[i] = logarithm;
         totals[i] = sum;
-        if (across == 0 && first + down * ROWS_EACH + i < (Index)OWN_ROWS) TB_STORE_f32(p9, deltas + (i64)OWN_OF(i), sum);
+        if (across == 0 && first + down * ROWS_EACH + i < (Index)OWN_ROWS) TB_STORE_f32(p9, 2 * (deltas + (i64)OWN_OF(i)), sum);
       }
 #endif
       for (Index begin = begin_others; begin < end_others; begin += OTHERS_MOST) {
@@ -509,14 +530,19 @@ TB_KERNEL(attention) {
           const Index other = TB_LEAST(OTHER_OF(j), (Index)OTHER_ROWS - 1);
 #if GRAD_KEYS
           LOGARITHM(logarithm, other)
-          const T delta = (T)TB_LOAD_f32(p9, deltas + (i64)other);
+          const T delta = (T)TB_LOAD_f32(p9, 2 * (deltas + (i64)other)), part = (T)TB_LOAD_f32(p9, 2 * (deltas + (i64)other) + 1);
+#else
+          const T part = 1;
 #endif
           UNROLLED(i, ROWS_EACH) {
 #if GRAD_QUERY
             const T logarithm = tops[i], delta = totals[i];
 #endif
             const Index q = QUERY_OF(OWN_OF(i), other), k = KEY_OF(OWN_OF(i), other);
-            const T weight = exp(SCORE(scores[i][j], q, k) - logarithm);
+            const T weight = exp(SCORE(scores[i][j], q, k) - logarithm) * part;
+#if GRAD_QUERY
+            given[i] += OTHER_OF(j) < end_others ? weight : 0;
+#endif
             const T change = weight * (KEPT(changes[i][j], q, k) - delta);
             scores[i][j] = OTHER_OF(j) < end_others ? KEPT(weight, q, k) : 0;
             changes[i][j] = OTHER_OF(j) < end_others ? change : 0;
@@ -540,11 +566,18 @@ TB_KERNEL(attention) {
                        tops[i] == (T)(-INFINITY) ? log(totals[i]) : tops[i] + log(totals[i]));
       }
       STORE_SUMS(B, out, sums_b, totals[i] == 0 ? 0 : 1 / totals[i])
+#elif GRAD_QUERY
+      UNROLLED(i, ROWS_EACH) {
+        JOIN(given[i], SUM)
+        given[i] = given[i] == 0 ? 0 : 1 / given[i];
+        const Index own = first + down * ROWS_EACH + i;
+        if (across == 0 && own < (Index)OWN_ROWS) TB_STORE_f32(p9, 2 * (deltas + (i64)own) + 1, given[i]);
+      }
 #endif
     }
     RESULTS
 #if GRAD_QUERY
-    STORE_SUMS(A, grad_query, sums_a, SCALE)
+    STORE_SUMS(A, grad_query, sums_a, SCALE * given[i])
 #elif GRAD_KEYS
     STORE_SUMS(A, grad_key, sums_a, SCALE)
     STORE_SUMS(B, grad_value, sums_b, 1)

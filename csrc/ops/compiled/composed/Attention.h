@@ -34,8 +34,7 @@ Drawn draw(const at::Tensor& like);
 /// side.
 void forward(const Call& call, const Drawn& drawn, const at::Tensor& out, const at::Tensor& logarithms);
 
-/// Writes the gradients, of any strides. Always adds up in the same order. Not right for a row whose scores are all near
-/// the lowest float: beside it the logarithm of how many there are is lost.
+/// Writes the gradients, of any strides. Always adds up in the same order.
 void backward(const Call& call, const Drawn& drawn, const at::Tensor& grad_out, const at::Tensor& out,
               const at::Tensor& logarithms, const at::Tensor& grad_query, const at::Tensor& grad_key,
               const at::Tensor& grad_value);
