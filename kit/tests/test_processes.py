@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,7 +90,12 @@ def test_several_run_at_a_time_and_end_with_who_has_started_them(server: ForkSer
     assert run(server, "print(1)").stdout == "1\n"
 
 
-def test_they_end_with_the_server() -> None:
+def test_they_end_with_the_server_whose_folder_may_have_a_long_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = tmp_path / ("long" * 40)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
     server = ForkServer(dict(os.environ), "pass")
     with subprocess.Popen([*modules.interpreter(server.place), "-c", SLEEP], stdout=subprocess.PIPE) as client:
         assert client.stdout is not None

@@ -16,7 +16,10 @@ def main(path: str, arguments: list[str]) -> None:
     """Ask for the program, and wait for it."""
     request = {"arguments": arguments, "environment": dict(os.environ), "folder": os.getcwd()}
     server = socket.socket(socket.AF_UNIX)
-    server.connect(path)
+    # A socket's address has room for 107 characters, and temporary folders may have longer names.
+    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
+    server.connect(f"/proc/self/fd/{folder}/{os.path.basename(path)}")
+    os.close(folder)
     said = json.dumps(request).encode() + b"\n"
     sent = socket.send_fds(server, [said], [0, 1, 2])
     server.sendall(said[sent:])

@@ -31,7 +31,9 @@ class ForkServer:
         self._folder = tempfile.TemporaryDirectory(prefix="torch-conformance-")
         self._socket = Path(self._folder.name) / "socket"
         with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(str(self._socket))
+            folder = os.open(self._folder.name, os.O_RDONLY | os.O_DIRECTORY)
+            listener.bind(f"/proc/self/fd/{folder}/{self._socket.name}")  # as fork_client.py connects, of any length
+            os.close(folder)
             listener.listen(128)  # who comes before it is ready waits
             self._process = subprocess.Popen(
                 [sys.executable, fork_server.__file__, str(listener.fileno()), preparation],
