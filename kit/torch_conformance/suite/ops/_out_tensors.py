@@ -10,8 +10,6 @@ from torch import Tensor
 from torch.testing._internal.opinfo.core import SampleInput
 from torch.utils._pytree import tree_map
 
-from torch_conformance.suite.tensor._support import address
-
 from ._samples import arguments, tensors
 from ._trial import Answer, Case, Trial
 
@@ -129,7 +127,7 @@ def _resizes() -> Iterator[list[str]]:
 
 
 def _addresses(value: Any) -> list[int]:
-    return [address(x) for x in tensors(value) if x.layout is torch.strided]
+    return [x.data_ptr() for x in tensors(value) if x.layout is torch.strided]
 
 
 def results_of(trial: Trial) -> Iterator[tuple[Case, Any]]:
