@@ -42,7 +42,7 @@ def _shared_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--quick",
             is_flag=True,
-            help="Leave out what takes long: a minute on two processors; of PyTorch's own tests, run a few of each.",
+            help="Leave out what takes long: a minute or two; of PyTorch's own tests, run a few of each.",
         ),
         click.option(
             "--only", multiple=True, help="Run tests whose id has this part, or matches with * and ?. Repeatable."
