@@ -17,6 +17,9 @@ from torch_conformance.sources import Calls
 class NoSuchDevice(ValueError):
     """The route leads to no device."""
 
+    EXIT_CODE = 3
+    """Of a process that was to ask one; it prints the reason."""
+
 
 class Route(Protocol):
     """A way to a device. It is pickled for other processes, and written as JSON on their command lines."""

@@ -4,9 +4,6 @@ import json
 import sys
 from dataclasses import asdict
 
-NO_SUCH_DEVICE = 3
-"""The exit code if there is none; the reason is printed."""
-
 
 def main(route: str) -> int:
     """Go the route, and print what is found."""
@@ -19,7 +16,7 @@ def main(route: str) -> int:
         declaration = routes.activate(routes.parse(route))
     except (ImportError, ValueError) as error:
         print(str(error).strip().replace("\n", " "))
-        return NO_SUCH_DEVICE
+        return routes.NoSuchDevice.EXIT_CODE
     import torch
 
     found = DeviceDescription(

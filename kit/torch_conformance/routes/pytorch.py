@@ -20,7 +20,7 @@ from torch_conformance.declaration import Declaration
 from torch_conformance.device_profile import Profile
 from torch_conformance.expectations import Expectation
 from torch_conformance.report.findings import DeviceDescription
-from torch_conformance.routes import NoSuchDevice, description
+from torch_conformance.routes import NoSuchDevice
 from torch_conformance.sources import Calls
 
 
@@ -94,7 +94,7 @@ class InPyTorch:
         lines = process.stdout.splitlines()
         if process.returncode == 0 and lines:
             return DeviceDescription.from_json(json.loads(lines[-1]))
-        if process.returncode == description.NO_SUCH_DEVICE:
+        if process.returncode == NoSuchDevice.EXIT_CODE:
             raise NoSuchDevice(lines[-1])
         ending = f"ended with {process.returncode}:\n" + "\n".join(process.stderr.strip().splitlines()[-20:])
         error = f"A process that asks the device '{self.device}' what it has {ending}"
