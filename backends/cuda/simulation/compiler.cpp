@@ -61,22 +61,35 @@ bool is_name(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
 }
 
-// asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x)) becomes y = sim_cvt_f32_f16(x).
+// asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x)) becomes sim_cvt_f32_f16(y, x): a function of all operands, in their order.
 void replace_instructions(string* text) {
-  for (size_t at = 0; (at = text->find("asm(\"", at)) != string::npos;) {
-    if (at > 0 && is_name((*text)[at - 1])) {
-      ++at;
-      continue;
+  const string start = "asm";
+  for (size_t at = 0; (at = text->find(start, at)) != string::npos; ++at) {
+    size_t name = at + start.size();
+    if ((at > 0 && is_name((*text)[at - 1])) || is_name((*text)[name])) continue;
+    const size_t volatile_at = text->find_first_not_of(' ', name);
+    if (text->compare(volatile_at, 8, "volatile") == 0) name = volatile_at + 8;
+    name = text->find_first_not_of(' ', name);
+    if ((*text)[name] != '(' || (*text)[name + 1] != '"') continue;
+    name += 2;
+    string mnemonic, operands;
+    size_t place = name;
+    bool quoted = true, named = false; // the text of the instruction may be of several strings
+    for (int depth = 1; depth > 0; ++place) {
+      const char c = (*text)[place];
+      if (c == '"') {
+        quoted = !quoted;
+      } else if (quoted) {
+        named = named || c == ' ' || c == ';';
+        if (!named) mnemonic += c == '.' || c == ':' ? '_' : c;
+      } else {
+        depth += c == '(' ? 1 : c == ')' ? -1 : 0;
+        if (c == '(' && depth == 2 && !operands.empty()) operands += ", ";
+        if (depth > 1) operands += c;
+        if (c == ')' && depth == 1) operands += c;
+      }
     }
-    const size_t name = at + 5, space = text->find(' ', name), end = text->find(';', text->find("\" ", name));
-    const size_t out = text->find('(', space), out_end = text->find(')', out);
-    const size_t in = text->find('(', out_end), in_end = text->find(')', in);
-    string mnemonic = text->substr(name, space - name);
-    for (char& c : mnemonic)
-      if (c == '.') c = '_';
-    const string call =
-        text->substr(out + 1, out_end - out - 1) + " = sim_" + mnemonic + text->substr(in, in_end + 1 - in);
-    text->replace(at, end - at, call);
+    text->replace(at, place - at, "sim_" + mnemonic + "(" + operands + ")");
   }
 }
 
@@ -116,7 +129,8 @@ string table_of_kernels(const string& text) {
 string build_module(const string& source, int arch, bool fmad, string* out_log) {
   const folder in;
   write(in.path + "/module.cu", source);
-  if (!run(in, "-E -P -x c++ -include " SIM_PRELUDE " module.cu -o module.ii", out_log)) return "";
+  const string defined = " -D__CUDA_ARCH__=" + std::to_string(arch * 10);
+  if (!run(in, "-E -P -x c++ -include " SIM_PRELUDE + defined + " module.cu -o module.ii", out_log)) return "";
   string text = read(in.path + "/module.ii");
   replace_instructions(&text);
   replace_dynamic_shared(&text);

@@ -141,19 +141,125 @@ static inline T __shfl_xor_sync(unsigned, T x, int mask) {
   return other;
 }
 
-// Instructions that modules use by name.
-static inline float sim_cvt_f32_f16(unsigned short x) {
+static inline float __expf(float x) {
+  return expf(x);
+}
+
+// Instructions that modules use by name, with their operands in order.
+static inline void sim_cvt_f32_f16(float& y, unsigned short x) {
   const float scaled = sim_bits<float>((unsigned)(x & 0x7fff) << 13) * 0x1p112f;
   const unsigned bits = sim_bits<unsigned>(scaled) | ((x & 0x7c00) == 0x7c00 ? 0x7f800000u : 0u);
-  return sim_bits<float>(bits | (unsigned)(x & 0x8000) << 16);
+  y = sim_bits<float>(bits | (unsigned)(x & 0x8000) << 16);
 }
-static inline unsigned short sim_cvt_rn_f16_f32(float x) {
+static inline void sim_cvt_rn_f16_f32(unsigned short& y, float x) {
   const unsigned bits = sim_bits<unsigned>(x), size = bits & 0x7fffffff;
   const unsigned small = sim_bits<unsigned>(sim_bits<float>(size) + 0.5f) - 0x3f000000;
   const unsigned normal = (size - 0x38000000 + 0xfff + (size >> 13 & 1)) >> 13;
   const unsigned large = size > 0x7f800000 ? 0x7fff : 0x7c00;
   const unsigned kept = size >= 0x47800000 ? large : size < 0x38800000 ? small : normal;
-  return (unsigned short)(size > 0x7f800000 ? 0x7fff : kept | (bits >> 16 & 0x8000));
+  y = (unsigned short)(size > 0x7f800000 ? 0x7fff : kept | (bits >> 16 & 0x8000));
+}
+static inline unsigned short sim_bf16(float x) {
+  const unsigned bits = sim_bits<unsigned>(x);
+  return x != x ? 0x7fff : (unsigned short)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+static inline void sim_cvt_rn_f16x2_f32(unsigned& y, float high, float low) {
+  unsigned short halves[2];
+  sim_cvt_rn_f16_f32(halves[0], low);
+  sim_cvt_rn_f16_f32(halves[1], high);
+  y = (unsigned)halves[1] << 16 | halves[0];
+}
+static inline void sim_cvt_rn_bf16x2_f32(unsigned& y, float high, float low) {
+  y = (unsigned)sim_bf16(high) << 16 | sim_bf16(low);
+}
+
+// Matrices of a warp, of which item `lane` has row lane / 4 and the columns from lane % 4 * 2 on, two in a word. As for
+// shuffles, all items of the block come together.
+static inline unsigned long long __cvta_generic_to_shared(const void* at) {
+  return (unsigned long long)((const unsigned char*)at - sim_shared);
+}
+static inline void sim_load_matrices(unsigned* to[4], unsigned at, bool transposed) {
+  static const unsigned short* all[1024];
+  const unsigned item = threadIdx.x, row = item % 32 / 4, column = item % 4 * 2;
+  all[item] = (const unsigned short*)(sim_shared + (int)at);
+  __syncthreads();
+  for (int matrix = 0; matrix < 4; ++matrix) {
+    const auto* rows = all + item / 32 * 32 + matrix * 8;
+    const unsigned short low = transposed ? rows[column][row] : rows[row][column];
+    const unsigned short high = transposed ? rows[column + 1][row] : rows[row][column + 1];
+    *to[matrix] = (unsigned)high << 16 | low;
+  }
+  __syncthreads();
+}
+static inline void sim_ldmatrix_sync_aligned_m8n8_x4_shared_b16(unsigned& a, unsigned& b, unsigned& c, unsigned& d,
+                                                                unsigned at) {
+  unsigned* to[4] = {&a, &b, &c, &d};
+  sim_load_matrices(to, at, false);
+}
+static inline void sim_ldmatrix_sync_aligned_m8n8_x4_trans_shared_b16(unsigned& a, unsigned& b, unsigned& c, unsigned& d,
+                                                                      unsigned at) {
+  unsigned* to[4] = {&a, &b, &c, &d};
+  sim_load_matrices(to, at, true);
+}
+// What an item has begun to copy is done when it waits: no sooner than a GPU may.
+struct sim_copy {
+  unsigned char* to;
+  const void* from;
+  int bytes, group;
+};
+static sim_copy sim_copies[1024][256];
+static int sim_copies_of[1024], sim_groups_of[1024];
+static inline void sim_cp_async_cg_shared_global(unsigned to, const void* from, int bytes) {
+  const unsigned item = threadIdx.x;
+  sim_copies[item][sim_copies_of[item]++] = {sim_shared + (int)to, from, bytes, sim_groups_of[item]};
+}
+static inline void sim_cp_async_commit_group() {
+  ++sim_groups_of[threadIdx.x];
+}
+static inline void sim_cp_async_wait_group(int but) {
+  const unsigned item = threadIdx.x;
+  int left = 0;
+  for (int n = 0; n < sim_copies_of[item]; ++n) {
+    const sim_copy copy = sim_copies[item][n];
+    if (copy.group >= sim_groups_of[item] - but) {
+      sim_copies[item][left++] = copy;
+    } else {
+      __builtin_memset(copy.to, 0, 16);
+      __builtin_memcpy(copy.to, copy.from, (unsigned)copy.bytes);
+    }
+  }
+  sim_copies_of[item] = left;
+}
+static inline float sim_half(unsigned short x, bool brain) {
+  float y = sim_bits<float>((unsigned)x << 16);
+  if (!brain) sim_cvt_f32_f16(y, x);
+  return y;
+}
+static inline void sim_add_product(bool brain, float& s0, float& s1, float& s2, float& s3, unsigned a0, unsigned a1,
+                                   unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
+  static float left[32][16][16], right[32][16][8]; // of each warp
+  const unsigned item = threadIdx.x, warp = item / 32, row = item % 32 / 4, column = item % 4 * 2;
+  const unsigned a[4] = {a0, a1, a2, a3}, b[2] = {b0, b1};
+  for (unsigned half = 0; half < 2; ++half) {
+    for (unsigned part = 0; part < 4; ++part)
+      left[warp][row + part % 2 * 8][column + half + part / 2 * 8] = sim_half((unsigned short)(a[part] >> 16 * half), brain);
+    for (unsigned part = 0; part < 2; ++part)
+      right[warp][column + half + part * 8][row] = sim_half((unsigned short)(b[part] >> 16 * half), brain);
+  }
+  __syncthreads();
+  float* sums[4] = {&s0, &s1, &s2, &s3};
+  for (unsigned n = 0; n < 4; ++n)
+    for (unsigned k = 0; k < 16; ++k)
+      *sums[n] += left[warp][row + n / 2 * 8][k] * right[warp][k][column + n % 2];
+  __syncthreads();
+}
+template <class... Operands>
+static inline void sim_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(Operands&... operands) {
+  sim_add_product(false, operands...);
+}
+template <class... Operands>
+static inline void sim_mma_sync_aligned_m16n8k16_row_col_f32_bf16_bf16_f32(Operands&... operands) {
+  sim_add_product(true, operands...);
 }
 
 template <class T>

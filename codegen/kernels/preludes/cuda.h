@@ -66,3 +66,43 @@ TB_DEVICE u16 tb_store_half(float x) { u16 y; asm("cvt.rn.f16.f32 %0, %1;" : "=h
 #define TB_ATOMIC_ADD_f64(p, x) atomicAdd((f64*)(p), (f64)(x))
 #define TB_COMPARE_EXCHANGE_32(p, old, value) atomicCAS((u32*)(p), (u32)(old), (u32)(value))
 #define TB_COMPARE_EXCHANGE_64(p, old, value) atomicCAS((u64*)(p), (u64)(old), (u64)(value))
+
+// Matrix units. The 32 items of a warp come here together and have a part each, of 16 x 16 halves `a`, 16 x 8 `b` and 16 x 8
+// floats `sums`, as PTX lays them out: "Matrix fragments for mma.m16n8k16 with floating point type", and "ldmatrix" for what is
+// fetched from local memory, four matrices of 8 x 8, where item n knows where row n % 8 of matrix n / 8 is, of 16 aligned bytes.
+#if __CUDA_ARCH__ >= 800
+#define TB_DEFINE_ADD_PRODUCT(type)                                                                                       \
+  TB_DEVICE void tb_add_product_##type(f32& s0, f32& s1, f32& s2, f32& s3, const u32* a, u32 b0, u32 b1) {                \
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." #type "." #type                                                 \
+                 ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                                   \
+                 : "+f"(s0), "+f"(s1), "+f"(s2), "+f"(s3)                                                                 \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));                                         \
+  }
+TB_DEFINE_ADD_PRODUCT(f16)
+TB_DEFINE_ADD_PRODUCT(bf16)
+TB_DEVICE void tb_fetch_matrices(u32* to, const u16* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+      : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"((u32)__cvta_generic_to_shared(row)));
+}
+TB_DEVICE void tb_fetch_transposed(u32* to, const u16* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+      : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"((u32)__cvta_generic_to_shared(row)));
+}
+// To local memory, 16 bytes or as many zeros, at any time until what the item has begun before the last `but` calls of
+// tb_begin_group is waited for.
+TB_DEVICE void tb_begin_fetch(u16* to, const char* from, int is_there) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+      : : "r"((u32)__cvta_generic_to_shared(to)), "l"(from), "r"(is_there ? 16 : 0) : "memory");
+}
+TB_DEVICE void tb_begin_group() { asm volatile("cp.async.commit_group;" : : : "memory"); }
+#define tb_await_groups(but) asm volatile("cp.async.wait_group %0;" : : "n"(but) : "memory")
+// As exact as halves are.
+#define tb_exp_of_halves(x) __expf(x)
+// Two floats as halves in one word.
+TB_DEVICE u32 tb_pair_f16(f32 low, f32 high) {
+  u32 pair; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low)); return pair;
+}
+TB_DEVICE u32 tb_pair_bf16(f32 low, f32 high) {
+  u32 pair; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low)); return pair;
+}
+#endif

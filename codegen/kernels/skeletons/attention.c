@@ -15,6 +15,7 @@
 // DROPOUT         not 0: weight i, counted along [batch, heads, rows, places], is dropped as element i of a mask by random.c is
 // STEP_query, ... how far neighbours of a row are apart
 // OWN_MOST, OTHERS_MOST  rows of a tile
+// MATRICES        not 0: matrix units multiply, of values of two bytes; STAGES tiles of the other side are near, at most 2
 //
 // p0 query, p1 key, p2 value, p3 bias, p4 logarithms [batch, heads, rows], p5 result, p6 seed, p7 offset, p8 gradient of the
 // result, p9 those of each row, p10 gradient of query or key, p11 that of value.
@@ -74,11 +75,9 @@ typedef struct {
 #define BIASED(x, q, k) ((x) + (T)TB_LOAD_AS(BIAS, bias, BIAS_AT(q, k)))
 #endif
 #define BIAS_AT(q, k) ((q) * (Index)args.bias[2] + (k) * (Index)args.bias[3])
-#if CAUSAL
-#define SCORE(x, q, k) ((k) <= (q) ? BIASED((x) * SCALE, q, k) : (T)(-INFINITY))
-#else
-#define SCORE(x, q, k) BIASED((x) * SCALE, q, k)
-#endif
+#define SCALED(x, q, k) BIASED((x) * SCALE, q, k)
+#define IS_LEFT_OUT(q, k) (CAUSAL && (k) > (q))
+#define SCORE(x, q, k) (IS_LEFT_OUT(q, k) ? (T)(-INFINITY) : SCALED(x, q, k))
 
 #if DROPOUT
 TB_DEVICE int is_kept(u64 seed, u64 offset, u64 i, i64 below) {
@@ -358,6 +357,120 @@ TB_KERNEL(attention) {
 
 #else
 
+#ifdef TB_HAS_VECTORS
+#define QUAD tb_bytes<16>
+#else
+#define QUAD float4
+#endif
+#define NEAR(type, name, count)                                         \
+  TB_LOCAL_ARRAY(QUAD, name##_of, ((count) * (int)sizeof(type) + 15) / 16); \
+  TB_LOCAL type* const name = (TB_LOCAL type*)name##_of;
+#define UNROLLED(i, count) TB_UNROLL for (int i = 0; i < (count); ++i)
+
+#if MATRICES
+
+// A warp has ROWS_EACH * 8 own rows, as matrix units want them: an item has of each 16 two that are 8 apart, and of each 8 rows
+// of the other side, and of each 8 elements, two that are neighbours. All that is multiplied lies near, and weights are as the
+// item that has made them needs them.
+#define OTHERS_EACH (OTHERS_MOST / 4)
+#define PADDED(W) ((WIDTH_##W + 15) / 16 * 16)
+#define PITCH(W) (PADDED(W) + 8) // so that neighbouring rows do not lie in the same banks
+#define EACH_A (PADDED(A) / 4)
+#define EACH_B (PADDED(B) / 4)
+#define PLACE(n) ((n) / 2 * 8 + across * 2 + (n) % 2)
+#define OWN_ROW(i) (item / 32 * ROWS_EACH * 8 + (i) / 2 * 16 + (i) % 2 * 8 + down % 8)
+#define OTHER_ROW(j) PLACE(j)
+#define ELEMENT(W, e) PLACE(e)
+#define EXP tb_exp_of_halves
+
+#if BACKWARD
+#define NEAR_OWN_B NEAR(u16, near_own_B, OWN_MOST * PITCH(B))
+#define FETCH_OWN_B FETCH(near_own_B, B, OWN_B, first, (Index)OWN_ROWS, OWN_MOST)
+#else
+#define NEAR_OWN_B
+#define FETCH_OWN_B
+#endif
+#define LOCALS                                        \
+  NEAR(u16, near_own_A, OWN_MOST * PITCH(A))          \
+  NEAR(u16, near_other_A, STAGES * OTHERS_MOST * PITCH(A)) \
+  NEAR(u16, near_other_B, STAGES * OTHERS_MOST * PITCH(B)) \
+  NEAR_OWN_B
+// `count` rows, those before `last`, and 0 for what there is not.
+#if VECTORS
+#define FETCH(to, W, what, first_row, last, count)                                                  \
+  UNROLLED(turn, ((count) * (PADDED(W) / 8) + ITEMS - 1) / ITEMS) {                                 \
+    const int i = turn * ITEMS + item, row = i / (PADDED(W) / 8), d = i % (PADDED(W) / 8) * 8;      \
+    const int is_there = (first_row) + row < (last) && d < WIDTH_##W;                               \
+    if (row < (count))                                                                              \
+      tb_begin_fetch(to + row * PITCH(W) + d, is_there ? what + (i64)AT_(what, (first_row) + row, d) * TYPE_BYTES : what, \
+                     is_there);                                                                     \
+  }
+#else
+#define FETCH(to, W, what, first_row, last, count)                                                  \
+  for (int i = item; i < (count) * PADDED(W); i += ITEMS) {                                         \
+    const int row = i / PADDED(W), d = i % PADDED(W);                                               \
+    const int is_there = (first_row) + row < (last) && d < WIDTH_##W;                               \
+    (to)[row * PITCH(W) + d] = is_there ? ((const u16*)what)[(i64)AT_(what, (first_row) + row, d)] : (u16)0; \
+  }
+#endif
+#define FETCH_OWN                                                     \
+  TB_BARRIER();                                                       \
+  FETCH(near_own_A, A, OWN_A, first, (Index)OWN_ROWS, OWN_MOST)       \
+  FETCH_OWN_B
+#define BEGIN_TILE(from, stage)                                                                                  \
+  FETCH(near_other_A + (stage) * (OTHERS_MOST * PITCH(A)), A, OTHER_A, from, (Index)OTHER_ROWS, OTHERS_MOST)     \
+  FETCH(near_other_B + (stage) * (OTHERS_MOST * PITCH(B)), B, OTHER_B, from, (Index)OTHER_ROWS, OTHERS_MOST)     \
+  tb_begin_group();
+// The next tile comes while this one is worked on.
+#define FETCH_OTHERS                                                                       \
+  const int stage = (int)((begin - begin_others) / OTHERS_MOST % STAGES);                  \
+  TB_BARRIER();                                                                            \
+  if (STAGES == 1 || begin == begin_others) {                                              \
+    BEGIN_TILE(begin, stage)                                                               \
+  }                                                                                        \
+  if (STAGES > 1 && begin + OTHERS_MOST < end_others) {                                    \
+    BEGIN_TILE(begin + OTHERS_MOST, 1 - stage)                                             \
+    tb_await_groups(1);                                                                    \
+  } else {                                                                                 \
+    tb_await_groups(0);                                                                    \
+  }                                                                                        \
+  TB_BARRIER();
+
+#define PAIR(x) TB_PASTE(tb_pair_, TYPE)((x)[0], (x)[1])
+// To ROWS_EACH rows of `to`, the 16 columns from 4 * n of what an item has of them.
+#define ADD_PRODUCTS(to, n, left, right)                                                            \
+  UNROLLED(m, ROWS_EACH / 2) UNROLLED(half, 2) {                                                    \
+    T* const top = to[2 * m] + 4 * (n) + 2 * half;                                                  \
+    T* const bottom = to[2 * m + 1] + 4 * (n) + 2 * half;                                           \
+    TB_PASTE(tb_add_product_, TYPE)(top[0], top[1], bottom[0], bottom[1], left[m], right[2 * half], right[2 * half + 1]); \
+  }
+#define ADD_SCORES(W, to, own, other)                                                               \
+  UNROLLED(k, PADDED(W) / 16) {                                                                     \
+    u32 left[ROWS_EACH / 2][4];                                                                     \
+    UNROLLED(m, ROWS_EACH / 2)                                                                      \
+      tb_fetch_matrices(left[m], near_own_##W + (item / 32 * ROWS_EACH * 8 + m * 16 + item % 16) * PITCH(W) +  \
+                                     k * 16 + item / 16 % 2 * 8);                                   \
+    UNROLLED(n, OTHERS_MOST / 16) {                                                                 \
+      u32 right[4];                                                                                 \
+      tb_fetch_matrices(right, near_other_##W + (stage * OTHERS_MOST + n * 16 + item / 16 % 2 * 8 + item % 8) * PITCH(W) + \
+                                   k * 16 + item / 8 % 2 * 8);                                      \
+      ADD_PRODUCTS(to, n, left, right)                                                              \
+    }                                                                                               \
+  }
+#define ADD_ELEMENTS(W, to, weights, other)                                                         \
+  UNROLLED(k, OTHERS_MOST / 16) {                                                                   \
+    u32 left[ROWS_EACH / 2][4];                                                                     \
+    UNROLLED(m, ROWS_EACH / 2) UNROLLED(part, 4)                                                    \
+      left[m][part] = PAIR(weights[2 * m + part % 2] + 4 * k + part / 2 * 2);                       \
+    UNROLLED(n, PADDED(W) / 16) {                                                                   \
+      u32 right[4];                                                                                 \
+      tb_fetch_transposed(right, near_other_##W + (stage * OTHERS_MOST + k * 16 + item % 16) * PITCH(W) + n * 16 + item / 16 % 2 * 8); \
+      ADD_PRODUCTS(to, n, left, right)                                                              \
+    }                                                                                               \
+  }
+
+#else
+
 // Items lie in a square, or in twice as many rows, of SIDE columns: each has ROWS_EACH own rows beside each other and
 // OTHERS_EACH of the other side, which lie SIDE apart, and of sums elements of its own rows. Both sides come DEPTH elements at a
 // time where scores are made, and the other side SIDE rows at a time where it is added up.
@@ -366,18 +479,18 @@ TB_KERNEL(attention) {
 #define PITCH_OTHER (OTHERS_MOST + 4)
 #define EACH_A ((WIDTH_A + SIDE - 1) / SIDE)
 #define EACH_B ((WIDTH_B + SIDE - 1) / SIDE)
+#define OWN_ROW(i) (down * ROWS_EACH + (i))
+#define OTHER_ROW(j) (across + (j) * SIDE)
 // Four elements beside each other are one access.
 #define TOGETHER(W) (EACH_##W % 4 == 0 ? 4 : 1)
 #define ELEMENT(W, e) ((e) / TOGETHER(W) * SIDE * TOGETHER(W) + across * TOGETHER(W) + (e) % TOGETHER(W))
-#ifdef TB_HAS_VECTORS
-#define QUAD tb_bytes<16>
-#else
-#define QUAD float4
-#endif
-#define NEAR(name, count)                          \
-  TB_LOCAL_ARRAY(QUAD, name##_of, ((count) + 3) / 4);    \
-  TB_LOCAL T* const name = (TB_LOCAL T*)name##_of;
-#define UNROLLED(i, count) TB_UNROLL for (int i = 0; i < (count); ++i)
+#define EXP exp
+#define LOCALS                                              \
+  NEAR(T, own_part, TB_MOST(DEPTH, SIDE) * PITCH_OWN)       \
+  NEAR(T, other_part, DEPTH * PITCH_OTHER)                  \
+  NEAR(T, rows_part, SIDE * SIDE * TB_MOST(EACH_A, EACH_B))
+#define FETCH_OWN
+#define FETCH_OTHERS
 
 // Elements [from, from + span) of `count` rows, those before `last`, and 0 for what there is not: PUT(row, d, x) each.
 #if VECTORS && defined(TB_HAS_VECTORS)
@@ -431,9 +544,11 @@ TB_KERNEL(attention) {
       }                                                                                                      \
     }                                                                                                        \
   }
+#endif
+
 #define STORE_SUMS(W, to, sums, factor)                                                                      \
   UNROLLED(i, ROWS_EACH) {                                                                                   \
-    const Index own = first + down * ROWS_EACH + i;                                                          \
+    const Index own = first + OWN_ROW(i);                                                                    \
     UNROLLED(e, EACH_##W)                                                                                    \
       if (own < (Index)OWN_ROWS && ELEMENT(W, e) < WIDTH_##W) STORE(to, own, ELEMENT(W, e), sums[i][e] * (factor)); \
   }
@@ -447,14 +562,31 @@ TB_KERNEL(attention) {
   }
 #define GREATER(x, y) ((y) > (x) ? (y) : (x))
 #define SUM(x, y) ((x) + (y))
+// Most tiles are whole: only the others look at each place. A bias is read where there is one.
+#ifdef BIAS
+#define IS_THERE(j) (OTHER_OF(j) < end_others)
+#else
+#define IS_THERE(j) 1
+#endif
+#define SCALE_AND_LEAVE_OUT                                                                                  \
+  UNROLLED(i, ROWS_EACH) UNROLLED(j, OTHERS_EACH) {                                                          \
+    const Index q = QUERY_OF(OWN_OF(i), OTHER_OF(j)), k = KEY_OF(OWN_OF(i), OTHER_OF(j));                    \
+    (void)q;                                                                                                 \
+    (void)k;                                                                                                 \
+    scores[i][j] = IS_THERE(j) ? SCALED(scores[i][j], q, k) : (T)(-INFINITY);                                \
+  }                                                                                                          \
+  if (begin + OTHERS_MOST > end_others || (CAUSAL && HAS_LATER(first, begin)))                               \
+    UNROLLED(i, ROWS_EACH) UNROLLED(j, OTHERS_EACH)                                                          \
+      if (OTHER_OF(j) >= end_others || IS_LEFT_OUT(QUERY_OF(OWN_OF(i), OTHER_OF(j)), KEY_OF(OWN_OF(i), OTHER_OF(j)))) \
+        scores[i][j] = (T)(-INFINITY);
+// Whether a tile has keys that are later than some of its queries.
+#define HAS_LATER(own, other) (KEY_OF((own) + OWN_MOST, (other) + OTHERS_MOST) > QUERY_OF(own, other) + 1)
 // The places of score [i][j]; beyond the last they are rows that there are.
-#define OWN_OF(i) TB_LEAST(first + down * ROWS_EACH + (i), (Index)OWN_ROWS - 1)
-#define OTHER_OF(j) (begin + across + (j) * SIDE)
+#define OWN_OF(i) TB_LEAST(first + OWN_ROW(i), (Index)OWN_ROWS - 1)
+#define OTHER_OF(j) (begin + OTHER_ROW(j))
 
 TB_KERNEL(attention) {
-  NEAR(own_part, TB_MOST(DEPTH, SIDE) * PITCH_OWN)
-  NEAR(other_part, DEPTH * PITCH_OTHER)
-  NEAR(rows_part, SIDE * SIDE * TB_MOST(EACH_A, EACH_B))
+  LOCALS
 #if !GRAD_KEYS
   TB_LOCAL_ARRAY(T, shared, ITEMS);
 #endif
@@ -484,6 +616,9 @@ TB_KERNEL(attention) {
 #endif
     FOR_HEADS {
       TENSORS
+      if (!GRAD_KEYS || head == own_head * args.shared) {
+        FETCH_OWN
+      }
 #if GRAD_QUERY
       TB_GLOBAL char* const out = HERE(p5, out, batch, head);
       UNROLLED(i, ROWS_EACH) {
@@ -493,10 +628,11 @@ TB_KERNEL(attention) {
         JOIN(sum, SUM)
         tops[i] = logarithm;
         totals[i] = sum;
-        if (across == 0 && first + down * ROWS_EACH + i < (Index)OWN_ROWS) TB_STORE_f32(p9, 2 * (deltas + (i64)OWN_OF(i)), sum);
+        if (across == 0 && first + OWN_ROW(i) < (Index)OWN_ROWS) TB_STORE_f32(p9, 2 * (deltas + (i64)OWN_OF(i)), sum);
       }
 #endif
       for (Index begin = begin_others; begin < end_others; begin += OTHERS_MOST) {
+        FETCH_OTHERS
         T scores[ROWS_EACH][OTHERS_EACH];
         CLEAR(scores, OTHERS_EACH)
         ADD_SCORES(A, scores, OWN_A, OTHER_A)
@@ -506,31 +642,33 @@ TB_KERNEL(attention) {
         ADD_SCORES(B, changes, OWN_B, OTHER_B)
 #endif
 #if FORWARD
+        SCALE_AND_LEAVE_OUT
         UNROLLED(i, ROWS_EACH) {
           T top = tops[i];
-          UNROLLED(j, OTHERS_EACH) {
-            const T x = OTHER_OF(j) < end_others ? SCORE(scores[i][j], OWN_OF(i), OTHER_OF(j)) : (T)(-INFINITY);
-            scores[i][j] = x;
-            top = GREATER(top, x);
-          }
+          UNROLLED(j, OTHERS_EACH) top = GREATER(top, scores[i][j]);
           JOIN(top, GREATER)
           const T shift = top == (T)(-INFINITY) ? 0 : top;
-          const T factor = exp(tops[i] - shift);
+          const T factor = EXP(tops[i] - shift);
           tops[i] = top;
           totals[i] *= factor;
           UNROLLED(j, OTHERS_EACH) {
-            const T weight = exp(scores[i][j] - shift);
+            const T weight = EXP(scores[i][j] - shift);
             totals[i] += weight;
             scores[i][j] = KEPT(weight, OWN_OF(i), OTHER_OF(j));
           }
           UNROLLED(e, EACH_B) sums_b[i][e] *= factor;
         }
 #else
+        SCALE_AND_LEAVE_OUT
         UNROLLED(j, OTHERS_EACH) {
-          const Index other = TB_LEAST(OTHER_OF(j), (Index)OTHER_ROWS - 1);
 #if GRAD_KEYS
+          const Index other = TB_LEAST(OTHER_OF(j), (Index)OTHER_ROWS - 1);
           LOGARITHM(logarithm, other)
-          const T delta = (T)TB_LOAD_f32(p9, 2 * (deltas + (i64)other)), part = (T)TB_LOAD_f32(p9, 2 * (deltas + (i64)other) + 1);
+          T delta = (T)TB_LOAD_f32(p9, 2 * (deltas + (i64)other)), part = (T)TB_LOAD_f32(p9, 2 * (deltas + (i64)other) + 1);
+          if (OTHER_OF(j) >= end_others) { // no weights, whatever the last row has
+            logarithm = (T)INFINITY;
+            delta = part = 0;
+          }
 #else
           const T part = 1;
 #endif
@@ -538,14 +676,13 @@ TB_KERNEL(attention) {
 #if GRAD_QUERY
             const T logarithm = tops[i], delta = totals[i];
 #endif
-            const Index q = QUERY_OF(OWN_OF(i), other), k = KEY_OF(OWN_OF(i), other);
-            const T weight = exp(SCORE(scores[i][j], q, k) - logarithm) * part;
+            const Index q = QUERY_OF(OWN_OF(i), OTHER_OF(j)), k = KEY_OF(OWN_OF(i), OTHER_OF(j));
+            const T weight = EXP(scores[i][j] - logarithm) * part;
 #if GRAD_QUERY
-            given[i] += OTHER_OF(j) < end_others ? weight : 0;
+            given[i] += weight;
 #endif
-            const T change = weight * (KEPT(changes[i][j], q, k) - delta);
-            scores[i][j] = OTHER_OF(j) < end_others ? KEPT(weight, q, k) : 0;
-            changes[i][j] = OTHER_OF(j) < end_others ? change : 0;
+            scores[i][j] = KEPT(weight, q, k);
+            changes[i][j] = weight * (KEPT(changes[i][j], q, k) - delta);
           }
         }
 #endif
@@ -560,7 +697,7 @@ TB_KERNEL(attention) {
       TB_GLOBAL char* const out = HERE(p5, out, batch, head);
       UNROLLED(i, ROWS_EACH) {
         JOIN(totals[i], SUM)
-        const Index own = first + down * ROWS_EACH + i;
+        const Index own = first + OWN_ROW(i);
         if (across == 0 && own < (Index)OWN_ROWS)
           TB_STORE_f32(p4, logarithms + (i64)own,
                        tops[i] == (T)(-INFINITY) ? log(totals[i]) : tops[i] + log(totals[i]));
@@ -570,7 +707,7 @@ TB_KERNEL(attention) {
       UNROLLED(i, ROWS_EACH) {
         JOIN(given[i], SUM)
         given[i] = given[i] == 0 ? 0 : 1 / given[i];
-        const Index own = first + down * ROWS_EACH + i;
+        const Index own = first + OWN_ROW(i);
         if (across == 0 && own < (Index)OWN_ROWS) TB_STORE_f32(p9, 2 * (deltas + (i64)own) + 1, given[i]);
       }
 #endif

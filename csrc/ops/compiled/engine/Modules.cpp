@@ -250,6 +250,12 @@ bool runs_in_stretches(int device) {
   return device_api().properties(device).warp_size == 1;
 }
 
+bool has_matrices(int device) {
+  constexpr int32_t kAmpere = 8;
+  return std::string_view(language()->name) == "cuda" &&
+         device_api().properties(device).capability_major >= kAmpere;
+}
+
 const Function& find_function(int device, const Specialization& wanted) {
   // What this thread has launched lately, by the high bits of the hash and the device: no lock, no walk through the
   // table.

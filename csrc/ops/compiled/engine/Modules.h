@@ -28,6 +28,9 @@ int most_pointers();
 /// does a stretch of the work. Else neighbouring items do neighbouring elements. Starts the driver.
 bool runs_in_stretches(int device);
 
+/// Whether texts for the device have tb_add_product_f16 and what else preludes/cuda.h has of matrix units. Starts the driver.
+bool has_matrices(int device);
+
 /// `wanted` as a function. Blocks while it is compiled, the first time for the device. Throws RuntimeError with the
 /// compiler's messages. Threads: any; two that want the same wait for one compilation.
 const Function& find_function(int device, const Specialization& wanted);
