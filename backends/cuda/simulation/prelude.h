@@ -141,9 +141,6 @@ static inline T __shfl_xor_sync(unsigned, T x, int mask) {
   return other;
 }
 
-static inline float __expf(float x) {
-  return expf(x);
-}
 
 // Instructions that modules use by name, with their operands in order.
 static inline void sim_cvt_f32_f16(float& y, unsigned short x) {
@@ -162,6 +159,9 @@ static inline void sim_cvt_rn_f16_f32(unsigned short& y, float x) {
 static inline unsigned short sim_bf16(float x) {
   const unsigned bits = sim_bits<unsigned>(x);
   return x != x ? 0x7fff : (unsigned short)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+static inline void sim_ex2_approx_ftz_f32(float& y, float x) {
+  y = exp2f(x);
 }
 static inline void sim_cvt_rn_f16x2_f32(unsigned& y, float high, float low) {
   unsigned short halves[2];

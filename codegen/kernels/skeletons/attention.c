@@ -8,7 +8,8 @@
 // FORWARD         the result, and the logarithm of each row's sum. The sums' weights are relative to the greatest score so far
 // GRAD_QUERY      own are queries; also writes two numbers of each row: delta, the sum of the result times its gradient, and what
 //                 weights that the row's logarithm gives are to be multiplied by. It is 1 but for rounding, which in a row whose
-//                 scores are all near the least float loses how many there are
+//                 scores are all near the least float, as only a bias makes them, loses how many there are. Side by side, and
+//                 without a bias, it is the row's logarithm
 // GRAD_KEYS       own are keys, after GRAD_QUERY; writes the gradients of values too
 // TYPE, BIAS      how values are stored; BIAS where there is one, and b8 where it says what stays
 // CAUSAL          not 0: keys after the query's place are left out
@@ -75,7 +76,7 @@ typedef struct {
 #define BIASED(x, q, k) ((x) + (T)TB_LOAD_AS(BIAS, bias, BIAS_AT(q, k)))
 #endif
 #define BIAS_AT(q, k) ((q) * (Index)args.bias[2] + (k) * (Index)args.bias[3])
-#define SCALED(x, q, k) BIASED((x) * SCALE, q, k)
+#define SCALED(x, q, k) BIASED((x) * scale, q, k)
 #define IS_LEFT_OUT(q, k) (CAUSAL && (k) > (q))
 #define SCORE(x, q, k) (IS_LEFT_OUT(q, k) ? (T)(-INFINITY) : SCALED(x, q, k))
 
@@ -220,6 +221,7 @@ TB_KERNEL(attention) {
 #if GRAD_QUERY
   TB_LOCAL_ARRAY(T, given, OWN_MOST); // the sum of the weights that a row's logarithm gives
 #endif
+  const T scale = SCALE;
   const Index tiles = ((Index)OWN_ROWS + OWN_MOST - 1) / OWN_MOST;
   TB_FOR_BLOCKS(tile, tiles * (Index)(args.batches * HEADS)) {
     LOCATE
@@ -381,7 +383,14 @@ TB_KERNEL(attention) {
 #define OWN_ROW(i) (item / 32 * ROWS_EACH * 8 + (i) / 2 * 16 + (i) % 2 * 8 + down % 8)
 #define OTHER_ROW(j) PLACE(j)
 #define ELEMENT(W, e) PLACE(e)
-#define EXP tb_exp_of_halves
+// Scores are multiplied by UNIT. That of a bias could overflow.
+#ifdef BIAS
+#define UNIT 1
+#define EXP(x) tb_exp2_of_halves((x) * TC(1.4426950408889634))
+#else
+#define UNIT TC(1.4426950408889634)
+#define EXP(x) tb_exp2_of_halves(x)
+#endif
 
 #if BACKWARD
 #define NEAR_OWN_B NEAR(u16, near_own_B, OWN_MOST * PITCH(B))
@@ -484,7 +493,8 @@ TB_KERNEL(attention) {
 // Four elements beside each other are one access.
 #define TOGETHER(W) (EACH_##W % 4 == 0 ? 4 : 1)
 #define ELEMENT(W, e) ((e) / TOGETHER(W) * SIDE * TOGETHER(W) + across * TOGETHER(W) + (e) % TOGETHER(W))
-#define EXP exp
+#define UNIT 1
+#define EXP(x) exp(x)
 #define LOCALS                                              \
   NEAR(T, own_part, TB_MOST(DEPTH, SIDE) * PITCH_OWN)       \
   NEAR(T, other_part, DEPTH * PITCH_OTHER)                  \
@@ -562,6 +572,23 @@ TB_KERNEL(attention) {
   }
 #define GREATER(x, y) ((y) > (x) ? (y) : (x))
 #define SUM(x, y) ((x) + (y))
+#ifdef BIAS
+#define HAS_PARTS 1
+#else
+#define HAS_PARTS 0
+#endif
+#ifdef TB_HAS_VECTORS
+#define LOAD_TWO(a, b, p, n)                                 \
+  {                                                          \
+    const tb_bytes<8> two = ((const tb_bytes<8>*)(p))[n];    \
+    a = tb_f32_of_bits(two.words[0]);                        \
+    b = tb_f32_of_bits(two.words[1]);                        \
+  }
+#else
+#define LOAD_TWO(a, b, p, n)          \
+  a = TB_LOAD_f32(p, 2 * (n));        \
+  b = TB_LOAD_f32(p, 2 * (n) + 1);
+#endif
 // Most tiles are whole: only the others look at each place. A bias is read where there is one.
 #ifdef BIAS
 #define IS_THERE(j) (OTHER_OF(j) < end_others)
@@ -592,6 +619,7 @@ TB_KERNEL(attention) {
 #endif
   const int item = (int)TB_LOCAL_ITEM;
   const int across = item % SIDE, down = item / SIDE;
+  const T scale = SCALE * UNIT;
   const Index tiles = ((Index)OWN_ROWS + OWN_MOST - 1) / OWN_MOST;
   TB_FOR_BLOCKS(tile, tiles * (Index)(args.batches * HEADS)) {
     LOCATE
@@ -612,7 +640,7 @@ TB_KERNEL(attention) {
 #endif
 #if GRAD_QUERY
     T given[ROWS_EACH];
-    UNROLLED(i, ROWS_EACH) given[i] = 0;
+    UNROLLED(i, ROWS_EACH) given[i] = HAS_PARTS ? 0 : 1;
 #endif
     FOR_HEADS {
       TENSORS
@@ -623,15 +651,26 @@ TB_KERNEL(attention) {
       TB_GLOBAL char* const out = HERE(p5, out, batch, head);
       UNROLLED(i, ROWS_EACH) {
         LOGARITHM(logarithm, OWN_OF(i))
+        logarithm *= UNIT;
         T sum = 0;
         for (int d = across; d < WIDTH_B; d += SIDE) sum += LOAD(grad_out, OWN_OF(i), d) * LOAD(out, OWN_OF(i), d);
         JOIN(sum, SUM)
         tops[i] = logarithm;
         totals[i] = sum;
-        if (across == 0 && first + OWN_ROW(i) < (Index)OWN_ROWS) TB_STORE_f32(p9, 2 * (deltas + (i64)OWN_OF(i)), sum);
+        if (across == 0 && first + OWN_ROW(i) < (Index)OWN_ROWS) {
+          TB_STORE_f32(p9, 2 * (deltas + (i64)OWN_OF(i)), sum);
+          if (!HAS_PARTS) TB_STORE_f32(p9, 2 * (deltas + (i64)OWN_OF(i)) + 1, logarithm);
+        }
       }
 #endif
       for (Index begin = begin_others; begin < end_others; begin += OTHERS_MOST) {
+#if GRAD_KEYS
+        T row_deltas[OTHERS_EACH], row_numbers[OTHERS_EACH];
+        UNROLLED(j, OTHERS_EACH) {
+          const i64 row = deltas + (i64)TB_LEAST(OTHER_OF(j), (Index)OTHER_ROWS - 1);
+          LOAD_TWO(row_deltas[j], row_numbers[j], p9, row)
+        }
+#endif
         FETCH_OTHERS
         T scores[ROWS_EACH][OTHERS_EACH];
         CLEAR(scores, OTHERS_EACH)
@@ -656,15 +695,21 @@ TB_KERNEL(attention) {
             totals[i] += weight;
             scores[i][j] = KEPT(weight, OWN_OF(i), OTHER_OF(j));
           }
-          UNROLLED(e, EACH_B) sums_b[i][e] *= factor;
+          if (factor != 1)
+            UNROLLED(e, EACH_B) sums_b[i][e] *= factor;
         }
 #else
         SCALE_AND_LEAVE_OUT
         UNROLLED(j, OTHERS_EACH) {
 #if GRAD_KEYS
-          const Index other = TB_LEAST(OTHER_OF(j), (Index)OTHER_ROWS - 1);
-          LOGARITHM(logarithm, other)
-          T delta = (T)TB_LOAD_f32(p9, 2 * (deltas + (i64)other)), part = (T)TB_LOAD_f32(p9, 2 * (deltas + (i64)other) + 1);
+          T delta = row_deltas[j];
+#if HAS_PARTS
+          T part = row_numbers[j];
+          LOGARITHM(logarithm, TB_LEAST(OTHER_OF(j), (Index)OTHER_ROWS - 1))
+          logarithm *= UNIT;
+#else
+          T part = 1, logarithm = row_numbers[j];
+#endif
           if (OTHER_OF(j) >= end_others) { // no weights, whatever the last row has
             logarithm = (T)INFINITY;
             delta = part = 0;
@@ -678,7 +723,7 @@ TB_KERNEL(attention) {
 #endif
             const Index q = QUERY_OF(OWN_OF(i), OTHER_OF(j)), k = KEY_OF(OWN_OF(i), OTHER_OF(j));
             const T weight = EXP(scores[i][j] - logarithm) * part;
-#if GRAD_QUERY
+#if GRAD_QUERY && HAS_PARTS
             given[i] += weight;
 #endif
             scores[i][j] = KEPT(weight, q, k);
@@ -700,10 +745,10 @@ TB_KERNEL(attention) {
         const Index own = first + OWN_ROW(i);
         if (across == 0 && own < (Index)OWN_ROWS)
           TB_STORE_f32(p4, logarithms + (i64)own,
-                       tops[i] == (T)(-INFINITY) ? log(totals[i]) : tops[i] + log(totals[i]));
+                       tops[i] == (T)(-INFINITY) ? log(totals[i]) : tops[i] / UNIT + log(totals[i]));
       }
       STORE_SUMS(B, out, sums_b, totals[i] == 0 ? 0 : 1 / totals[i])
-#elif GRAD_QUERY
+#elif GRAD_QUERY && HAS_PARTS
       UNROLLED(i, ROWS_EACH) {
         JOIN(given[i], SUM)
         given[i] = given[i] == 0 ? 0 : 1 / given[i];

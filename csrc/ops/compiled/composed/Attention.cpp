@@ -69,44 +69,23 @@ int64_t near_bytes(const Tile& tile, int64_t width, bool is_backward) {
   return 4 * (tile.own * (own + 2) + 2 * tile.others * pitch + (is_backward ? 2 : 1) * tile.own * tile.others);
 }
 
-/// Where matrix units multiply: 16 own rows for each warp, or 32, and as many of the other side as registers have scores of and
-/// fit near.
-Tile matrix_tile(Pass pass, int64_t rows, int64_t blocks, int64_t width_a, int64_t width_b, int64_t processors,
-                 int64_t near_bytes) {
-  constexpr int64_t kWarps = 4, kMostFloats = 112;
-  const auto padded = [](int64_t width) { return (width + 15) / 16 * 16; };
-  const bool is_forward = pass == Pass::kForward;
+/// Where matrix units multiply: 16 own rows for each warp. What is fastest on an H200, of what fits into registers and near.
+Tile matrix_tile(Pass pass, int64_t width) {
+  constexpr int64_t kNarrow = 64;
+  const bool is_narrow = width <= kNarrow;
   Tile tile{};
   tile.matrices = true;
-  tile.items = kWarps * 32;
+  tile.items = !is_narrow && pass == Pass::kGradQuery ? 64 : 128;
   tile.side = 4;
-  tile.rows_each = is_forward && width_b <= 64 && blocks * ((rows + 127) / 128) >= processors ? 4 : 2;
-  tile.own = kWarps * 8 * tile.rows_each;
-  tile.others = 64;
-  const int64_t row_a = 2 * (padded(width_a) + 8), row_b = 2 * (padded(width_b) + 8);
-  const int64_t sums = (pass == Pass::kGradQuery ? 0 : padded(width_b)) + (is_forward ? 0 : padded(width_a));
-  const auto fits = [&] {
-    return tile.own * (row_a + (is_forward ? 0 : row_b)) + tile.stages * tile.others * (row_a + row_b) <= near_bytes;
-  };
-  while (tile.others > 16 &&
-         (!fits() || tile.rows_each * (sums + tile.others * (is_forward ? 1 : 2)) / 4 > kMostFloats)) {
-    tile.others /= 2;
-  }
-  tile.stages = 2;
-  if (!fits()) {
-    if (tile.others > 32) {
-      tile.others /= 2;
-    } else {
-      tile.stages = 1;
-    }
-  }
+  tile.rows_each = 2;
+  tile.own = tile.items / 4 * tile.rows_each;
+  tile.others = pass == Pass::kForward ? (is_narrow ? 64 : 32) : is_narrow || pass == Pass::kGradQuery ? 32 : 16;
+  tile.stages = is_narrow && pass == Pass::kGradQuery ? 2 : 1;
   return tile;
 }
 
-Tile tile_of(int device, Pass pass, int64_t rows, int64_t blocks, ValueType type, int64_t width_a, int64_t width_b) {
+Tile tile_of(int device, Pass pass, int64_t rows, int64_t blocks, ValueType type, int64_t width) {
   const auto& properties = device_api().properties(device);
-  const int64_t width = std::max(width_a, width_b);
-  const auto processors = std::max<int64_t>(properties.multiprocessor_count, 1);
   Tile tile{};
   if (runs_in_stretches(device)) {
     constexpr int64_t kElements = 8192, kMostRows = 128;
@@ -119,9 +98,9 @@ Tile tile_of(int device, Pass pass, int64_t rows, int64_t blocks, ValueType type
     }
     return tile;
   }
-  constexpr int64_t kLeastRows = 16, kMostWidth = 128, kNearBytes = 46 << 10;
+  constexpr int64_t kLeastRows = 16, kMostWidth = 128;
   if (has_matrices(device) && size_of(type) == 2 && rows >= kLeastRows && width <= kMostWidth) {
-    return matrix_tile(pass, rows, blocks, width_a, width_b, processors, kNearBytes);
+    return matrix_tile(pass, width);
   }
   tile.items = block_items(device);
   const auto bits = std::bit_width(tile.items) - 1;
@@ -129,6 +108,7 @@ Tile tile_of(int device, Pass pass, int64_t rows, int64_t blocks, ValueType type
   tile.others = tile.side * kOthersEach;
   // As many as registers hold sums for, and fewer where there are no more rows, or processors would be idle.
   const int64_t down = tile.items / tile.side, sums = (width + tile.side - 1) / tile.side;
+  const auto processors = std::max<int64_t>(properties.multiprocessor_count, 1);
   tile.rows_each = pass == Pass::kForward ? 8 : 4;
   const int64_t most_sums = pass == Pass::kGradKeys ? 32 : 64;
   while (tile.rows_each > 1 && (tile.rows_each * sums > most_sums || down * tile.rows_each / 2 >= rows ||
@@ -177,7 +157,7 @@ void run(Pass pass, const Call& call, const Operands& of) {
       of.bias.defined() ? of.bias.expand({args.batches, args.heads, args.rows, args.places}) : of.bias;
   const ValueType type = type_of(of.query);
   const int64_t width_a = of.query.size(3), width_b = of.value.size(3);
-  const Tile tile = tile_of(device, pass, own, blocks, type, width_a, width_b);
+  const Tile tile = tile_of(device, pass, own, blocks, type, std::max(width_a, width_b));
   const int64_t count = blocks * ((own + tile.own - 1) / tile.own);
   const bool drops = call.dropout_p > 0;
   const auto read = is_forward ? std::initializer_list<at::Tensor>{of.query, of.key, of.value}
