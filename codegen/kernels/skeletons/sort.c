@@ -2,7 +2,8 @@
 //
 // p0, p1  keys and places of the step; p2, p3 those that it makes
 //
-// STEP_runs    p0 the elements: keys and places, each stretch of RUN sorted
+// STEP_runs    p0 the elements: keys and places, each stretch of RUN sorted; side by side, each of args.width, and of rows that
+//              are no longer the first args.kept
 // STEP_merge   two sorted runs of args.width each become one
 // STEP_top     p0 the elements: the first K places of each row, without sorting the rest
 // STEP_finish  p0 the elements, p1 places, p2 values, p3 int64 indices, p4 keys: `args.kept` of each row from args.first on
@@ -13,6 +14,7 @@
 // VALUE        how elements are stored
 // UNSIGNED     as u64, which are turned into i64 of the same order
 // DESCENDING   0 or 1
+// TILE, ITEMS  side by side: elements that a block sorts near, powers of 2, and its items
 
 typedef struct {
   i64 rows;
@@ -63,7 +65,61 @@ TB_DEVICE KEY tb_key(T x) {
 #define PLACES(p) ((TB_GLOBAL i32*)(p))
 
 TB_KERNEL(sort) {
-#ifdef STEP_runs
+#if defined(STEP_runs) && !defined(TB_CHUNKED)
+  // As runs of 1, 2, 4, ... are merged: each element counts those of the other run that go before it. What there is not goes
+  // last.
+#define PER (TILE / ITEMS)
+#define EACH(n) TB_UNROLL for (int n = 0; n < PER; ++n)
+#define AT(n) ((n) * ITEMS + item)
+  TB_LOCAL_ARRAY(KEY, keys, 2 * TILE);
+  TB_LOCAL_ARRAY(u16, places, 2 * TILE);
+  const int item = (int)TB_LOCAL_ITEM, run = (int)args.width;
+  const Index runs = ((Index)args.size + run - 1) / run; // of a row
+  const Index total = (Index)args.rows * runs;
+  TB_FOR_BLOCKS(tile, (total + TILE / run - 1) / (TILE / run)) {
+    TB_BARRIER();
+    EACH(n) {
+      const Index which = tile * (TILE / run) + AT(n) / run, row = which / runs;
+      const Index here = (which - row * runs) * run + AT(n) % run;
+      keys[AT(n)] = which < total && here < (Index)args.size ? tb_key((T)LOAD(p0, row * (Index)args.size + here)) : ~(KEY)0;
+      places[AT(n)] = (u16)(AT(n) % run);
+    }
+    int from = 0;
+    for (int width = 1; width < run; width *= 2) {
+      TB_BARRIER();
+      KEY key[PER];
+      int others[PER], before[PER];
+      EACH(n) {
+        key[n] = keys[from + AT(n)];
+        others[n] = from + ((AT(n) & ~(2 * width - 1)) | (AT(n) & width ? 0 : width));
+        before[n] = 0;
+      }
+      for (int step = width; step > 0; step /= 2) {
+        EACH(n) {
+          const int more = before[n] + step;
+          const KEY there = keys[others[n] + TB_LEAST(more, width) - 1];
+          before[n] = more <= width && (AT(n) & width ? there <= key[n] : there < key[n]) ? more : before[n];
+        }
+      }
+      const int to = TILE - from;
+      EACH(n) {
+        const int place = to + (AT(n) & ~width) + before[n];
+        keys[place] = key[n];
+        places[place] = places[from + AT(n)];
+      }
+      from = to;
+    }
+    TB_BARRIER();
+    EACH(n) {
+      const Index which = tile * (TILE / run) + AT(n) / run, row = which / runs;
+      const Index first = (which - row * runs) * run, here = first + AT(n) % run;
+      if (which < total && here < (Index)args.kept) {
+        KEYS(p2)[row * (Index)args.kept + here] = keys[from + AT(n)];
+        PLACES(p3)[row * (Index)args.kept + here] = (i32)(first + places[from + AT(n)]);
+      }
+    }
+  }
+#elif defined(STEP_runs)
   const Index runs = ((Index)args.size + RUN - 1) / RUN;
   TB_FOR(item, (Index)args.rows * runs) {
     const Index row = item / runs;

@@ -1,6 +1,7 @@
 // Rows in order: sort, topk, kthvalue, median, unique.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 
 #include <c10/util/Exception.h>
@@ -18,7 +19,7 @@
 namespace torch_backend::compiled::sorting {
 namespace {
 
-constexpr int64_t kRun = 16; // as RUN in sort.c
+constexpr int64_t kRun = 16; // as RUN in sort.c, where items run one after the other
 /// Up to so many a row's first places are found without sorting it, where rows are walked along.
 constexpr int64_t kMaxTop = 64;
 /// Places are 32-bit numbers.
@@ -47,22 +48,25 @@ class Sorter {
     const auto compute = sorted_in(type_);
     wide_ = compute == ValueType::f64 || compute == ValueType::i64;
     total_ = rows * size;
+    stretches_ = runs_in_stretches(context.device);
+    if (!stretches_) {
+      items_ = block_items(context.device);
+      tile_ = tile_of(context.device);
+    }
   }
 
   void sort() {
-    allocate(total_);
-    run(Step::kRuns, total_ / kRun + rows_, kRun * kRun / 2, {elements_.data, elements_.data, keys_, places_});
-    width_ = size_;
-    if (size_ <= kRun) {
+    const int64_t run = sort_runs(size_);
+    if (size_ <= run) {
+      width_ = size_;
       return;
     }
     char* other_keys = workspace(context_, total_ * key_bytes());
     char* other_places = workspace(context_, total_ * 4);
-    for (width_ = kRun; width_ < size_; width_ *= 2) {
+    for (width_ = run; width_ < size_; width_ *= 2) {
       const int64_t pairs = rows_ * ((size_ + 2 * width_ - 1) / (2 * width_));
-      const bool stretches = runs_in_stretches(context_.device);
-      run(Step::kMerge, stretches ? pairs : total_, stretches ? 4 * width_ : 8,
-          {keys_, places_, other_keys, other_places});
+      launch(Step::kMerge, stretches_ ? pairs : total_, stretches_ ? 4 * width_ : 8,
+             {keys_, places_, other_keys, other_places});
       std::swap(keys_, other_keys);
       std::swap(places_, other_places);
     }
@@ -71,50 +75,80 @@ class Sorter {
 
   /// The first `kept` of each row.
   void select(int64_t kept) {
-    if (kept > kMaxTop || !runs_in_stretches(context_.device) || kept * 4 > size_) {
+    if (!stretches_ && size_ <= tile_) {
+      sort_runs(kept);
+      width_ = kept;
+      return;
+    }
+    if (kept > kMaxTop || !stretches_ || kept * 4 > size_) {
       sort();
       return;
     }
     allocate(rows_ * kept);
     top_ = kept;
-    run(Step::kTop, rows_, size_, {elements_.data, elements_.data, keys_, places_});
+    launch(Step::kTop, rows_, size_, {elements_.data, elements_.data, keys_, places_});
     width_ = kept;
   }
 
   /// As they are.
   void number() {
     allocate(total_);
-    run(Step::kKeys, total_, 1, {elements_.data, elements_.data, keys_, places_});
+    launch(Step::kKeys, total_, 1, {elements_.data, elements_.data, keys_, places_});
   }
 
   /// Contiguous rows of values and int64 indices.
   void finish(Step step, int64_t first, int64_t kept, char* values, char* indices) {
     first_ = first;
     kept_ = kept;
-    run(step, rows_ * kept, 2, {elements_.data, places_, values, indices, keys_});
+    launch(step, rows_ * kept, 2, {elements_.data, places_, values, indices, keys_});
   }
 
   void mark_starts(char* marks) {
-    run(Step::kStarts, total_, 1, {keys_, keys_, marks});
+    launch(Step::kStarts, total_, 1, {keys_, keys_, marks});
   }
   void write_unique(const char* starts, int64_t count, char* values, char* inverse, char* counts) {
     first_ = inverse != nullptr;
     width_ = counts != nullptr;
     kept_ = count;
-    run(Step::kUnique, count, total_ / count + 1,
-        {elements_.data, places_, values, inverse ? inverse : values, counts ? counts : values, starts});
+    launch(Step::kUnique, count, total_ / count + 1,
+           {elements_.data, places_, values, inverse ? inverse : values, counts ? counts : values, starts});
   }
 
  private:
   int key_bytes() const {
     return wide_ ? 8 : 4;
   }
+  /// Elements that a block sorts: keys and their places of 16 bits lie near twice.
+  int64_t tile_of(int device) const {
+    constexpr int64_t kMost = 2048, kUsualLocalBytes = 32 << 10;
+    const auto local = static_cast<int64_t>(device_api().properties(device).local_memory_bytes);
+    int64_t tile = wide_ ? kMost / 2 : kMost;
+    while (tile > items_ && tile * 2 * (key_bytes() + 2) > (local > 0 ? local : kUsualLocalBytes)) {
+      tile /= 2;
+    }
+    return std::max<int64_t>(tile, items_);
+  }
+  /// Sorts stretches of each row, and returns how long they are. Of rows that are one stretch `kept` are kept.
+  int64_t sort_runs(int64_t kept) {
+    allocate(rows_ * kept);
+    const std::initializer_list<const void*> pointers{elements_.data, elements_.data, keys_, places_};
+    if (stretches_) {
+      launch(Step::kRuns, total_ / kRun + rows_, kRun * kRun / 2, pointers);
+      return kRun;
+    }
+    width_ = std::min(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(size_))), tile_);
+    kept_ = kept;
+    const int64_t runs = rows_ * ((size_ + width_ - 1) / width_), together = tile_ / width_;
+    launch(Step::kRuns, (runs + together - 1) / together, 0, pointers);
+    return width_;
+  }
   void allocate(int64_t count) {
     keys_ = workspace(context_, count * key_bytes());
     places_ = workspace(context_, count * 4);
   }
 
-  void run(Step step, int64_t count, int64_t cost, std::initializer_list<const void*> pointers) {
+  /// `count`: of what is done, which costs so much each; of blocks where a tile is near.
+  void launch(Step step, int64_t count, int64_t cost, std::initializer_list<const void*> pointers) {
     const bool fits = total_ < Geometry::kLimit32 / 2; // twice the width of a run, which is less than all
     const auto compute = sorted_in(type_);
     const char* median = step == Step::kMedian      ? "numbers"
@@ -132,6 +166,8 @@ class Sorter {
         .flag("UNSIGNED", type_ == ValueType::u64)
         .type("WORD", word_type(elements_.element_bytes()))
         .number("K", step == Step::kTop ? top_ : 1)
+        .number("TILE", step == Step::kRuns ? tile_ : 0)
+        .number("ITEMS", step == Step::kRuns ? items_ : 0)
         .text("MEDIAN", median)
         .parameters(static_cast<int>(pointers.size()));
     const auto& function = find_function(context_.device, wanted);
@@ -141,7 +177,11 @@ class Sorter {
       launch.pointer(pointer);
     }
     launch.value(args, sizeof args);
-    launch.run(function, count, cost);
+    if (step == Step::kRuns && !stretches_) {
+      launch.run_blocks(function, count, items_);
+    } else {
+      launch.run(function, count, cost);
+    }
   }
 
   const tb_kernel_context& context_;
@@ -151,6 +191,9 @@ class Sorter {
   int64_t size_;
   bool descending_;
   bool wide_ = false;
+  bool stretches_ = false;
+  uint32_t items_ = 0;
+  int64_t tile_ = 0;
   int64_t total_ = 0;
   int64_t width_ = 0;
   int64_t kept_ = 0;
