@@ -67,12 +67,15 @@ class Part:
         seconds: that it may take.
         command: what is run, in an empty folder.
         result: the JSON file that it writes as it goes, if it does.
+        other: whether it is of the device that is compared with, in a process without torch_backend: PyTorch's autograd
+            serves one accelerator of a process.
     """
 
     name: str
     seconds: float
     command: list[str]
     result: Path | None = None
+    other: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,11 +95,17 @@ def parts(arguments: argparse.Namespace, site: Path) -> Iterator[Part]:
     yield Part("install", 300, ["bash", "-ec", _installation(arguments, site)])
     yield Part("doctor", 60, [python, "-m", "torch_backend", "doctor", device])
     yield Part("smoke", 60, [python, "-c", _SMOKE, device])
-    measure = [python, "-m", "torch_conformance", "measure", "--device", device, "--module", "torch_backend"]
-    measure += ["--against", arguments.against, *(["--quick"] if arguments.quick else [])]
-    for name, seconds in (("models", 200), ("kernels", 120), ("calls", 40)):
+    measure = [python, "-m", "torch_conformance", "measure", *(["--quick"] if arguments.quick else []), "--device"]
+    ours = [device, "--module", "torch_backend"]
+    together = [*ours, "--against", arguments.against]
+    for name, part, seconds, which in (
+        ("models", "models", 120, ours),
+        ("other_models", "models", 80, [arguments.against]),
+        ("kernels", "kernels", 120, together),
+        ("calls", "calls", 40, together),
+    ):
         file = out / f"{name}.json"
-        yield Part(name, seconds, [*measure, name, "--json", str(file)], file)
+        yield Part(name, seconds, [*measure, *which, part, "--json", str(file)], file, which[0] != device)
     jobs = str(min(12, os.cpu_count() or 1))
     check = [python, "-m", "torch_backend", "check", device, "--quick", "--jobs", jobs, "--json"]
     for name, seconds, more in (("abi", 60, ["--level", "abi"]), ("kit", 400, [])):
@@ -151,11 +160,12 @@ def page(arguments: argparse.Namespace, outcomes: list[Outcome], results: dict[s
     for each in outcomes:
         ended = "time was over" if each.code is None else "well" if each.code == 0 else f"with {each.code}"
         lines.append(f"| {each.name} | {ended} | {each.seconds} |")
-    for name, file in results.items():
-        content = _read(file)
+    contents = {name: _read(file) for name, file in results.items()}
+    others = {(row["part"], row["name"]): row for row in contents.pop("other_models", {}).get("rows", [])}
+    for name, content in contents.items():
         if "rows" in content:
             lines += ["", f"## {name}", "", "| | time | times the other's | aim | |", "|---|---:|---:|---:|---|"]
-            lines += [_row(row, arguments) for row in content["rows"]]
+            lines += [_row(row, others.get((row["part"], row["name"]), row), arguments) for row in content["rows"]]
         elif "levels" in content:
             lines += ["", f"## {name}", "", "| level | passed | failed | not offered |", "|---|---:|---:|---:|"]
             for level in content["levels"]:
@@ -174,13 +184,13 @@ def _read(file: Path) -> dict:  # type: ignore[type-arg]
         return {}
 
 
-def _row(row: dict, arguments: argparse.Namespace) -> str:  # type: ignore[type-arg]
-    ours, other = (row["times"].get(name) for name in (arguments.device, arguments.against))
+def _row(row: dict, other_row: dict, arguments: argparse.Namespace) -> str:  # type: ignore[type-arg]
+    ours, other = row["times"].get(arguments.device), other_row["times"].get(arguments.against)
     if ours is None:
         return f"| {row['name']} | {row['errors'].get(arguments.device, '-')} | | | |"
     time_text = f"{ours['median'] * 1e6:,.1f} us"
     if other is None:
-        return f"| {row['name']} | {time_text} | - | | {row['errors'].get(arguments.against, '')} |"
+        return f"| {row['name']} | {time_text} | - | | {other_row['errors'].get(arguments.against, '')} |"
     ratio, most = ours["median"] / other["median"], aim(row["part"], row["name"])
     return f"| {row['name']} | {time_text} | {ratio:.2f} | {most} | {'' if ratio <= most else 'slower'} |"
 
@@ -195,7 +205,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=570, help="that all parts may take")
     parser.add_argument("--quick", action="store_true", help="small sizes, to try this on a machine without a GPU")
     parser.add_argument(
-        "parts", nargs="*", help="facts install doctor smoke models kernels calls abi kit; default: all"
+        "parts", nargs="*", help="facts install doctor smoke models other_models kernels calls abi kit; default: all"
     )
     arguments = parser.parse_args()
     arguments.out = arguments.out.resolve()
@@ -210,13 +220,15 @@ def main() -> int:
     path = os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
     environment["TORCH_BACKEND"] = arguments.device
+    without = {**environment, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    del without["TORCH_BACKEND"]
     started, outcomes, results = time.monotonic(), [], {}
     with tempfile.TemporaryDirectory() as folder:  # where no package lies that only looks like torch_backend
         for part in everything:
             left = arguments.seconds - (time.monotonic() - started)
             if (arguments.parts and part.name not in arguments.parts) or left < 10:
                 continue
-            outcome = run(part, left, environment, folder)
+            outcome = run(part, left, without if part.other else environment, folder)
             outcomes.append(outcome)
             if part.result is not None:
                 results[part.name] = part.result

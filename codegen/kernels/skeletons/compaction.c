@@ -5,7 +5,8 @@
 //
 // MASK           how it is stored
 // BYTES          of an element, which is moved as it is
-// GROUP          most items of a block
+// GROUP          items of a block
+// PACKED         not 0: elements are bytes, and aligned by EACH
 // ACTION_count, ACTION_scan, ACTION_places, ACTION_select, ACTION_scatter
 
 typedef struct {
@@ -31,18 +32,31 @@ typedef i8 WORD;
 
 // before, all: of what the items before this one have, and of all of them.
 #define ADD_UP_ITEMS(mine)                              \
-  shared[item] = mine;                                  \
-  for (Index offset = 1; offset < items; offset *= 2) { \
-    TB_BARRIER();                                       \
-    i64 other = 0;                                      \
-    if (item >= offset) other = shared[item - offset];  \
-    TB_BARRIER();                                       \
-    shared[item] += other;                              \
-  }                                                     \
-  TB_BARRIER();                                         \
-  const i64 before = shared[item] - mine;               \
-  const i64 all = shared[items - 1];                    \
-  TB_BARRIER();
+  i64 before = 0, all = mine;                           \
+  TB_UNROLL                                             \
+  for (int mask = 1; mask < GROUP; mask *= 2) {         \
+    i64 other;                                          \
+    TB_FROM_OTHER(other, all, mask, shared)             \
+    before += (item & mask) != 0 ? other : 0;           \
+    all += other;                                       \
+  }
+
+#define EACH 8 // elements side by side of each item
+// Which of those from `first` on are not zero, and how many.
+#define CHOOSE(first)                                                              \
+  u32 chosen = 0;                                                                  \
+  i64 mine = 0;                                                                    \
+  if (PACKED && first + EACH <= end) {                                             \
+    const u64 bytes = TB_LOAD_PLAIN(u64, p0, first / EACH);                        \
+    TB_UNROLL                                                                      \
+    for (int j = 0; j < EACH; ++j) chosen |= (u32)((bytes >> 8 * j & 0xff) != 0) << j; \
+  } else {                                                                         \
+    TB_UNROLL                                                                      \
+    for (int j = 0; j < EACH; ++j)                                                 \
+      chosen |= (u32)(first + j < end && TB_LOAD_AS(MASK, p0, first + j) != 0) << j; \
+  }                                                                                \
+  TB_UNROLL                                                                        \
+  for (int j = 0; j < EACH; ++j) mine += chosen >> j & 1;
 
 #ifdef ACTION_places
 #define ACT(i, at)                                                                                      \
@@ -89,9 +103,16 @@ TB_KERNEL(compaction) {
     const Index begin = TB_LEAST(c * (Index)args.chunk, (Index)args.count);
     const Index end = begin + TB_LEAST((Index)args.chunk, (Index)args.count - begin);
 #ifdef ACTION_count
-    i64 mine = 0;
-    for (Index i = begin + item; i < end; i += items) mine += TB_LOAD_AS(MASK, p0, i) != 0;
-    ADD_UP_ITEMS(mine)
+    i64 found = 0;
+#ifdef TB_CHUNKED
+    for (Index i = begin; i < end; ++i) found += TB_LOAD_AS(MASK, p0, i) != 0;
+#else
+    for (Index first = begin + item * EACH; first < end; first += items * EACH) {
+      CHOOSE(first)
+      found += mine;
+    }
+#endif
+    ADD_UP_ITEMS(found)
     (void)before;
     if (item == 0) TB_STORE_i64(p1, c, all);
 #elif defined(TB_CHUNKED)
@@ -103,18 +124,10 @@ TB_KERNEL(compaction) {
       }
     }
 #else
-#define EACH 8 // elements side by side of each item
     i64 done = TB_LOAD_i64(p1, c);
     for (Index from = begin; from < end; from += items * EACH) {
       const Index first = from + item * EACH;
-      u32 chosen = 0;
-      i64 mine = 0;
-      TB_UNROLL
-      for (int j = 0; j < EACH; ++j) {
-        const u32 one = first + j < end && TB_LOAD_AS(MASK, p0, first + j) != 0;
-        chosen |= one << j;
-        mine += one;
-      }
+      CHOOSE(first)
       ADD_UP_ITEMS(mine)
       i64 at = done + before;
 #ifdef ACTION_select

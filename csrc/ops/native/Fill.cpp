@@ -13,6 +13,7 @@
 
 #include "csrc/core/Runtime.h"
 #include "csrc/core/Stream.h"
+#include "csrc/ops/compiled/engine/Modules.h"
 #include "csrc/ops/dispatch/Registrar.h"
 #include "csrc/ops/host/AtenKernel.h"
 #include "csrc/ops/host/HostCall.h"
@@ -28,6 +29,18 @@ int64_t few(const at::Tensor& tensor) {
   return tensor.numel() == 1 ? 1 : 2;
 }
 
+/// Whether a kernel fills faster: devices have fills of up to four bytes, and make others of several.
+bool is_for_a_kernel(const at::Tensor& self, const at::Tensor& element) {
+  constexpr int64_t kWordBytes = 4, kWorthALaunch = 4096;
+  const auto type = self.scalar_type();
+  if (self.numel() < kWorthALaunch || (type != at::kLong && type != at::kDouble && !at::isComplexType(type)) ||
+      !compiled::has_modules() || device_api().host_access()) {
+    return false;
+  }
+  const auto* bytes = static_cast<const char*>(element.const_data_ptr());
+  return std::memcmp(bytes, bytes + kWordBytes, static_cast<std::size_t>(self.element_size() - kWordBytes)) != 0;
+}
+
 at::Tensor& fill_(at::Tensor& self, const at::Scalar& value) {
   if (runs_inline() || !self.is_non_overlapping_and_dense() || self.is_conj() || self.is_neg()) {
     if (!runs_on_aliased_memory() && at::has_internal_overlap(self) != at::MemOverlap::Yes) {
@@ -41,6 +54,9 @@ at::Tensor& fill_(at::Tensor& self, const at::Scalar& value) {
   // The CPU's own fill converts the value, and says so if it does not fit.
   at::Tensor element = at::detail::empty_cpu({few(self)}, self.scalar_type());
   at::native::fill_(element, value);
+  if (is_for_a_kernel(self, element)) {
+    return at::_ops::fill__Tensor::call(self, element.select(0, 0));
+  }
   if (self.numel() > 0) {
     const c10::DeviceGuard guard(self.device());
     device_api().memory_fill(self.device().index(), self.mutable_data_ptr(), element.const_data_ptr(),

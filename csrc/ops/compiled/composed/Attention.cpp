@@ -170,6 +170,9 @@ void run(Pass pass, const Call& call, const Operands& of) {
   static constexpr Skeleton kAttention{"philox strips attention", "attention"};
   Specialization wanted(kAttention);
   wanted.compute_in(ValueType::f32)
+      .called(is_forward   ? "forward"
+              : is_of_keys ? "backward_of_keys"
+                           : "backward_of_query")
       .index_of(count < Geometry::kLimit32 && std::max(args.rows, args.places) < Geometry::kLimit32 &&
                 std::all_of(all.begin(), all.end(), fits_32))
       .number("FORWARD", is_forward)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <limits>
 #include <tuple>
 #include <vector>
@@ -85,6 +86,7 @@ class Ctc {
         .index_of(/*fits_32=*/false)
         .type("TARGET", wide ? ValueType::i64 : ValueType::i32)
         .flag(kStepNames[static_cast<int>(step)], true)
+        .called(kStepNames[static_cast<int>(step)] + std::strlen("STEP_"))
         .parameters(6);
     const auto& function = find_function(device, wanted);
     const int64_t times = log_probs_.size(0), rows = log_probs_.size(1), labels = log_probs_.size(2);

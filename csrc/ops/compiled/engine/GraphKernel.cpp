@@ -1,6 +1,7 @@
 #include "csrc/ops/compiled/engine/GraphKernel.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include <c10/util/Exception.h>
 
@@ -15,6 +16,14 @@ namespace torch_backend::compiled {
 namespace {
 
 constexpr int kMostNumbers = 64;
+
+/// "fused_add_mul" of "graph_fused_add_mul_3": kernels of one text are compiled once.
+std::string_view without_number(std::string_view name) {
+  constexpr std::string_view kStart = "graph_";
+  name.remove_prefix(name.substr(0, kStart.size()) == kStart ? kStart.size() : 0);
+  const auto last = name.find_last_not_of("0123456789");
+  return last != std::string_view::npos && last + 1 < name.size() && name[last] == '_' ? name.substr(0, last) : name;
+}
 
 } // namespace
 
@@ -35,6 +44,7 @@ const Function& GraphKernel::compile(int device) {
   const std::lock_guard<std::mutex> lock(slot.mutex);
   if (!slot.ready.load(std::memory_order_relaxed)) {
     slot.function = compile_text(device, text_.texts.c_str(), text_.body, "graph_kernel", [&](SourceText& text) {
+      text.call_it(without_number(text_.name));
       text.compute_in(text_.compute_type);
       text.index_of(text_.is_32_bit);
       text.line("typedef struct { tb_scalar n[" + std::to_string(text_.num_numbers + 1) + "]; } Args;");

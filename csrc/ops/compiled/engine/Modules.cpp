@@ -201,7 +201,7 @@ tb_module* load_module(int device, const std::string& text) {
   return module;
 }
 
-Function compile(int device, const std::string& text, const char* name) {
+Function compile(int device, const std::string& text, const std::string& name) {
   const auto& table = plugin_kernel_table();
   auto& api = device_api();
   const auto unload = [&](tb_module* module) {
@@ -209,8 +209,8 @@ Function compile(int device, const std::string& text, const char* name) {
   };
   std::unique_ptr<tb_module, decltype(unload)> module(load_module(device, text), unload);
   Function function;
-  api.check_call(device, "module_function", table.module_function, static_cast<int32_t>(device), module.get(), name,
-                 &function.handle);
+  api.check_call(device, "module_function", table.module_function, static_cast<int32_t>(device), module.get(),
+                 name.c_str(), &function.handle);
   api.check_given(function.handle, "module_function", "out_function", device);
   module.release(); // for as long as the process lives
   return function;
@@ -230,7 +230,8 @@ const DeviceModules::Entry& compile_once(int device, const Specialization& wante
     const auto& skeleton = wanted.skeleton();
     SourceText text(language()->name);
     wanted.write(text);
-    compiled.function = compile(device, text.complete(skeleton.texts, runs_in_stretches(device)), skeleton.function);
+    compiled.function =
+        compile(device, text.complete(skeleton.texts, runs_in_stretches(device)), skeleton.function + text.suffix());
     compiled.device = device;
   }
   return *entry;
@@ -252,8 +253,7 @@ bool runs_in_stretches(int device) {
 
 bool has_matrices(int device) {
   constexpr int32_t kAmpere = 8;
-  return std::string_view(language()->name) == "cuda" &&
-         device_api().properties(device).capability_major >= kAmpere;
+  return std::string_view(language()->name) == "cuda" && device_api().properties(device).capability_major >= kAmpere;
 }
 
 const Function& find_function(int device, const Specialization& wanted) {
@@ -272,7 +272,7 @@ Function compile_text(int device, const char* texts, const std::string& body, co
                       c10::function_ref<void(SourceText&)> write) {
   SourceText text(language()->name);
   write(text);
-  return compile(device, text.complete(texts, runs_in_stretches(device)) + body, name);
+  return compile(device, text.complete(texts, runs_in_stretches(device)) + body, name + text.suffix());
 }
 
 } // namespace torch_backend::compiled

@@ -35,7 +35,8 @@ bool has_matrices(int device);
 /// compiler's messages. Threads: any; two that want the same wait for one compilation.
 const Function& find_function(int device, const Specialization& wanted);
 
-/// A function of a text that was written at run time: `body` goes after what `write` writes and the `texts`. The caller keeps
+/// A function of a text that was written at run time: `body` goes after what `write` writes and the `texts`, and has
+/// TB_KERNEL(name). The caller keeps
 /// what it returns, which is compiled anew each time but for what is on disk.
 Function compile_text(int device, const char* texts, const std::string& body, const char* name,
                       c10::function_ref<void(SourceText&)> write);

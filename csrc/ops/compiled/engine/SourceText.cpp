@@ -1,5 +1,7 @@
 #include "csrc/ops/compiled/engine/SourceText.h"
 
+#include <cctype>
+
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
 
@@ -26,6 +28,7 @@ void SourceText::define(std::string_view name, int64_t value) {
 
 void SourceText::compute_in(ValueType type) {
   const char* name = name_of(part_type(type));
+  dtype_ = c10::str("_", name_of(type));
   compute_ = c10::str("#define TB_T_", name, " 1\n");
   if (is_complex(type)) {
     text_ += c10::str("typedef ", name, " R;\n#define TB_COMPLEX ", name_of(type),
@@ -46,6 +49,15 @@ void SourceText::line(std::string_view text) {
   text_ += '\n';
 }
 
+void SourceText::call_it(std::string_view what) {
+  const auto colons = what.find("::");
+  what.remove_prefix(colons == std::string_view::npos ? 0 : colons + 2);
+  called_ += '_';
+  for (const char c : what.substr(0, what.find('.'))) {
+    called_ += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  }
+}
+
 void SourceText::parameters(int num_pointers, bool has_args) {
   std::string parameters, body;
   for (int i = 0; i < num_pointers; ++i) {
@@ -63,16 +75,15 @@ void SourceText::parameters(int num_pointers, bool has_args) {
     parameters.resize(parameters.size() - 2);
   }
   if (language_ == "cpp") {
-    define(
-        "TB_KERNEL(name)",
-        c10::str("extern \"C\" __attribute__((visibility(\"default\"))) void name(const u32* tb_block, const u32* "
-                 "tb_grid, const u32*, void* const* tb_params) {",
-                 body, has_args ? c10::str(" const Args& args = *(const Args*)tb_params[", num_pointers, "];") : ""));
+    before_name_ = "extern \"C\" __attribute__((visibility(\"default\"))) void";
+    after_name_ = c10::str(
+        "(const u32* tb_block, const u32* tb_grid, const u32*, void* const* tb_params) {", body,
+        has_args ? c10::str(" const Args& args = *(const Args*)tb_params[", num_pointers, "];") : std::string());
     define("TB_END", "}");
   } else {
     // The skeleton's braces are the function's: local memory is declared nowhere else.
-    define("TB_KERNEL(name)", c10::str(language_ == "cuda" ? "extern \"C\" __global__" : "__kernel", " void name(",
-                                       parameters, args, ")"));
+    before_name_ = language_ == "cuda" ? "extern \"C\" __global__ void" : "__kernel void";
+    after_name_ = c10::str("(", parameters, args, ")");
     define("TB_END", "");
   }
 }
@@ -86,6 +97,7 @@ std::string SourceText::complete(const char* skeletons, bool chunked) const {
   text += compute_;
   text += kernel_text("common");
   text += text_;
+  text += c10::str("#define TB_KERNEL(name) ", before_name_, suffix().empty() ? " name" : " name##", suffix(), after_name_, "\n");
   for (const auto& name : c10::split(skeletons, ' ')) {
     const char* skeleton = kernel_text(std::string(name).c_str());
     TORCH_INTERNAL_ASSERT(skeleton, "no kernel text called ", name);

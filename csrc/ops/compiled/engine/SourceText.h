@@ -22,15 +22,23 @@ class SourceText {
   /// Index and UIndex: of 32 bits or of 64.
   void index_of(bool fits_32);
   void line(std::string_view text);
+  /// Adds to the name of the function, which traces show: "aten::add.out" as "_add".
+  void call_it(std::string_view what);
   /// The kernel's parameters: this many pointers p0, p1, ... and then, if `has_args`, the struct Args, as `args`.
   void parameters(int num_pointers, bool has_args = true);
 
+  /// What follows a function's name in the skeleton: "_add_f32".
+  std::string suffix() const {
+    return called_ + dtype_;
+  }
   /// With preludes before it, and the skeletons that are named after it: "pointwise" or "random pointwise".
   std::string complete(const char* skeletons, bool chunked) const;
 
  private:
   std::string_view language_;
-  std::string compute_; // goes before the common prelude
+  std::string called_, dtype_;
+  std::string compute_;                  // goes before the common prelude
+  std::string before_name_, after_name_; // in the function's declaration
   std::string text_;
 };
 

@@ -83,6 +83,9 @@ void Specialization::write(SourceText& text) const {
           text.define(name, reinterpret_cast<const char*>(fact.value));
         }
         break;
+      case Kind::kCalled:
+        text.call_it(reinterpret_cast<const char*>(fact.value));
+        break;
       case Kind::kEntry:
         break;
       case Kind::kStep:

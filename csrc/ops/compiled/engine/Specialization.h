@@ -66,6 +66,10 @@ class Specialization {
   Specialization& text(const char* name, const char* value) {
     return add(Kind::kText, name, reinterpret_cast<uintptr_t>(value));
   }
+  /// What the function's name says of the kernel besides the skeleton's: SourceText::call_it. Of static storage.
+  Specialization& called(const char* what) {
+    return add(Kind::kCalled, "called", reinterpret_cast<uintptr_t>(what));
+  }
   /// What `derive` takes texts from, of static storage.
   Specialization& entry(const void* entry) {
     return add(Kind::kEntry, "entry", reinterpret_cast<uintptr_t>(entry));
@@ -141,6 +145,7 @@ class Specialization {
     kNumber,
     kFlag,
     kText,
+    kCalled,
     kEntry,
     kStep,
     kOperand

@@ -351,6 +351,7 @@ tb_status fused_sgd(const void*, const tb_kernel_context& context, const tb_arg*
   work.add_number(1 - double_of(args[Op::dampening]));
   return run(work, context, kMulti, [&](Specialization& wanted) {
     wanted.text("KIND", "sgd")
+        .called("sgd")
         .number("MAXIMIZE", is_set(args[Op::maximize]))
         .number("NESTEROV", is_set(args[Op::nesterov]))
         .number("FIRST_STEP", is_set(args[Op::is_first_step]))
@@ -377,6 +378,7 @@ tb_status fused_adam(const void*, const tb_kernel_context& context, const tb_arg
   }
   return run(work, context, kMulti, [&](Specialization& wanted) {
     wanted.text("KIND", "adam")
+        .called("adam")
         .number("MAXIMIZE", is_set(args[Op::maximize]))
         .number("DECOUPLED", kDecoupled)
         .flag("AMSGRAD", amsgrad);
@@ -396,7 +398,7 @@ tb_status fused_adagrad(const void*, const tb_kernel_context& context, const tb_
   work.add_number(double_of(args[Op::eps]));
   work.add_number(double_of(args[Op::lr_decay]));
   return run(work, context, kMulti, [&](Specialization& wanted) {
-    wanted.text("KIND", "adagrad").number("MAXIMIZE", is_set(args[Op::maximize]));
+    wanted.text("KIND", "adagrad").called("adagrad").number("MAXIMIZE", is_set(args[Op::maximize]));
   });
 }
 
@@ -410,7 +412,7 @@ tb_status unscale(const void*, const tb_kernel_context& context, const tb_arg* a
   }
   work.add_extra("FOUND_INF", args[Op::found_inf]);
   work.add_extra("INVERSE", args[Op::inv_scale]);
-  return run(work, context, kMulti, [](Specialization& wanted) { wanted.text("KIND", "unscale"); });
+  return run(work, context, kMulti, [](Specialization& wanted) { wanted.text("KIND", "unscale").called("unscale"); });
 }
 
 tb_status amp_update_scale(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
@@ -492,7 +494,7 @@ tb_status each(const void* data, const tb_kernel_context& context, const tb_arg*
     }
   }
   return run(work, context, kEach, [&](Specialization& wanted) {
-    wanted.entry(&entry).text("KIND", "each").number("OUTPUT", static_cast<int64_t>(output));
+    wanted.entry(&entry).text("KIND", "each").called(entry.name.c_str()).number("OUTPUT", static_cast<int64_t>(output));
   });
 }
 

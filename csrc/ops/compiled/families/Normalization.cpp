@@ -11,7 +11,8 @@
 namespace torch_backend::compiled::normalization {
 namespace {
 
-constexpr RowEntry kNormalizeRows{1,
+constexpr RowEntry kNormalizeRows{"normalize",
+                                  1,
                                   "S(0) += x0;",
                                   "const T mean = a[0] / n;",
                                   1,
@@ -20,7 +21,8 @@ constexpr RowEntry kNormalizeRows{1,
                                   "out = (x0 - mean) * rstd * x1 + x2;",
                                   {"mean", "rstd"},
                                   false};
-constexpr RowEntry kNormalizeRowsBackward{2,
+constexpr RowEntry kNormalizeRowsBackward{"normalize_backward",
+                                          2,
                                           "const T by = x0 * x4; S(0) += by; S(1) += by * (x1 - x2);",
                                           "const T m0 = a[0] / n; const T m1 = a[1] * x3 * x3 / n;",
                                           0,

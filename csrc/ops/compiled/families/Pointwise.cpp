@@ -307,6 +307,7 @@ constexpr Skeleton kPointwise{"pointwise", "pointwise", derive_pointwise};
 Specialization specialize(const PointwiseEntry& entry, const Call& call, const Geometry& geometry, int vector) {
   Specialization wanted(kPointwise);
   wanted.entry(&entry)
+      .called(entry.overload)
       .type("VALUE_TYPE", call.value)
       .index_of(geometry.fits_32)
       .number("OPERANDS", call.num_operands)

@@ -191,6 +191,7 @@ Specialization Draw::specialize() const {
       .number("RANK", geometry_.rank_class())
       .number("SCALARS", std::max(num_scalars_, 1))
       .text("DRAW", distribution_.name)
+      .called(distribution_.name)
       .number("PER", per)
       .number("DIGITS", digits)
       .text("UNIT_SCALE", digits == 11   ? "TC(4.8828125e-04)"

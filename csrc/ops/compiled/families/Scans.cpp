@@ -147,6 +147,7 @@ tb_status scan(const tb_kernel_context& context, const ReductionEntry& entry, c1
   const auto specialize = [&](bool totals) {
     Specialization wanted(kScan);
     wanted.entry(&entry)
+        .called(entry.name)
         .compute_in(compute)
         .index_of(fits_32)
         .number("OUTPUTS", num_outputs)

@@ -17,7 +17,8 @@ struct Softmax {
   PointwiseEntry map; // of the inputs, and what was reduced
 };
 
-constexpr Softmax kSoftmax{{0,
+constexpr Softmax kSoftmax{{"softmax",
+                            0,
                             "",
                             "",
                             1,
@@ -30,22 +31,32 @@ constexpr Softmax kSoftmax{{0,
                            0,
                            {"softmax", nullptr, "T x, T top, T total, TB_PRIVATE T* out",
                             "*out = exp(x - top) / total;", nullptr, nullptr, "", "", 1, "ttt"}};
-constexpr Softmax kLogSoftmax{
-    {0, "", "", 1, "S(0) += exp(x0 - a[0]);", "const T total = log(b[0]);", "out = x0 - a[0] - total;", {}, false},
-    nullptr,
-    0,
-    {"log_softmax", nullptr, "T x, T top, T total, TB_PRIVATE T* out", "*out = x - top - log(total);", nullptr, nullptr,
-     "", "", 1, "ttt"}};
-constexpr Softmax kSoftmaxBackward{{1, "S(0) += x0 * x1;", "", 0, "", "", "out = (x0 - a[0]) * x1;", {}, false},
-                                   "dot",
-                                   2,
-                                   {"softmax_backward", nullptr, "T grad, T y, T total, TB_PRIVATE T* out",
-                                    "*out = (grad - total) * y;", nullptr, nullptr, "", "", 1, "ttt"}};
-constexpr Softmax kLogSoftmaxBackward{{1, "S(0) += x0;", "", 0, "", "", "out = x0 - exp(x1) * a[0];", {}, false},
-                                      "sum",
-                                      1,
-                                      {"log_softmax_backward", nullptr, "T grad, T y, T total, TB_PRIVATE T* out",
-                                       "*out = grad - exp(y) * total;", nullptr, nullptr, "", "", 1, "ttt"}};
+constexpr Softmax kLogSoftmax{{"log_softmax",
+                               0,
+                               "",
+                               "",
+                               1,
+                               "S(0) += exp(x0 - a[0]);",
+                               "const T total = log(b[0]);",
+                               "out = x0 - a[0] - total;",
+                               {},
+                               false},
+                              nullptr,
+                              0,
+                              {"log_softmax", nullptr, "T x, T top, T total, TB_PRIVATE T* out",
+                               "*out = x - top - log(total);", nullptr, nullptr, "", "", 1, "ttt"}};
+constexpr Softmax kSoftmaxBackward{
+    {"softmax_backward", 1, "S(0) += x0 * x1;", "", 0, "", "", "out = (x0 - a[0]) * x1;", {}, false},
+    "dot",
+    2,
+    {"softmax_backward", nullptr, "T grad, T y, T total, TB_PRIVATE T* out", "*out = (grad - total) * y;", nullptr,
+     nullptr, "", "", 1, "ttt"}};
+constexpr Softmax kLogSoftmaxBackward{
+    {"log_softmax_backward", 1, "S(0) += x0;", "", 0, "", "", "out = x0 - exp(x1) * a[0];", {}, false},
+    "sum",
+    1,
+    {"log_softmax_backward", nullptr, "T grad, T y, T total, TB_PRIVATE T* out", "*out = grad - exp(y) * total;",
+     nullptr, nullptr, "", "", 1, "ttt"}};
 
 uint64_t wrapped_dim(const tb_arg& argument, int64_t num_dims) {
   return num_dims == 0 ? 0 : uint64_t{1} << (argument.v.i < 0 ? argument.v.i + num_dims : argument.v.i);

@@ -158,6 +158,7 @@ class Sorter {
     wanted.compute_in(compute)
         .index_of(fits)
         .flag(kStepNames[static_cast<int>(step)], true)
+        .called(kStepNames[static_cast<int>(step)] + std::strlen("STEP_"))
         .type("KEY", wide_ ? ValueType::u64 : ValueType::u32)
         .flag("WIDE", wide_)
         .flag("FLOATING", is_floating(compute))

@@ -16,11 +16,13 @@ namespace {
 
 constexpr int kMaxDims = 64;
 
+constexpr int64_t kEach = 8; // as EACH in compaction.c
+
 /// Elements of one: enough chunks for every processor to have work, and few for the one block that adds up.
 int64_t chunk_for(int device, int64_t count) {
   const bool in_stretches = runs_in_stretches(device);
   const int64_t processors = std::max(device_api().properties(device).multiprocessor_count, 1);
-  const int64_t tile = in_stretches ? 1 : block_items(device) * 8; // EACH of the skeleton
+  const int64_t tile = in_stretches ? 1 : block_items(device) * kEach;
   const int64_t chunks = in_stretches ? std::clamp<int64_t>(count / 32768, 1, processors) : 8 * processors;
   return std::max<int64_t>(((count + chunks - 1) / chunks + tile - 1) / tile * tile, 1);
 }
@@ -76,10 +78,12 @@ void Compaction::run(const char* action, const char* first, const char* second, 
   Specialization wanted(kCompaction);
   wanted.index_of(fits)
       .flag(action, true)
+      .called(action + std::strlen("ACTION_"))
       .number("RANK", rank)
       .number("GROUP", items)
       .type("MASK", type)
       .number("BYTES", element_bytes)
+      .number("PACKED", size_of(type) == 1 && reinterpret_cast<uintptr_t>(mask_.data) % kEach == 0)
       .parameters(5);
   const auto& function = find_function(context_.device, wanted);
   std::array<int64_t, 8 + kMaxDims> args{};

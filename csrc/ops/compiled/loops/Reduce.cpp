@@ -165,6 +165,7 @@ Specialization Plan::specialize(bool second_stage) const {
   const auto together = width_in(second_stage);
   Specialization wanted(second_stage ? kReduceParts : kReduce);
   wanted.entry(entry)
+      .called(entry->name)
       .compute_in(compute)
       .index_of(fits_32)
       .number("KEPT", kept.geometry.rank_class())

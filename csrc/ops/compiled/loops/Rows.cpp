@@ -124,6 +124,7 @@ constexpr Skeleton kRows{"rows", "rows", derive_rows};
 Specialization RowPlan::specialize(c10::ArrayRef<const char*> absent) const {
   Specialization wanted(kRows);
   wanted.entry(entry)
+      .called(entry->name)
       .compute_in(compute)
       .index_of(fits_32)
       .number("OUTPUTS", num_outputs)

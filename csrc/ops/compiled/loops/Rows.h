@@ -13,6 +13,7 @@ namespace torch_backend::compiled {
 /// Text of codegen/kernels/skeletons/rows.c. Inputs are x0, x1, ...; sums a[0], ..., b[0], ...; TB_SCALAR(0) a number. Of
 /// static storage.
 struct RowEntry {
+  const char* name;   // in the function's
   int sums_a;         // 0: the maximum of x0
   const char* term_a; // "S(0) += x0;"
   const char* derive_a;
