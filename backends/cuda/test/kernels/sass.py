@@ -25,6 +25,7 @@ OPCODES = {
     0x18E: "RED",
     0x1A6: "RED",
     0x11D: "BAR",
+    0x03C: "HMMA",
 }
 GLOBAL = ("LDG", "LD", "STG", "ST")  # LD and ST may go anywhere: what the compiler does not know
 BYTES = (1, 1, 2, 2, 4, 8, 16, 32)  # by the three bits of a load or a store that say how wide it is

@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -58,12 +58,18 @@ def calls() -> tuple[list[Call], dict[str, Path]]:
 def compiled(major: int, arch: str) -> dict[str, Compiled]:
     """The texts of the calls, or this pair's part of them."""
     texts = calls()[1]
-    names = {*dealt(texts, major, arch), *texts_elsewhere()}
+    names = {*dealt(texts, major, arch), *of_arch(texts_elsewhere(), texts, arch)}
     return compile_all(NVRTC[major], arch, texts, sorted(names), OURS / "known")
 
 
 def dealt(texts: dict[str, Path], major: int, arch: str) -> list[str]:
-    return list(texts) if (major, arch) == CHECKED else list(texts)[OTHERS.index((major, arch)) % 4 :: 4]
+    part = list(texts) if (major, arch) == CHECKED else list(texts)[OTHERS.index((major, arch)) % 4 :: 4]
+    return of_arch(part, texts, arch)
+
+
+def of_arch(names: Iterable[str], texts: dict[str, Path], arch: str) -> list[str]:
+    """But those with matrix units, which are made for devices since sm_80 alone."""
+    return [name for name in names if arch != "sm_75" or "#define MATRICES 1" not in texts[name].read_text()]
 
 
 def without_messages(found: dict[str, Compiled], texts: dict[str, Path]) -> None:
@@ -131,6 +137,7 @@ class Shown:
             "vectors": self.load >= 16,
             "shuffles": "SHFL" in kinds,
             "adds": bool(kinds & {"RED", "ATOM"}),
+            "matrices": "HMMA" in kinds,
             "blocks": self.blocks >= MULTIPROCESSORS,
             "bytes": call.moved <= ENOUGH_BYTES * call.least,
             "memory": call.spare <= (ENOUGH_BYTES - 1) * call.least,
