@@ -147,6 +147,37 @@ def test_lists_give_the_bits_that_tensors_give(call: Callable[..., Any]) -> None
         torch.testing.assert_close(to_host(list(got)), to_host(call(one_by_one, *lists)), rtol=0, atol=0)
 
 
+def test_tensors_that_begin_anywhere() -> None:
+    """What is moved in vectors where it is aligned has the values that it has elsewhere."""
+    sizes = [7, 1, 300_001, 0, 4, 2048, 33, 5000]
+    places = [(3, 1), (2, 2), (0, 1)]  # of the first elements of lists, in turn
+
+    def run(dtype: torch.dtype, even: int, odd: int) -> list[torch.Tensor]:
+        lists: list[list[torch.Tensor]] = []
+        for seed in range(4):
+            made = [t.abs() for t in tensors(dtype, [(size,) for size in sizes], seed)]
+            first = even if seed % 2 == 0 else odd
+            lists.append([torch.cat([t.new_zeros(first), t, t.new_ones(3)]).to(DEVICE)[first:-3] for t in made])
+        whole = [t._base if t._base is not None else t for each in lists for t in each]
+        a, b, c, d = lists
+        steps = [torch.tensor(4.0, device=DEVICE) for _ in a]
+        options: Any = {"lr": 0.1, "weight_decay": 0.1, "maximize": False}
+        torch._foreach_lerp_(a, b, 0.3)
+        torch._foreach_mul_(b, torch.tensor(0.75, device=DEVICE, dtype=dtype))
+        torch._fused_adam_(a, b, c, d, [], steps, beta1=0.9, beta2=0.99, eps=1e-8, amsgrad=False, **options)
+        torch._fused_sgd_(a, b, c, momentum=0.9, dampening=0, nesterov=True, is_first_step=False, **options)
+        torch._foreach_addcdiv_(b, c, d, 0.5)
+        sums = torch._foreach_norm(a)
+        torch.testing.assert_close(to_host(sums), [t.cpu().double().norm().to(dtype) for t in a])
+        assert all(t[-3:].cpu().eq(1).all() for t in whole)
+        return to_host([t for each in lists for t in each])
+
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        expected = run(dtype, 0, 0)
+        for even, odd in places:
+            torch.testing.assert_close(run(dtype, even, odd), expected, rtol=0, atol=0)
+
+
 def test_lists_of_several_dtypes() -> None:
     mixed = [*tensors(torch.float32, SHAPES[:4]), *tensors(torch.float64, SHAPES[:4]), *tensors(torch.float16, [(9,)])]
     there = to_device(mixed)

@@ -140,22 +140,6 @@ typedef union {
 #define TB_FOR_BLOCKS(i, count) \
   for (Index i = (Index)TB_BLOCK; (UIndex)i < (UIndex)(count); i = (Index)((UIndex)i + (UIndex)TB_BLOCKS))
 
-// A table of pointers that are parameters, to be numbered at run time. All items of a block come here together, and have
-// one of theirs: a table of an item's own would be in memory, and longer than what most kernels read.
-typedef TB_GLOBAL char* tb_address;
-#ifdef TB_CHUNKED
-#define TB_ADDRESSES(name, count, ...) const tb_address name[count] = {__VA_ARGS__};
-#else
-#define TB_ADDRESSES(name, count, ...)                                  \
-  TB_LOCAL_ARRAY(tb_address, name, count);                              \
-  if (TB_LOCAL_ITEM == 0) {                                             \
-    const tb_address tb_given[count] = {__VA_ARGS__};                   \
-    TB_UNROLL                                                           \
-    for (int tb_n = 0; tb_n < (count); ++tb_n) name[tb_n] = tb_given[tb_n]; \
-  }                                                                     \
-  TB_BARRIER();
-#endif
-
 // Sets `to` to the x of the item of this block whose number differs in the bit `mask`. All items of the block come here
 // together; `shared` has a place for each.
 #define TB_FROM_OTHER_SHARED(to, x, mask, shared) \

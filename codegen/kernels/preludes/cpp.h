@@ -25,6 +25,7 @@ typedef u64 w128 __attribute__((vector_size(16), may_alias));
 #define TB_LOCAL
 #define TB_LOCAL_ARRAY(type, name, count) type name[count]
 #define TB_BARRIER()
+#define TB_UNROLL
 #define TB_GLOBAL_BARRIER() // for what the items of the block have stored in global memory too
 // Before a loop whose iterations do not depend on each other, though pointers may be the same.
 #ifdef __clang__

@@ -1,17 +1,23 @@
-// The same computation on the elements of many tensors: the range of all of them, one after the other, is divided.
+// The same computation on the elements of many tensors. An item that runs alone has a stretch of all elements, one tensor
+// after the other; items that run side by side have, by blocks, parts of `part` elements of one tensor each.
 //
-// LISTS, TENSORS   tensors of each place among the arguments, all dense and laid out alike; spare places have no elements
+// LISTS, TENSORS   tensors of each place among the arguments, dense and laid out alike; spare places have no elements
 // TYPE_n           how list n is stored
-// POINTERS         of the first tensor's LISTS, the second's, ...
-// DECLARE_LISTS    q0, q1, ... of tensor t
+// CHOOSE_LISTS     declares q0, q1, ..., the addresses of tensor t
 // RATE, SCALE, FOUND_INF, INVERSE, X  the one number in an operand that is not a list; FOUND_INF_AT where it is
 // EACH             there is a number for each tensor
-// APPLY            sets `result` of A, B, C, X and s, for list OUTPUT
-// KIND             what is done: BEGIN_KIND before all, PER_TENSOR_KIND before a tensor, BODY_KIND for an element, END_KIND
-//                  after all
+// APPLY            sets `result` of A, B, C, x and s, for list OUTPUT
+// KIND             what is done: BEGIN_KIND before all, PER_TENSOR_KIND before a tensor, BODY_KIND for its element k, the n-th
+//                  of those that are done at once, AFTER_TENSOR_KIND, and END_KIND after all
+// VECTOR, AHEAD    elements that are moved at once where tensors are ALIGNED, and how many such vectors of each an item reads
+//                  before it writes any: WIDE_DECLARE and others, as define_wide() has them
 
 typedef struct {
-  i64 stops[TENSORS];
+  i64 stops[TENSORS]; // where the tensor's elements end, or its parts
+#ifndef TB_CHUNKED
+  i64 sizes[TENSORS];
+  i64 part;
+#endif
   tb_scalar scalars[TENSORS + NUMBERS]; // those of EACH, then those of the call
 } Args;
 
@@ -27,7 +33,6 @@ typedef struct {
 #define INDEPENDENT
 #endif
 
-// The elements of tensor t that are this item's: k in the loop is its place in the tensor.
 #define COUNT ((Index)args.stops[TENSORS - 1])
 
 // ---- optimizers; the lists are self, grads, and then what each has. As PyTorch's, in the order of their operations ----
@@ -63,12 +68,14 @@ typedef struct {
 #else
 #define BUFFER
 #endif
+#define AFTER_TENSOR_sgd
 #define END_sgd
 #define BODY_sgd GRADIENT g += decay * p; BUFFER STORE(0, p - lr * g);
 
 // numbers: lr, weight_decay, eps, lr_decay; lists: self, grads, state_sums, state_steps
 #define BEGIN_adagrad SKIP const T lr = RATE, decay = NUMBER(1), eps = NUMBER(2), lr_decay = NUMBER(3); const T scale = SCALE;
 #define PER_TENSOR_adagrad const T rate = lr / (TC(1.0) + (FIRST(3) - TC(1.0)) * lr_decay);
+#define AFTER_TENSOR_adagrad
 #define END_adagrad
 #define BODY_adagrad             \
   GRADIENT g += decay * p;       \
@@ -91,6 +98,7 @@ typedef struct {
 #else
 #define LARGEST const T largest = square;
 #endif
+#define AFTER_TENSOR_adam
 #define END_adam
 #define BODY_adam                                          \
   GRADIENT                                                 \
@@ -113,9 +121,14 @@ typedef struct {
 #define A LOAD(0)
 #define B LOAD(1)
 #define C LOAD(2)
+#ifdef X
+#define BEGIN_each const T x = X;
+#else
 #define BEGIN_each
+#endif
 #define PER_TENSOR_each const T s = S; (void)s;
 #define BODY_each T result; APPLY; STORE(OUTPUT, result);
+#define AFTER_TENSOR_each
 #define END_each
 
 // ---- gradients of a scaled loss ----
@@ -128,33 +141,10 @@ typedef struct {
 #define BEGIN_unscale const T inverse = INVERSE; int bad = 0;
 #define PER_TENSOR_unscale
 #define BODY_unscale const T g = LOAD(0); bad |= !(fabs(g) <= MOST); STORE(0, inverse == TC(1.0) ? g : g * inverse);
+#define AFTER_TENSOR_unscale
 #define END_unscale if (bad) TB_STORE_f32(FOUND_INF_AT, 0, 1.0f);
 
-#ifndef NORM
-TB_KERNEL(multi) {
-  TB_ADDRESSES(pointers, LISTS * TENSORS, POINTERS)
-  TB_PASTE(BEGIN_, KIND)
-  const Index last = TB_LAST(COUNT);
-  Index i = TB_FIRST(COUNT);
-  Index begin = 0;
-  for (int t = 0; t < TENSORS; ++t) {
-    const Index stop = (Index)args.stops[t] < last ? (Index)args.stops[t] : last;
-    if (TB_IS_BEFORE(i, stop)) {
-      DECLARE_LISTS
-      TB_PASTE(PER_TENSOR_, KIND)
-      INDEPENDENT
-      for (; TB_IS_BEFORE(i, stop); i = TB_NEXT(i, 1)) {
-        const Index k = i - begin;
-        TB_PASTE(BODY_, KIND)
-      }
-    }
-    begin = (Index)args.stops[t];
-  }
-  TB_PASTE(END_, KIND)
-} TB_END
-#else
-
-// ---- norms. Each block has a part of each tensor's; PARTS is where they go, [TENSORS][BLOCKS] ----
+// ---- norms: what each item that runs alone, or each part, has of a tensor's goes to PARTS ----
 
 #if NORM == 2
 #define ADD(sum, x) sum += (x) * (x)
@@ -167,44 +157,105 @@ TB_KERNEL(multi) {
 #define JOIN(a, b) LARGER(a, b)
 #endif
 #define LARGER(a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
-#define NUM_PARTS 8 // sums that are not rounded one after the other, and can be vectorized
+#define NUM_SUMS 8 // that are not rounded one after the other, and can be vectorized
+#ifdef TB_CHUNKED
+#define PLACE_OF_PART (t * (Index)TB_BLOCKS + (Index)TB_BLOCK)
+#else
+#define PLACE_OF_PART part
+#endif
+#define BEGIN_norm TB_LOCAL_ARRAY(T, shared, BLOCK);
+#define PER_TENSOR_norm T sums[NUM_SUMS]; for (int j = 0; j < NUM_SUMS; ++j) sums[j] = 0;
+#define BODY_norm const T x = LOAD(0); ADD(sums[n % NUM_SUMS], x);
+#define AFTER_TENSOR_norm                                             \
+  T sum = sums[0];                                                    \
+  for (int j = 1; j < NUM_SUMS; ++j) sum = JOIN(sum, sums[j]);        \
+  TB_UNROLL                                                           \
+  for (int mask = 1; mask < BLOCK; mask *= 2) {                       \
+    T other;                                                          \
+    TB_FROM_OTHER(other, sum, mask, shared)                           \
+    sum = JOIN(sum, other);                                           \
+  }                                                                   \
+  if (TB_LOCAL_ITEM == 0) TB_STORE_AS(TB_T, PARTS, PLACE_OF_PART, sum);
+#define END_norm
 
-TB_KERNEL(multi_norm) {
-  TB_ADDRESSES(pointers, LISTS * TENSORS, POINTERS)
-  TB_LOCAL_ARRAY(T, shared, BLOCK);
-  const Index last = TB_LAST(COUNT);
+TB_KERNEL(multi) {
+  TB_PASTE(BEGIN_, KIND)
+#ifdef TB_CHUNKED
+  const Index end = TB_LAST(COUNT);
   Index i = TB_FIRST(COUNT);
   Index begin = 0;
-  for (int t = 0; t < TENSORS; ++t) {
-    const Index stop = (Index)args.stops[t] < last ? (Index)args.stops[t] : last;
-    T parts[NUM_PARTS];
-    for (int j = 0; j < NUM_PARTS; ++j) parts[j] = 0;
-    if (TB_IS_BEFORE(i, stop)) {
-      DECLARE_LISTS
-      for (; TB_IS_BEFORE(TB_NEXT(i, NUM_PARTS - 1), stop); i = TB_NEXT(i, NUM_PARTS)) {
-        for (int j = 0; j < NUM_PARTS; ++j) {
-          const Index k = TB_NEXT(i, j) - begin;
-          const T x = LOAD(0);
-          ADD(parts[j], x);
+  for (int t = 0; t < TENSORS; begin = (Index)args.stops[t++]) {
+    const Index stop = TB_LEAST((Index)args.stops[t], end);
+#ifndef NORM
+    if (i >= stop) continue;
+#endif
+    CHOOSE_LISTS
+    TB_PASTE(PER_TENSOR_, KIND)
+#ifdef NORM
+    for (; i + NUM_SUMS <= stop; i += NUM_SUMS) {
+      for (int n = 0; n < NUM_SUMS; ++n) {
+        const Index k = i + n - begin;
+        TB_PASTE(BODY_, KIND)
+      }
+    }
+#endif
+    INDEPENDENT
+    for (; i < stop; ++i) {
+      const Index k = i - begin;
+      const int n = 0;
+      TB_PASTE(BODY_, KIND)
+    }
+    TB_PASTE(AFTER_TENSOR_, KIND)
+  }
+#else
+  TB_FOR_BLOCKS(part, COUNT) {
+    int t = 0;
+    Index begin = 0;
+    TB_UNROLL
+    for (int s = 0; s < TENSORS - 1; ++s) {
+      if (part >= (Index)args.stops[s]) {
+        t = s + 1;
+        begin = (Index)args.stops[s];
+      }
+    }
+    const Index first = (part - begin) * (Index)args.part;
+    const Index last = TB_LEAST(first + (Index)args.part, (Index)args.sizes[t]);
+    const Index item = (Index)TB_LOCAL_ITEM, items = (Index)TB_BLOCK_ITEMS;
+    CHOOSE_LISTS
+    TB_PASTE(PER_TENSOR_, KIND)
+    Index rest = first;
+#ifdef TB_HAS_VECTORS
+    if (ALIGNED) {
+      rest = last / VECTOR * VECTOR;
+      for (Index v = first / VECTOR + item; v < last / VECTOR; v += AHEAD * items) {
+        WIDE_DECLARE
+        TB_UNROLL
+        for (int a = 0; a < AHEAD; ++a) {
+          if (v + a * items < last / VECTOR) { WIDE_READ(a, v + a * items) }
+        }
+        TB_UNROLL
+        for (int a = 0; a < AHEAD; ++a) {
+          if (v + a * items < last / VECTOR) {
+            {
+              WIDE_SHADOWS(a)
+              TB_UNROLL
+              for (int k = 0; k < VECTOR; ++k) {
+                const int n = a * VECTOR + k;
+                TB_PASTE(BODY_, KIND)
+              }
+            }
+            WIDE_WRITE(a, v + a * items)
+          }
         }
       }
-      for (; TB_IS_BEFORE(i, stop); i = TB_NEXT(i, 1)) {
-        const Index k = i - begin;
-        const T x = LOAD(0);
-        ADD(parts[0], x);
-      }
     }
-    T sum = parts[0];
-    for (int j = 1; j < NUM_PARTS; ++j) sum = JOIN(sum, parts[j]);
-    shared[TB_LOCAL_ITEM] = sum;
-    TB_BARRIER();
-    for (int offset = BLOCK / 2; offset > 0; offset /= 2) {
-      if ((int)TB_LOCAL_ITEM < offset) shared[TB_LOCAL_ITEM] = JOIN(shared[TB_LOCAL_ITEM], shared[TB_LOCAL_ITEM + offset]);
-      TB_BARRIER();
-    }
-    if (TB_LOCAL_ITEM == 0) TB_STORE_AS(TB_T, PARTS, t * (Index)TB_BLOCKS + (Index)TB_BLOCK, shared[0]);
-    TB_BARRIER();
-    begin = (Index)args.stops[t];
-  }
-} TB_END
 #endif
+    for (Index k = rest + item; k < last; k += items) {
+      const int n = 0;
+      TB_PASTE(BODY_, KIND)
+    }
+    TB_PASTE(AFTER_TENSOR_, KIND)
+  }
+#endif
+  TB_PASTE(END_, KIND)
+} TB_END

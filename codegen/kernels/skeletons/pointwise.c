@@ -6,7 +6,7 @@
 // STEP_n          stride of operand n in the inner dimension: a number where it is known, else one of LOCALS
 // LOCALS          declarations of what is the same for all elements
 // VECTOR          not 0: elements that an item reads before it writes any, as all operands are aligned and side by side or the
-//                 same: VECTORS declares what it has of them, here_<n>, and SHADOWS p<n> as where that is; KEEP writes it back
+//                 same: WIDE_DECLARE and others, as define_wide() has them
 
 typedef struct {
   i64 count;
@@ -26,15 +26,16 @@ TB_KERNEL(pointwise) {
 #define PLACE_HERE(n) (j * (STEP_##n))
   const Index vectors = (Index)args.count / VECTOR;
   TB_FOR(vector, vectors) {
-    VECTORS
+    WIDE_DECLARE
+    WIDE_READ(0, vector)
     {
-      SHADOWS
+      WIDE_SHADOWS(0)
       TB_UNROLL
       for (int j = 0; j < VECTOR; ++j) {
         APPLY(PLACE_HERE)
       }
     }
-    KEEP
+    WIDE_WRITE(0, vector)
   }
   TB_FOR(rest, (Index)args.count - vectors * VECTOR) {
     const Index k = vectors * VECTOR + rest;

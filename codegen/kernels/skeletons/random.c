@@ -11,8 +11,8 @@
 // V               type of a drawn value
 // TYPE_n          how operand n is stored; operand 0 is the output
 // NUMBERS         declares s0, s1, ...: what came with the call
-// WIDE            operands are contiguous, and what a step does of each is aligned: WIDES(n) declares here_<n>, what step n
-//                 has of them, SHADOWS p<n> as where that is, and KEEPS(n) writes it back
+// WIDE            operands are contiguous, and what a step does of each is aligned: WIDE_DECLARE and others, as
+//                 define_wide() has them
 // CELL            the error cell, which follows the operands, of what is refused where CHECK fails
 
 typedef struct {
@@ -269,16 +269,17 @@ TB_KERNEL(random) {
 #endif
 #if defined(WIDE) && defined(TB_HAS_VECTORS)
     if (num == PER) {
-      WIDES(n)
+      WIDE_DECLARE
+      WIDE_READ(0, n)
       {
-        SHADOWS
+        WIDE_SHADOWS(0)
         TB_UNROLL
         for (int j = 0; j < PER; ++j) {
           const Index at = j;
           TB_PASTE(PUT_, DRAW)
         }
       }
-      KEEPS(n)
+      WIDE_WRITE(0, n)
       continue;
     }
 #endif

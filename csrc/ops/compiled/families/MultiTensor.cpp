@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -79,11 +80,14 @@ bool laid_out_alike(const tb_tensor& a, const tb_tensor& b) {
   return true;
 }
 
+/// What becomes of a list's tensors.
+enum class Use : uint8_t { kRead, kWritten, kNumber };
+
 /// One operator's call: lists of tensors that belong together one by one.
 struct Work {
   std::size_t num_lists = 0;
   std::array<const tb_tensor* const*, kMaxLists> lists{};
-  std::array<bool, kMaxLists> is_number{}; // tensors of one element, beside those of the other lists
+  std::array<Use, kMaxLists> uses{}; // of numbers: tensors of one element, beside those of the other lists
   std::size_t num_tensors = 0;
   std::size_t num_extras = 0;
   std::array<const tb_tensor*, kMaxExtras> extras{};
@@ -94,12 +98,12 @@ struct Work {
   ValueType compute = ValueType::none;
 
   /// False: not a list, or of another length.
-  bool add_list(const tb_arg& argument, bool numbers_only = false) {
+  bool add_list(const tb_arg& argument, Use use = Use::kRead) {
     if (argument.tag != TB_ARG_TENSOR_LIST || (num_lists > 0 && argument.length != num_tensors)) {
       return false;
     }
     num_tensors = argument.length;
-    is_number[num_lists] = numbers_only;
+    uses[num_lists] = use;
     lists[num_lists++] = static_cast<const tb_tensor* const*>(argument.v.p);
     return true;
   }
@@ -123,6 +127,17 @@ struct Work {
     }
     return types;
   }
+  bool is_number(std::size_t list) const {
+    return uses[list] == Use::kNumber;
+  }
+  /// Elements that items which run side by side move at once, in tensors of the dtypes that those at `index` have.
+  int64_t vector(std::size_t index) const {
+    std::size_t least = 8; // bytes of an element
+    for (std::size_t list = 0; list < num_lists; ++list) {
+      least = is_number(list) ? least : std::min(least, static_cast<std::size_t>(size_of(type(list, index))));
+    }
+    return kWideBytes / static_cast<int64_t>(least);
+  }
   /// Whether a launch can do it; sets what is computed in.
   bool check(int device);
 };
@@ -136,12 +151,12 @@ bool Work::check(int device) {
       }
       const tb_tensor& its = tensor(list, i);
       const ValueType type = value_type(its.dtype);
-      if (!is_floating(type) || (is_number[list] ? elements_of(its) != 1
+      if (!is_floating(type) || (is_number(list) ? elements_of(its) != 1
                                  : list == 0     ? !is_dense(its)
                                                  : !laid_out_alike(its, tensor(0, i)))) {
         return false;
       }
-      compute = type == ValueType::f64 && !is_number[list] ? type : compute;
+      compute = type == ValueType::f64 && !is_number(list) ? type : compute;
     }
   }
   for (std::size_t n = 0; n < num_extras; ++n) {
@@ -162,11 +177,34 @@ struct Batch {
   std::array<std::size_t, kMostTensors> tensors;
   std::size_t size = 0;
   std::size_t places = 0; // at least `size`
-  std::array<int64_t, kMostTensors> stops;
+  std::array<int64_t, kMostTensors> sizes;
+  int64_t part = 0; // elements of one tensor that a block does; 0: items have stretches of all elements
   int64_t count() const {
-    return stops[places - 1];
+    return std::accumulate(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(places), int64_t{0});
+  }
+  /// Chooses `part`, with work for all processors. `vector`: elements that an item moves at once; at most so many times that.
+  void divide(int device, int64_t vector, int64_t most_vectors);
+  /// Where each tensor's elements end, or if there is a `part`, its parts.
+  std::array<int64_t, kMostTensors> stops() const {
+    std::array<int64_t, kMostTensors> stops{};
+    int64_t stop = 0;
+    for (std::size_t i = 0; i < places; ++i) {
+      stops[i] = stop += part == 0 ? sizes[i] : (sizes[i] + part - 1) / part;
+    }
+    return stops;
   }
 };
+
+void Batch::divide(int device, int64_t vector, int64_t most_vectors) {
+  constexpr int64_t kPartsPerProcessor = 32; // several times what one holds, as not all take the same time
+  if (runs_in_stretches(device)) {
+    part = 0;
+    return;
+  }
+  const int64_t unit = block_items(device) * vector;
+  const int64_t parts = kPartsPerProcessor * std::max(device_api().properties(device).multiprocessor_count, 1);
+  part = unit * std::clamp<int64_t>(count() / parts / unit, 1, most_vectors);
+}
 
 /// Calls `launch` for every batch. `most_pointers` beside those of lists.
 void for_each_batch(const Work& work, std::size_t pointers_of_each, std::size_t other_pointers, bool with_empty,
@@ -185,7 +223,7 @@ void for_each_batch(const Work& work, std::size_t pointers_of_each, std::size_t 
         batch.places = batch.size <= kFewTensors ? kFewTensors : most;
         for (std::size_t i = batch.size; i < batch.places; ++i) {
           batch.tensors[i] = batch.tensors[0];
-          batch.stops[i] = batch.stops[batch.size - 1];
+          batch.sizes[i] = 0;
         }
         launch(batch);
         batch.size = 0;
@@ -200,8 +238,7 @@ void for_each_batch(const Work& work, std::size_t pointers_of_each, std::size_t 
       if (count == 0 && !with_empty) {
         continue;
       }
-      const int64_t before = batch.size == 0 ? 0 : batch.stops[batch.size - 1];
-      batch.stops[batch.size] = before + count;
+      batch.sizes[batch.size] = count;
       batch.tensors[batch.size++] = i;
       if (batch.size == most) {
         flush();
@@ -211,36 +248,41 @@ void for_each_batch(const Work& work, std::size_t pointers_of_each, std::size_t 
   }
 }
 
-/// `, p1, p2`, without the first comma.
-std::string pointers_from(int64_t first, int64_t count) {
-  std::string pointers;
-  for (int64_t i = first; i < first + count; ++i) {
-    pointers += c10::str(i == first ? "p" : ", p", i);
-  }
-  return pointers;
-}
-
 void derive_multi(const Specialization& facts, SourceText& text) {
-  const auto lists = facts.number_of("LISTS"), extras = facts.number_of("EXTRAS");
-  const auto num_pointers = lists * facts.number_of("TENSORS");
-  text.define("POINTERS", pointers_from(0, num_pointers));
-  std::string declarations;
-  for (int64_t list = 0; list < lists; ++list) {
-    declarations +=
-        c10::str("TB_GLOBAL char* const q", list, " = pointers[t * LISTS + ", list, "]; (void)q", list, "; ");
+  const auto lists = facts.number_of("LISTS"), extras = facts.number_of("EXTRAS"), tensors = facts.number_of("TENSORS");
+  std::string declarations, cases, aligned = "((";
+  std::vector<WideOperand> wide;
+  for (int list = 0; list < lists; ++list) {
+    const auto name = c10::str("q", list);
+    const auto use = static_cast<Use>(facts.number_of("USE", list));
+    declarations += c10::str("TB_GLOBAL char* ", name, " = p", list, "; (void)", name, "; ");
+    if (use != Use::kNumber) {
+      aligned += c10::str(wide.empty() ? "(u64)" : " | (u64)", name);
+      wide.push_back({name, facts.type_of("TYPE", list), true, use == Use::kWritten});
+    }
   }
-  text.define("DECLARE_LISTS", declarations);
+  for (int64_t tensor = 1; tensor < tensors; ++tensor) {
+    cases += c10::str("case ", tensor, ": ");
+    for (int64_t list = 0; list < lists; ++list) {
+      cases += c10::str("q", list, " = p", tensor * lists + list, "; ");
+    }
+    cases += "break; ";
+  }
+  text.define("CHOOSE_LISTS", c10::str(declarations, "switch (t) { ", cases, "}"));
+  text.define("ALIGNED", c10::str(aligned, ") % ", kWideBytes, " == 0)"));
+  define_wide(text, wide, facts.number_of("VECTOR"), facts.number_of("AHEAD"));
   for (int n = 0; n < extras; ++n) {
-    const std::string name = facts.text_of("EXTRA", n), pointer = c10::str("p", num_pointers + n);
+    const std::string name = facts.text_of("EXTRA", n), pointer = c10::str("p", lists * tensors + n);
     text.define(name + "_AT", pointer);
     text.define(name, c10::str("((T)TB_LOAD_", name_of(facts.type_of("EXTRA_TYPE", n)), "(", pointer, ", 0))"));
   }
-  text.define("PARTS", c10::str("p", num_pointers + extras));
+  text.define("PARTS", c10::str("p", lists * tensors + extras));
 }
 constexpr Skeleton kMulti{"multi", "multi", derive_multi};
 
 /// What every text of one of the skeletons is told.
 Specialization specialize(const Skeleton& skeleton, const Work& work, const Batch& batch, int more_pointers = 0) {
+  constexpr int64_t kReads = 4; // vectors of all lists, as many as an item has place for
   const std::size_t num_pointers = work.num_lists * batch.places + work.num_extras;
   Specialization wanted(skeleton);
   wanted.compute_in(work.compute)
@@ -249,10 +291,13 @@ Specialization specialize(const Skeleton& skeleton, const Work& work, const Batc
       .number("TENSORS", static_cast<int64_t>(batch.places))
       .number("NUMBERS", static_cast<int64_t>(std::max<std::size_t>(work.num_numbers, 1)))
       .number("EXTRAS", static_cast<int64_t>(work.num_extras))
+      .number("VECTOR", work.vector(batch.tensors[0]))
+      .number("AHEAD", std::max<int64_t>(kReads / static_cast<int64_t>(work.num_lists), 1))
       .flag("EACH", work.each != nullptr)
       .parameters(static_cast<int>(num_pointers) + more_pointers);
   for (std::size_t list = 0; list < work.num_lists; ++list) {
-    wanted.type("TYPE", static_cast<int>(list), work.type(list, batch.tensors[0]));
+    const int at = static_cast<int>(list);
+    wanted.type("TYPE", at, work.type(list, batch.tensors[0])).number("USE", at, static_cast<int64_t>(work.uses[list]));
   }
   for (std::size_t n = 0; n < work.num_extras; ++n) {
     const int at = static_cast<int>(n);
@@ -275,8 +320,15 @@ void add_pointers(Launch& launch, const Work& work, const Batch& batch) {
 /// The struct Args of the skeleton: eight bytes each.
 struct Arguments {
   Arguments(const Work& work, const Batch& batch) {
+    const auto stops = batch.stops();
     for (std::size_t i = 0; i < batch.places; ++i) {
-      words[size++] = batch.stops[i];
+      words[size++] = stops[i];
+    }
+    if (batch.part != 0) {
+      for (std::size_t i = 0; i < batch.places; ++i) {
+        words[size++] = batch.sizes[i];
+      }
+      words[size++] = batch.part;
     }
     for (std::size_t i = 0; i < batch.places; ++i) {
       double number = 0;
@@ -291,17 +343,19 @@ struct Arguments {
       words[size++] = scalar_of(work.numbers[n], work.compute);
     }
   }
-  std::array<int64_t, 2 * kMostTensors + kMaxNumbers> words;
+  std::array<int64_t, 3 * kMostTensors + 1 + kMaxNumbers> words;
   std::size_t size = 0;
 };
 
 /// `add_facts` are those of the kind, which the skeleton has by the name KIND.
 tb_status run(Work& work, const tb_kernel_context& context, const Skeleton& skeleton,
               c10::function_ref<void(Specialization&)> add_facts) {
+  constexpr int64_t kMostVectors = 4;
   if (!work.check(context.device)) {
     return TB_STATUS_UNSUPPORTED;
   }
   for_each_batch(work, work.num_lists, work.num_extras, /*with_empty=*/false, [&](Batch& batch) {
+    batch.divide(context.device, work.vector(batch.tensors[0]), kMostVectors);
     auto wanted = specialize(skeleton, work, batch);
     add_facts(wanted);
     const auto& function = find_function(context.device, wanted);
@@ -309,7 +363,11 @@ tb_status run(Work& work, const tb_kernel_context& context, const Skeleton& skel
     Launch launch(context);
     add_pointers(launch, work, batch);
     launch.value(arguments.words.data(), arguments.size * sizeof(int64_t));
-    launch.run(function, batch.count(), static_cast<int64_t>(work.num_lists));
+    if (batch.part != 0) {
+      launch.run_blocks(function, batch.stops()[batch.places - 1], block_items(context.device));
+    } else {
+      launch.run(function, batch.count(), static_cast<int64_t>(work.num_lists));
+    }
   });
   return TB_STATUS_OK;
 }
@@ -336,13 +394,19 @@ void add_extras(Work& work, const tb_arg& rate, const tb_arg& scale, const tb_ar
   }
 }
 
+/// They are written back without the scale.
+Use use_of_gradients(const tb_arg& scale) {
+  return scale.tag == TB_ARG_TENSOR ? Use::kWritten : Use::kRead;
+}
+
 tb_status fused_sgd(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
   using Op = op::_fused_sgd_;
   static_assert(agree<Op, op::_fused_sgd__tensor_lr>());
   Work work;
   const bool has_momentum = args[Op::momentum_buffer_list].length > 0;
-  if (!work.add_list(args[Op::self]) || !work.add_list(args[Op::grads]) ||
-      (has_momentum && !work.add_list(args[Op::momentum_buffer_list]))) {
+  if (!work.add_list(args[Op::self], Use::kWritten) ||
+      !work.add_list(args[Op::grads], use_of_gradients(args[Op::grad_scale])) ||
+      (has_momentum && !work.add_list(args[Op::momentum_buffer_list], Use::kWritten))) {
     return TB_STATUS_UNSUPPORTED;
   }
   add_extras(work, args[Op::lr], args[Op::grad_scale], args[Op::found_inf]);
@@ -365,9 +429,11 @@ tb_status fused_adam(const void*, const tb_kernel_context& context, const tb_arg
   static_assert(agree<Op, op::_fused_adam__tensor_lr, op::_fused_adamw_, op::_fused_adamw__tensor_lr>());
   Work work;
   const bool amsgrad = is_set(args[Op::amsgrad]);
-  if (!work.add_list(args[Op::self]) || !work.add_list(args[Op::grads]) || !work.add_list(args[Op::exp_avgs]) ||
-      !work.add_list(args[Op::exp_avg_sqs]) || !work.add_list(args[Op::state_steps], /*numbers_only=*/true) ||
-      (amsgrad && !work.add_list(args[Op::max_exp_avg_sqs]))) {
+  if (!work.add_list(args[Op::self], Use::kWritten) ||
+      !work.add_list(args[Op::grads], use_of_gradients(args[Op::grad_scale])) ||
+      !work.add_list(args[Op::exp_avgs], Use::kWritten) || !work.add_list(args[Op::exp_avg_sqs], Use::kWritten) ||
+      !work.add_list(args[Op::state_steps], Use::kNumber) ||
+      (amsgrad && !work.add_list(args[Op::max_exp_avg_sqs], Use::kWritten))) {
     return TB_STATUS_UNSUPPORTED;
   }
   const double beta1 = double_of(args[Op::beta1]), beta2 = double_of(args[Op::beta2]);
@@ -389,8 +455,9 @@ tb_status fused_adagrad(const void*, const tb_kernel_context& context, const tb_
   using Op = op::_fused_adagrad_;
   static_assert(agree<Op, op::_fused_adagrad__tensor_lr>());
   Work work;
-  if (!work.add_list(args[Op::self]) || !work.add_list(args[Op::grads]) || !work.add_list(args[Op::state_sums]) ||
-      !work.add_list(args[Op::state_steps], /*numbers_only=*/true)) {
+  if (!work.add_list(args[Op::self], Use::kWritten) ||
+      !work.add_list(args[Op::grads], use_of_gradients(args[Op::grad_scale])) ||
+      !work.add_list(args[Op::state_sums], Use::kWritten) || !work.add_list(args[Op::state_steps], Use::kNumber)) {
     return TB_STATUS_UNSUPPORTED;
   }
   add_extras(work, args[Op::lr], args[Op::grad_scale], args[Op::found_inf]);
@@ -407,7 +474,8 @@ tb_status fused_adagrad(const void*, const tb_kernel_context& context, const tb_
 tb_status unscale(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
   using Op = op::_amp_foreach_non_finite_check_and_unscale_;
   Work work;
-  if (!work.add_list(args[Op::self]) || value_type(tensor_in(args[Op::found_inf]).dtype) != ValueType::f32) {
+  if (!work.add_list(args[Op::self], Use::kWritten) ||
+      value_type(tensor_in(args[Op::found_inf]).dtype) != ValueType::f32) {
     return TB_STATUS_UNSUPPORTED;
   }
   work.add_extra("FOUND_INF", args[Op::found_inf]);
@@ -446,7 +514,7 @@ struct Each {
   const char* overload;
   const char* arguments;
   const char* formula;  // of codegen/kernels/pointwise.yaml
-  const char* operands; // what that takes: elements A, B, C of the lists, the tensor's number X, the number s
+  const char* operands; // what that takes: elements A, B, C of the lists, the tensor's number x, the number s
   bool in_place = false;
 };
 
@@ -482,6 +550,7 @@ tb_status each(const void* data, const tb_kernel_context& context, const tb_arg*
     return TB_STATUS_UNSUPPORTED;
   }
   const std::size_t output = entry.in_place ? 0 : work.num_lists - 1;
+  work.uses[output] = Use::kWritten;
   for (std::size_t t = 0; t < work.num_tensors; ++t) {
     for (std::size_t list = 1; list < work.num_lists && !converts; ++list) { // else PyTorch promotes
       if (!work.lists[0][t] || !work.lists[list][t] || work.type(0, t) != work.type(list, t)) {
@@ -503,18 +572,18 @@ std::vector<Each> each_entries() {
       {"add", "Scalar", "ls", "add.out", "A, s, 1"},
       {"add", "List", "lla", "add.out", "A, B, s"},
       {"add", "ScalarList", "le", "add.out", "A, s, 1"},
-      {"add", "Tensor", "lta", "add.out", "A, X, s"},
+      {"add", "Tensor", "lta", "add.out", "A, x, s"},
       {"sub", "Scalar", "ls", "sub.out", "A, s, 1"},
       {"sub", "List", "lla", "sub.out", "A, B, s"},
       {"sub", "ScalarList", "le", "sub.out", "A, s, 1"},
       {"mul", "Scalar", "ls", "mul.out", "A, s"},
       {"mul", "List", "ll", "mul.out", "A, B"},
       {"mul", "ScalarList", "le", "mul.out", "A, s"},
-      {"mul", "Tensor", "lt", "mul.out", "A, X"},
+      {"mul", "Tensor", "lt", "mul.out", "A, x"},
       {"div", "Scalar", "ls", "div.out", "A, s"},
       {"div", "List", "ll", "div.out", "A, B"},
       {"div", "ScalarList", "le", "div.out", "A, s"},
-      {"div", "Tensor", "lt", "div.out", "A, X"},
+      {"div", "Tensor", "lt", "div.out", "A, x"},
       {"addcmul", "Scalar", "llls", "addcmul.out", "A, B, C, s"},
       {"addcmul", "ScalarList", "llle", "addcmul.out", "A, B, C, s"},
       {"addcdiv", "Scalar", "llls", "addcdiv.out", "A, B, C, s"},
@@ -557,9 +626,12 @@ void add_each(Kernels& kernels) {
 // ---- norms ----
 
 void derive_norm_end(const Specialization& facts, SourceText& text) {
-  text.define("POINTERS", pointers_from(1, facts.number_of("TENSORS")));
+  std::string cases;
+  for (int64_t i = 1; i < facts.number_of("TENSORS"); ++i) {
+    cases += c10::str("case ", i, ": result = p", i + 1, "; break; ");
+  }
+  text.define("CHOOSE_RESULT", c10::str("TB_GLOBAL char* result = p1; switch (t) { ", cases, "}"));
 }
-constexpr Skeleton kNorm{"multi", "multi_norm", derive_multi};
 constexpr Skeleton kNormEnd{"multi_norm_end", "multi_norm_end", derive_norm_end};
 
 tb_status norm(const void*, const tb_kernel_context& context, const tb_arg* args, int32_t) {
@@ -587,47 +659,57 @@ tb_status norm(const void*, const tb_kernel_context& context, const tb_arg* args
   if (!work.check(context.device)) {
     return TB_STATUS_UNSUPPORTED;
   }
+  constexpr int64_t kMostVectors = 64;
   const uint32_t items = block_items(context.device);
   tb_status status = TB_STATUS_OK;
   for_each_batch(work, 1, 1, /*with_empty=*/true, [&](Batch& batch) {
     if (status != TB_STATUS_OK) {
       return;
     }
-    const int64_t most = std::max(device_api().properties(context.device).multiprocessor_count, 1);
-    const int64_t blocks = std::clamp<int64_t>(batch.count() / 32768, 1, most);
+    batch.divide(context.device, work.vector(batch.tensors[0]), kMostVectors);
+    auto stops = batch.stops();
+    const int64_t processors = std::max(device_api().properties(context.device).multiprocessor_count, 1);
+    // Items that run alone leave a part of every tensor's, one after the other.
+    const int64_t blocks =
+        batch.part != 0 ? stops[batch.places - 1] : std::clamp<int64_t>(batch.count() / 32768, 1, processors);
+    for (std::size_t i = 0; i < batch.places && batch.part == 0; ++i) {
+      stops[i] = blocks * static_cast<int64_t>(i + 1);
+    }
+    // One more, for the results of spare places.
+    const int64_t num_parts = stops[batch.places - 1];
     void* parts = nullptr;
-    status = context.host->alloc_workspace(static_cast<uint64_t>(blocks) * batch.places * sizeof(double), &parts);
+    status = context.host->alloc_workspace(static_cast<uint64_t>(num_parts + 1) * sizeof(double), &parts);
     if (status != TB_STATUS_OK) {
       return;
     }
-    auto wanted = specialize(kNorm, work, batch, /*more_pointers=*/1);
-    wanted.number("NORM", kind).number("BLOCK", items);
-    const auto& function = find_function(context.device, wanted);
-    const Arguments arguments(work, batch);
-    Launch launch(context);
-    add_pointers(launch, work, batch);
-    launch.pointer(parts);
-    launch.value(arguments.words.data(), arguments.size * sizeof(int64_t));
-    launch.run_blocks(function, blocks, items);
+    auto wanted = specialize(kMulti, work, batch, /*more_pointers=*/1);
+    wanted.text("KIND", "norm").number("NORM", kind).number("BLOCK", items);
+    if (blocks > 0) {
+      const auto& function = find_function(context.device, wanted);
+      const Arguments arguments(work, batch);
+      Launch launch(context);
+      add_pointers(launch, work, batch);
+      launch.pointer(parts);
+      launch.value(arguments.words.data(), arguments.size * sizeof(int64_t));
+      launch.run_blocks(function, blocks, items);
+    }
 
     Specialization end(kNormEnd);
     end.compute_in(work.compute)
         .index_of(true)
         .number("NORM", kind)
+        .number("BLOCK", items)
         .number("TENSORS", static_cast<int64_t>(batch.places))
         .type("RESULT", work.type(0, batch.tensors[0]))
         .parameters(static_cast<int>(batch.places) + 1);
     Launch second(context);
     second.pointer(parts);
     for (std::size_t i = 0; i < batch.places; ++i) {
-      // Spare places have the first tensor's: theirs go to nobody.
-      second.pointer(i < batch.size
-                         ? first_element(*results[batch.tensors[i]])
-                         : static_cast<const char*>(parts) +
-                               blocks * static_cast<int64_t>(batch.places - 1) * static_cast<int64_t>(sizeof(double)));
+      second.pointer(i < batch.size ? first_element(*results[batch.tensors[i]])
+                                    : static_cast<const char*>(parts) + num_parts * sizeof(double));
     }
-    second.value(&blocks, sizeof(blocks));
-    second.run(find_function(context.device, end), static_cast<int64_t>(batch.places));
+    second.value(stops.data(), batch.places * sizeof(int64_t));
+    second.run_blocks(find_function(context.device, end), static_cast<int64_t>(batch.places), items);
   });
   return status;
 }

@@ -139,7 +139,6 @@ bool is_short(std::string_view texts) {
 /// work for it to matter.
 int vector_of(int device, const PointwiseEntry& entry, const Call& call, const Geometry& geometry) {
   constexpr int64_t kWorthVectors = 16384;
-  constexpr int kAccess = 16; // bytes
   if (runs_in_stretches(device) || is_complex(call.value) || geometry.rank != 1 || geometry.count < kWorthVectors ||
       !is_short(is_floating(compute_type(call.value)) ? entry.floating_texts : entry.integral_texts)) {
     return 0;
@@ -148,12 +147,12 @@ int vector_of(int device, const PointwiseEntry& entry, const Call& call, const G
   for (int n = 0; n < call.num_operands; ++n) {
     least = std::min(least, call.operands[static_cast<std::size_t>(n)]->dtype.bits / 8);
   }
-  const int vector = std::min(kAccess / least, 8);
+  const int vector = std::min(kWideBytes / least, 8);
   for (int n = 0; n < call.num_operands; ++n) {
     const auto& operand = *call.operands[static_cast<std::size_t>(n)];
     const auto address = reinterpret_cast<uintptr_t>(operand.data) + static_cast<uint64_t>(operand.byte_offset);
     const auto step = kind_of(geometry.inner_stride(n));
-    if (step == StrideKind::kOther || (step == StrideKind::kOne && address % kAccess != 0)) {
+    if (step == StrideKind::kOther || (step == StrideKind::kOne && address % kWideBytes != 0)) {
       return 0;
     }
   }
@@ -254,26 +253,17 @@ std::string write_store(ValueType type, ValueType value, int n) {
   return c10::str("TB_STORE_", name_of(type), "(p", n, ", K(", n, "), ", result, "); ");
 }
 
-/// The operands' elements of one item, and the names of these in their place.
+/// The operands of which an item moves several elements at once.
 void write_vectors(const Specialization& facts, SourceText& text) {
   const auto& entry = facts.entry<PointwiseEntry>();
-  std::string vectors, shadows, keep;
+  std::vector<WideOperand> operands;
   for (int n = 0; n < facts.number_of("OPERANDS"); ++n) {
-    if (facts.operand_step(n) != StrideKind::kOne) {
-      continue;
+    if (facts.operand_step(n) == StrideKind::kOne) {
+      const bool is_output = n < entry.num_outputs;
+      operands.push_back({c10::str("p", n), facts.operand_type(n), !is_output || entry.kinds[0] == 'w', is_output});
     }
-    const auto bytes = facts.number_of("VECTOR") * static_cast<int64_t>(size_of(facts.operand_type(n)));
-    const auto type = c10::str("tb_bytes<", bytes, ">");
-    const auto there = c10::str("((", type, "*)p", n, ")[vector]");
-    const bool is_output = n < entry.num_outputs;
-    const bool is_input = !is_output || entry.kinds[0] == 'w';
-    vectors += c10::str(type, " here_", n, is_input ? c10::str(" = ", there) : std::string(), "; ");
-    shadows += c10::str("char* const p", n, " = (char*)&here_", n, "; ");
-    keep += is_output ? c10::str(there, " = here_", n, "; ") : std::string();
   }
-  text.define("VECTORS", vectors);
-  text.define("SHADOWS", shadows);
-  text.define("KEEP", keep);
+  define_wide(text, operands, facts.number_of("VECTOR"));
 }
 
 void derive_pointwise(const Specialization& facts, SourceText& text) {

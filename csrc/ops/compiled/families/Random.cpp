@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <limits>
 #include <string_view>
+#include <vector>
 
 #include <ATen/core/PhiloxRNGEngine.h>
 #include <ATen/native/DistributionTemplates.h>
@@ -142,14 +143,13 @@ bool Draw::lay_out() {
 }
 
 bool Draw::is_wide() const {
-  constexpr uint64_t kAccess = 16; // bytes
   if (per_step() == 1 || !is_contiguous() || runs_in_stretches(context_.device)) {
     return false;
   }
   return std::all_of(operands_.begin(), operands_.begin() + num_operands_, [&](const tb_tensor* operand) {
     const auto bytes = static_cast<uint64_t>(per_step()) * operand->dtype.bits / 8;
     const auto address = reinterpret_cast<uintptr_t>(operand->data) + operand->byte_offset;
-    return bytes >= 4 && address % std::min(bytes, kAccess) == 0;
+    return bytes >= 4 && address % std::min<uint64_t>(bytes, kWideBytes) == 0;
   });
 }
 
@@ -164,19 +164,12 @@ void derive_random(const Specialization& facts, SourceText& text) {
   if (!facts.is("WIDE")) {
     return;
   }
-  std::string wides, shadows, keeps;
+  std::vector<WideOperand> operands;
   for (int n = 0; n < facts.number_of("OPERANDS"); ++n) {
-    const auto bytes = facts.number_of("PER") * static_cast<int64_t>(size_of(facts.type_of("TYPE", n)));
-    const auto type = c10::str("tb_bytes<", bytes, ">");
-    const auto there = c10::str("((", type, "*)p", n, ")[step]");
     const bool is_output = n < facts.number_of("OUTPUTS");
-    wides += c10::str(type, " here_", n, is_output ? std::string() : c10::str(" = ", there), "; ");
-    shadows += c10::str("char* const p", n, " = (char*)&here_", n, "; ");
-    keeps += is_output ? c10::str(there, " = here_", n, "; ") : std::string();
+    operands.push_back({c10::str("p", n), facts.type_of("TYPE", n), !is_output, is_output});
   }
-  text.define("WIDES(step)", wides);
-  text.define("SHADOWS", shadows);
-  text.define("KEEPS(step)", keeps);
+  define_wide(text, operands, facts.number_of("PER"));
 }
 constexpr Skeleton kRandom{"philox random", "random", derive_random};
 
