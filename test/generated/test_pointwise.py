@@ -317,6 +317,25 @@ def test_many_elements(check, count, dtype):
             check(lambda x, i=start: x[i:].relu_() + 0.5, x, exact=True)
 
 
+@pytest.mark.parametrize("dtype", [*FLOATS, torch.int64, torch.uint8, torch.bool])
+@pytest.mark.parametrize(("width", "start"), [(64, 0), (64, 1), (63, 0), (8, 16)])
+def test_many_rows(check, dtype, width, start):
+    """Operands that are repeated or have gaps between their rows, of sizes and at places for vectors and others."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randint(0, 9, (4, 3, 200, 96), generator=generator).to(dtype)
+    row, column = x[0, 0, 0].clone(), x[0, 0, :, :1].clone()
+    part = slice(start, start + width)
+    check(lambda x, row: x[..., part] * row[part], x, row, exact=True)
+    check(lambda x, row: x[..., part].contiguous() + row[:width], x, row, exact=True)
+    check(lambda x, row: row[part] == x[..., part], x, row, exact=True)
+    check(lambda x, column: x[..., part] * column, x, column, exact=True)
+    check(lambda x, row, column: torch.where(x[..., part] > 3, row[part], column), x, row, column, exact=True)
+    check(lambda x, row: x.clone()[..., part].mul_(row[part]), x, row, exact=True)
+    check(lambda x, row: x[:, :, ::2, part] * row.to(torch.float64)[part], x, row, exact=True)
+    check(lambda x, row: (x[:, 1:, :, part].to(torch.bfloat16) + row[part]).clone(), x, row, exact=True)
+    check(lambda column: column.expand(4, 3, 200, width).contiguous(), column, exact=True)
+
+
 COMPLEX_CALLS = {
     "with real tensors": lambda z, x: (z + x, x * z, x - z.conj(), z / x, torch.where(x > 0, z, x)),
     "with whole numbers": lambda z, x: (z * x.long(), z + (x > 0), z == x.long(), z**2),

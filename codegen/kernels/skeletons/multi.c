@@ -225,17 +225,18 @@ TB_KERNEL(multi) {
     TB_PASTE(PER_TENSOR_, KIND)
     Index rest = first;
 #ifdef TB_HAS_VECTORS
+#define VECTOR_AT(list) (v + a * items)
     if (ALIGNED) {
       rest = last / VECTOR * VECTOR;
       for (Index v = first / VECTOR + item; v < last / VECTOR; v += AHEAD * items) {
         WIDE_DECLARE
         TB_UNROLL
         for (int a = 0; a < AHEAD; ++a) {
-          if (v + a * items < last / VECTOR) { WIDE_READ(a, v + a * items) }
+          if (VECTOR_AT(0) < last / VECTOR) { WIDE_READ(a, VECTOR_AT) }
         }
         TB_UNROLL
         for (int a = 0; a < AHEAD; ++a) {
-          if (v + a * items < last / VECTOR) {
+          if (VECTOR_AT(0) < last / VECTOR) {
             {
               WIDE_SHADOWS(a)
               TB_UNROLL
@@ -244,7 +245,7 @@ TB_KERNEL(multi) {
                 TB_PASTE(BODY_, KIND)
               }
             }
-            WIDE_WRITE(a, v + a * items)
+            WIDE_WRITE(a, VECTOR_AT)
           }
         }
       }

@@ -268,9 +268,10 @@ TB_KERNEL(random) {
     const int num = (int)TB_LEAST(count - first, PER);
 #endif
 #if defined(WIDE) && defined(TB_HAS_VECTORS)
+#define SAME_STEP(operand) n
     if (num == PER) {
       WIDE_DECLARE
-      WIDE_READ(0, n)
+      WIDE_READ(0, SAME_STEP)
       {
         WIDE_SHADOWS(0)
         TB_UNROLL
@@ -279,7 +280,7 @@ TB_KERNEL(random) {
           TB_PASTE(PUT_, DRAW)
         }
       }
-      WIDE_WRITE(0, n)
+      WIDE_WRITE(0, SAME_STEP)
       continue;
     }
 #endif

@@ -58,21 +58,23 @@ std::string load_text(ValueType type, ValueType compute, int operand) {
                   is_complex(compute) && !is_complex(type) ? ")" : "");
 }
 
-void define_wide(SourceText& text, c10::ArrayRef<WideOperand> operands, int64_t size, int64_t ahead) {
+void define_wide(SourceText& text, const char* pointer, c10::ArrayRef<WideOperand> operands, int64_t size,
+                 int64_t ahead) {
   std::string declarations, reads, shadows, writes;
   for (const auto& operand : operands) {
-    const auto& name = operand.pointer;
+    const auto name = c10::str(pointer, operand.number);
     const auto type = c10::str("tb_bytes<", size * static_cast<int64_t>(size_of(operand.type)), ">");
-    const auto here = c10::str("here_", name, "[a]"), there = c10::str("((", type, "*)", name, ")[v]");
+    const auto here = c10::str("here_", name, "[a]"),
+               there = c10::str("((", type, "*)", name, ")[V(", operand.number, ")]");
     declarations += c10::str(type, " here_", name, "[", ahead, "]; ");
     reads += operand.is_read ? c10::str(here, " = ", there, "; ") : std::string();
     shadows += c10::str("char* const ", name, " = (char*)&", here, "; ");
     writes += operand.is_written ? c10::str(there, " = ", here, "; ") : std::string();
   }
   text.define("WIDE_DECLARE", declarations);
-  text.define("WIDE_READ(a, v)", reads);
+  text.define("WIDE_READ(a, V)", reads);
   text.define("WIDE_SHADOWS(a)", shadows);
-  text.define("WIDE_WRITE(a, v)", writes);
+  text.define("WIDE_WRITE(a, V)", writes);
 }
 
 char* workspace(const tb_kernel_context& context, int64_t size_bytes) {

@@ -30,18 +30,20 @@ struct NoWorkspace {
 };
 /// `TB_LOAD_f32(p2, K(2))` as a T, where kernels compute in `compute`: real numbers of complex ones are their sizes.
 std::string load_text(ValueType type, ValueType compute, int operand);
-/// Neighbours in an operand, `pointer`, that an item moves at once where vectors can be moved.
+/// Neighbours in operand `number`, that an item moves at once where vectors can be moved.
 struct WideOperand {
-  std::string pointer;
+  int number;
   ValueType type;
   bool is_read; // may be true of what is only written: the compiler finds out
   bool is_written;
 };
 /// What one access moves, which is how operands must be aligned.
 constexpr int kWideBytes = 16;
-/// For vectors of `size` elements, of which an item has `ahead` at once: WIDE_DECLARE declares what it has, WIDE_READ(a, v)
-/// has vector v as its a-th, WIDE_SHADOWS(a) declares `pointer` to be where that is, and WIDE_WRITE(a, v) writes it back.
-void define_wide(SourceText& text, c10::ArrayRef<WideOperand> operands, int64_t size, int64_t ahead = 1);
+/// For vectors of `size` elements, of which an item has `ahead` at once: WIDE_DECLARE declares what it has, WIDE_READ(a, V)
+/// has each operand's vector V(number) as its a-th, WIDE_SHADOWS(a) declares `pointer`number to be where that is, and
+/// WIDE_WRITE(a, V) writes it back.
+void define_wide(SourceText& text, const char* pointer, c10::ArrayRef<WideOperand> operands, int64_t size,
+                 int64_t ahead = 1);
 /// Device memory until the kernel's call is over. Throws NoWorkspace.
 char* workspace(const tb_kernel_context& context, int64_t size_bytes);
 /// A contiguous view of the same shape and dtype: this one, or undefined memory of the call. Throws NoWorkspace.

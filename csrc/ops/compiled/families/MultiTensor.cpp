@@ -258,7 +258,7 @@ void derive_multi(const Specialization& facts, SourceText& text) {
     declarations += c10::str("TB_GLOBAL char* ", name, " = p", list, "; (void)", name, "; ");
     if (use != Use::kNumber) {
       aligned += c10::str(wide.empty() ? "(u64)" : " | (u64)", name);
-      wide.push_back({name, facts.type_of("TYPE", list), true, use == Use::kWritten});
+      wide.push_back({list, facts.type_of("TYPE", list), true, use == Use::kWritten});
     }
   }
   for (int64_t tensor = 1; tensor < tensors; ++tensor) {
@@ -270,7 +270,7 @@ void derive_multi(const Specialization& facts, SourceText& text) {
   }
   text.define("CHOOSE_LISTS", c10::str(declarations, "switch (t) { ", cases, "}"));
   text.define("ALIGNED", c10::str(aligned, ") % ", kWideBytes, " == 0)"));
-  define_wide(text, wide, facts.number_of("VECTOR"), facts.number_of("AHEAD"));
+  define_wide(text, "q", wide, facts.number_of("VECTOR"), facts.number_of("AHEAD"));
   for (int n = 0; n < extras; ++n) {
     const std::string name = facts.text_of("EXTRA", n), pointer = c10::str("p", lists * tensors + n);
     text.define(name + "_AT", pointer);

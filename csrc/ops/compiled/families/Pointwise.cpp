@@ -135,24 +135,32 @@ bool is_short(std::string_view texts) {
   return texts.empty() || texts == "floating" || texts == "integral";
 }
 
-/// Elements that an item reads before it writes any; 0: operands are not aligned or not side by side, or too few or too much
-/// work for it to matter.
+/// Elements that an item reads before it writes any; 0: rows of operands are not aligned or not side by side, or too few or
+/// too much work for it to matter.
 int vector_of(int device, const PointwiseEntry& entry, const Call& call, const Geometry& geometry) {
   constexpr int64_t kWorthVectors = 16384;
-  if (runs_in_stretches(device) || is_complex(call.value) || geometry.rank != 1 || geometry.count < kWorthVectors ||
+  if (runs_in_stretches(device) || is_complex(call.value) || geometry.count < kWorthVectors ||
       !is_short(is_floating(compute_type(call.value)) ? entry.floating_texts : entry.integral_texts)) {
     return 0;
   }
-  int least = 8; // bytes of an element
-  for (int n = 0; n < call.num_operands; ++n) {
-    least = std::min(least, call.operands[static_cast<std::size_t>(n)]->dtype.bits / 8);
+  std::size_t least = kWideBytes; // bytes of an element
+  for (std::size_t n = 0; n < static_cast<std::size_t>(call.num_operands); ++n) {
+    least = std::min(least, size_of(call.types[n]));
   }
-  const int vector = std::min(kWideBytes / least, 8);
-  for (int n = 0; n < call.num_operands; ++n) {
-    const auto& operand = *call.operands[static_cast<std::size_t>(n)];
+  const int vector = std::min(kWideBytes / static_cast<int>(least), 8);
+  const auto inner = static_cast<std::size_t>(geometry.rank - 1);
+  if (vector == 1 || (inner > 0 && geometry.sizes[inner] % vector != 0)) {
+    return 0;
+  }
+  for (std::size_t n = 0; n < static_cast<std::size_t>(call.num_operands); ++n) {
+    const auto& operand = *call.operands[n];
     const auto address = reinterpret_cast<uintptr_t>(operand.data) + static_cast<uint64_t>(operand.byte_offset);
-    const auto step = kind_of(geometry.inner_stride(n));
-    if (step == StrideKind::kOther || (step == StrideKind::kOne && address % kWideBytes != 0)) {
+    const auto& strides = geometry.strides[n];
+    const auto step = kind_of(strides[inner]);
+    const bool is_aligned =
+        address % kWideBytes == 0 &&
+        std::all_of(strides.begin(), strides.begin() + inner, [&](int64_t stride) { return stride % vector == 0; });
+    if (step == StrideKind::kOther || (step == StrideKind::kOne && !is_aligned)) {
       return 0;
     }
   }
@@ -260,10 +268,10 @@ void write_vectors(const Specialization& facts, SourceText& text) {
   for (int n = 0; n < facts.number_of("OPERANDS"); ++n) {
     if (facts.operand_step(n) == StrideKind::kOne) {
       const bool is_output = n < entry.num_outputs;
-      operands.push_back({c10::str("p", n), facts.operand_type(n), !is_output || entry.kinds[0] == 'w', is_output});
+      operands.push_back({n, facts.operand_type(n), !is_output || entry.kinds[0] == 'w', is_output});
     }
   }
-  define_wide(text, operands, facts.number_of("VECTOR"));
+  define_wide(text, "p", operands, facts.number_of("VECTOR"));
 }
 
 void derive_pointwise(const Specialization& facts, SourceText& text) {

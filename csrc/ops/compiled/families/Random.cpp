@@ -167,9 +167,9 @@ void derive_random(const Specialization& facts, SourceText& text) {
   std::vector<WideOperand> operands;
   for (int n = 0; n < facts.number_of("OPERANDS"); ++n) {
     const bool is_output = n < facts.number_of("OUTPUTS");
-    operands.push_back({c10::str("p", n), facts.type_of("TYPE", n), !is_output, is_output});
+    operands.push_back({n, facts.type_of("TYPE", n), !is_output, is_output});
   }
-  define_wide(text, operands, facts.number_of("PER"));
+  define_wide(text, "p", operands, facts.number_of("PER"));
 }
 constexpr Skeleton kRandom{"philox random", "random", derive_random};
 
