@@ -60,14 +60,14 @@ using NoGil = py::call_guard<py::gil_scoped_release>;
 void init_graph_kernels(py::module_& m) {
   py::class_<GraphKernel>(m, "GraphKernel")
       .def(py::init([](std::string name, std::string texts, std::string body, bool is_double, bool is_32_bit,
-                       int num_pointers, int num_numbers, bool may_fail, bool in_groups) {
+                       int num_pointers, int num_numbers, bool may_fail, int64_t per_block) {
              return new GraphKernel({std::move(name), std::move(texts), std::move(body),
                                      is_double ? ValueType::f64 : ValueType::f32, is_32_bit, num_pointers, num_numbers,
-                                     may_fail, in_groups});
+                                     may_fail, per_block});
            }),
            py::arg("name"), py::arg("texts"), py::arg("body"), py::kw_only(), py::arg("is_double"),
            py::arg("is_32_bit"), py::arg("num_pointers"), py::arg("num_numbers"), py::arg("may_fail"),
-           py::arg("in_groups"))
+           py::arg("per_block"))
       .def(
           "compile", [](GraphKernel& kernel, int device) { kernel.compile(device); }, NoGil())
       .def("__call__", launch);
@@ -77,6 +77,7 @@ void init_graph_kernels(py::module_& m) {
     return py::make_tuple(entry->parameters, entry->floating, entry->integral, entry->boolean, entry->floating_texts);
   });
   m.def("runs_in_stretches", compiled::runs_in_stretches, NoGil());
+  m.def("block_items", compiled::block_items, NoGil());
   m.def("computes_double", [](int device) { return compiled::computes(device, ValueType::f64); }, NoGil());
   m.def("most_pointers", compiled::most_pointers);
 }

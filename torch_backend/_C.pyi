@@ -168,7 +168,7 @@ class GraphKernel:
         num_pointers: int,
         num_numbers: int,
         may_fail: bool,
-        in_groups: bool,
+        per_block: int,
     ) -> None: ...
     def compile(self, device: int) -> None:
         """Blocks until it is compiled for the device."""
@@ -179,6 +179,9 @@ class GraphKernel:
 def pointwise_formula(overload: str) -> tuple[str, str | None, str | None, str | None, str]:
     """Of codegen/kernels/pointwise.yaml: parameters; statements by what is computed in, floats, integers or bools; what
     those of floats call, as KernelText.h has it. Raises IndexError if ``overload`` ("aten::exp.out") has none."""
+
+def block_items(device: int) -> int:
+    """Items of a block."""
 
 def runs_in_stretches(device: int) -> bool:
     """Whether the items of a block run one after the other, as on a processor. Starts the driver."""

@@ -121,6 +121,24 @@ def test_graphs_give_the_bits_that_operators_give(name: str) -> None:
         torch.testing.assert_close(to_host(got), to_host(expected), rtol=0, atol=0, equal_nan=True)
 
 
+def statistics(a: torch.Tensor, dim: int) -> Any:
+    most = a.amax(dim, keepdim=True)
+    return a.sum(dim), a.var(dim), a.argmax(dim), (a - most).exp().sum(dim) + most.squeeze(dim), a * a.mean(dim, True)
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_reductions_of_all_lengths_are_the_same_every_time(dim: int) -> None:
+    function = torch.compile(statistics, dynamic=True)
+    for sizes in ((64, 96), (33, 1000), (9, 257), (5, 2049), (3000, 33), (2, 8)):
+        a = torch.randn(sizes)
+        if sizes == (9, 257):
+            a[3, 5], a[4, 7] = float("nan"), float("-inf")
+        there = a.to(DEVICE)
+        first, again = to_host(function(there, dim)), to_host(function(there, dim))
+        torch.testing.assert_close(first, again, rtol=0, atol=0, equal_nan=True)
+        torch.testing.assert_close(first, list(statistics(a, dim)), rtol=1e-4, atol=1e-4, equal_nan=True)
+
+
 def _on_device(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compiled there, as it is on the CPU."""
     compiled = torch.compile(function, fullgraph=True)

@@ -27,8 +27,9 @@ from torch_backend.compile.modules.loop_ir import (
     texts_in,
     write,
 )
-from torch_backend.compile.modules.loops import Loops, Part, Reduced, drop_unused
+from torch_backend.compile.modules.loops import Loops
 from torch_backend.compile.modules.operations import Operations
+from torch_backend.compile.modules.passes import Part, Reduced, drop_unused
 from torch_backend.compile.modules.reductions import Reduction, reduction_of
 
 _IN_TURNS = (
@@ -279,7 +280,8 @@ class ModuleKernel(SIMDKernel[CSEVariable]):
             self.parts.append([*outer, *lines, *(["TB_MEET"] if stores else []), *stores])
         elif lines or stores or self.reductions:
             self.parts.append(Reduced(outer, lines + stores, self.reductions))
-            self.parts.append(["TB_MEET", *self.after] if self.after else [])
+            meets = any(isinstance(node, Statement) for node in self.after)  # else it stores nothing
+            self.parts.append([*(["TB_MEET"] if meets else []), *self.after])
         else:
             self.parts.append(outer)
         self.outer, self.loads, self.compute, self.stores, self.after, self.reductions = [], [], [], [], [], []
@@ -325,6 +327,8 @@ class ModuleKernel(SIMDKernel[CSEVariable]):
             is_independent=not (self.scatters or self.in_order),
             is_sequential=self.is_sequential,
             is_ordered=self.in_order,
+            block_items=_C.block_items(self.device),
+            processors=max(_C.device_properties(self.device).multi_processor_count, 1),
         )
 
     def codegen_kernel(self, name: str | None = None) -> str:
@@ -350,7 +354,7 @@ class ModuleKernel(SIMDKernel[CSEVariable]):
             *(f"#define {inner} p{i}" for i, (_, inner) in enumerate(pointers)),
             f"#define error_cell p{len(pointers)}",
             *(_IN_TURNS if self.in_stretches else []),
-            f"#define TB_MEET {'TB_BARRIER();' if loops.in_groups else ''}",
+            f"#define TB_MEET {'TB_BARRIER();' if loops.group else ''}",
             *map(self._exchange, self.atomics),
             "TB_KERNEL(graph_kernel) {",
             *(f"  {line}" for line in head + write(nodes)),
@@ -363,7 +367,7 @@ class ModuleKernel(SIMDKernel[CSEVariable]):
             "num_pointers": len(pointers),
             "num_numbers": len(numbers),
             "may_fail": self.may_fail,
-            "in_groups": loops.in_groups,
+            "per_block": loops.per_block,
         }
         texts = " ".join(["philox", "whole", "integral", "graph", *sorted(texts_in(nodes))])
         keywords = ", ".join(f"{key}={value}" for key, value in options.items())

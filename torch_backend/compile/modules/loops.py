@@ -5,25 +5,25 @@ inner loops run over neighbours in memory, and div and mod are taken once for ea
 do neighbouring elements, and the items of a block reduce together.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from math import gcd
 
 import sympy
 from torch._inductor.codegen.simd import IterationRangesEntry, IterationRangesRoot
 from torch._inductor.virtualized import V
 
+from torch_backend.compile.modules.groups import Group
 from torch_backend.compile.modules.loop_ir import (
     Block,
     Declaration,
     Index,
     Node,
     expression,
-    hoist,
     names_in,
-    without_unused,
 )
-from torch_backend.compile.modules.reductions import Reduction
+from torch_backend.compile.modules.passes import Part, Reduced
 
 _LANES = 32
 """Accumulators that a processor has side by side for one reduction."""
@@ -33,58 +33,6 @@ _FOLD = 4096
 """Steps of a lane after which its sum is added to another: short sums of sums are more exact than long ones."""
 _SHORT_ROW = 8
 """Rows of fewer elements are not worth a loop."""
-
-
-@dataclass
-class Reduced:
-    """A pass over what is reduced, and what is computed once before it."""
-
-    before: list[Node]
-    lines: list[Node]
-    reductions: list[Reduction] = field(default_factory=list)
-
-    def hoist(self, entries: Iterable[IterationRangesEntry]) -> None:
-        """Takes out of the pass what is the same for all its elements; ``entries`` are the kernel's."""
-        varying = {str(entry.name) for entry in entries if entry.is_reduction} | {"r0_index"}
-        once, self.lines = hoist(self.lines, varying)
-        self.before = self.before + once
-
-    def steps(self, suffix: str = "") -> list[Node]:
-        """Adds an element to each reduction."""
-        return [reduction.step(suffix) for reduction in self.reductions]
-
-    def merges(self, suffix: str, other: str) -> list[Node]:
-        """Adds the fields that ``other`` ends to those that ``suffix`` does."""
-        return [reduction.merge(suffix, other) for reduction in self.reductions]
-
-    @property
-    def fields(self) -> list[tuple[str, str, str]]:
-        """Type, name and initial value of each."""
-        return [each for r in self.reductions for each in zip(r.types, r.fields(), r.initial, strict=True)]
-
-    @property
-    def declared(self) -> list[Node]:
-        """The fields."""
-        return [Declaration(kind, name, expression(initial)) for kind, name, initial in self.fields]
-
-
-Part = Reduced | list[Node]
-"""Between passes there is what is computed once for each element that is kept."""
-
-
-def drop_unused(parts: list[Part]) -> None:
-    """Takes out of ``parts`` the values that nothing has a use for."""
-    used: set[str] = set()
-    for number, part in reversed(list(enumerate(parts))):
-        if isinstance(part, Reduced):
-            used |= names_in(part.steps())
-            part.lines = without_unused(part.lines, used)
-            used |= names_in(part.lines)
-            part.before = without_unused(part.before, used)
-            used |= names_in(part.before)
-        else:
-            parts[number] = lines = without_unused(part, used)
-            used |= names_in(lines)
 
 
 @dataclass
@@ -106,24 +54,38 @@ class Loops:
     """An element that is reduced needs what the one before it found."""
     is_ordered: bool
     """What is stored depends on the order of iterations."""
+    block_items: int
+    processors: int
+    """Of the device."""
 
     def around(self) -> list[Node]:
         """All there is to do."""
         if not self.reduces:
-            return self._pointwise([line for part in self.parts if isinstance(part, list) for line in part])
+            return self._pointwise(self._lines)
         if self.in_stretches:
             length = self._reduces_columns()
             return self._rows() if length is None else self._columns(length)
-        return self._groups() if self.in_groups else self._items_alone()
+        return self._items_alone() if self.group is None else self._groups(self.group)
 
     @property
-    def in_groups(self) -> bool:
-        """Whether the items of a block reduce together."""
+    def _lines(self) -> list[Node]:
+        return [line for part in self.parts if isinstance(part, list) for line in part]
+
+    @property
+    def per_block(self) -> int:
+        """Elements that are kept that a block has; 0: as many as without reductions."""
+        if self.in_stretches or not self.reduces:
+            return 0
+        return self.block_items if self.group is None else self.group.across
+
+    @cached_property
+    def group(self) -> Group | None:
+        """How the items of a block reduce together; None: they do not."""
         if self.in_stretches or not self.reduces or self.is_sequential or self.is_ordered:
-            return False
+            return None
         hint = V.graph.sizevars.optimization_hint
         kept, reduced = hint(self.trees[0].numel), hint(self.trees[-1].numel)
-        return bool(reduced >= _LANES and not (self._has_columns and kept >= 4096))
+        return Group.of(kept, reduced, self._has_columns, self.block_items, self.processors)
 
     @property
     def _has_columns(self) -> bool:
@@ -208,32 +170,31 @@ class Loops:
         head = f"for (Index r0_index = {start}; r0_index < r0_numel; {step})"
         return [*reduced.declared, Block(head, [*entries, *reduced.lines, *reduced.steps()])]
 
-    def _each_kept(self, head: str, written: Callable[[Reduced], list[Node]]) -> list[Node]:
+    def _each_kept(
+        self, head: str, written: Callable[[Reduced], list[Node]], before: Sequence[Node] = ()
+    ) -> list[Node]:
         lines: list[Node] = []
         for part in self.parts:
             lines += part if isinstance(part, list) else [*part.before, *written(part)]
-        return [Block(head, [*self._declared(self._used(lines, "x"), "xindex"), *lines])]
+        return [Block(head, [*before, *self._declared(self._used(lines, "x"), "xindex"), *lines])]
 
     def _items_alone(self) -> list[Node]:
         return self._each_kept("TB_FOR(xindex, xnumel)", lambda part: self._each_reduced(part, "0", "++r0_index"))
 
-    def _groups(self) -> list[Node]:
-        """A block for each element that is kept; its items reduce together."""
+    def _groups(self, group: Group) -> list[Node]:
         arrays: list[Node] = []
 
         def written(part: Reduced) -> list[Node]:
-            lines = self._each_reduced(part, "item", "r0_index += items")
-            if not part.reductions:
-                return lines
-            arrays.extend(f"TB_LOCAL_ARRAY({kind}, {name}_shared, GROUP);" for kind, name, _ in part.fields)
-            share: list[Node] = [f"{name}_shared[item] = {name};" for _, name, _ in part.fields]
-            merged = Block("if (item < offset)", [*part.merges("", "_shared[item + offset]"), *share])
-            halves = Block("for (Index offset = items / 2; offset > 0; offset /= 2)", ["TB_BARRIER();", merged])
-            read: list[Node] = [f"{name} = {name}_shared[0];" for _, name, _ in part.fields]
-            return [*lines, "TB_BARRIER();", *share, halves, "TB_BARRIER();", *read]
+            hint = V.graph.sizevars.optimization_hint(self.trees[-1].numel)
+            places = self._declared(self._used(part.lines, "r0_"), "r0_index")
+            lines = [*part.declared, group.each(part, hint, places)]
+            if part.reductions:
+                arrays.extend(group.shared(part))
+                lines += group.merged(part)
+            return lines
 
-        blocks = self._each_kept("TB_FOR_BLOCKS(xindex, xnumel)", written)
-        return [*arrays, "const Index item = (Index)TB_LOCAL_ITEM, items = (Index)TB_BLOCK_ITEMS;", *blocks]
+        blocks = self._each_kept(group.head, written, group.here)
+        return [*arrays, *group.once, *blocks]
 
     def _rows(self) -> list[Node]:
         """Processors: what is reduced is side by side, and has accumulators side by side."""

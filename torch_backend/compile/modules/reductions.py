@@ -1,6 +1,6 @@
 """What a loop keeps from element to element: kinds of reductions in the dialect of codegen/kernels."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +8,7 @@ import torch
 from torch._inductor.utils import upcast_compute_type
 
 from torch_backend.compile.modules.dtypes import type_of
-from torch_backend.compile.modules.loop_ir import Expression, Statement, expression
+from torch_backend.compile.modules.loop_ir import Block, Expression, Node, Statement, expression
 
 _Merge = Callable[[list[Any], list[Any]], Expression]
 
@@ -36,6 +36,29 @@ class Reduction:
         """Adds the values of an element."""
         return Statement(self.merged(self.fields(suffix), self.values))
 
+    def at_once(self, each: str, count: int, subscripts: Mapping[str, str]) -> list[Node]:
+        """Adds the values of ``count`` elements, of which ``each`` is the loop; []: no better than one by one."""
+        return []
+
+
+class _Moments(Reduction):
+    """Mean, sum of squared distances from it, and count: those of several elements take one division, not several."""
+
+    def at_once(self, each: str, count: int, subscripts: Mapping[str, str]) -> list[Node]:
+        kind, mean, squares = self.types[0], f"{self.name}_mean", f"{self.name}_squares"
+        add = Statement(expression("{0} += {1};", mean, *self.values))
+        form = f"{{{{ const {kind} tb_d = {{1}} - {{0}}; {{2}} += tb_d * tb_d; }}}}"
+        square = Statement(expression(form, mean, *self.values, squares))
+        return [
+            f"{kind} {mean} = 0, {squares} = 0;",
+            "TB_UNROLL",
+            Block(each, [add], subscripts),
+            f"{mean} /= {count};",
+            "TB_UNROLL",
+            Block(each, [square], subscripts),
+            Statement(self.merged(self.fields(), [mean, squares, f"({kind}){count}"])),
+        ]
+
 
 def _max_or_min(sign: str, is_float: bool) -> _Merge:
     nan = "{1} != {1} || " if is_float else ""
@@ -59,7 +82,7 @@ def _welford(kind: str) -> _Merge:
     )
     others = (
         f"{{{{ const {kind} tb_n = {{2}} + {{5}}, tb_d = {{3}} - {{0}}, tb_w = tb_n == 0 ? 0 : {{5}} / tb_n; "
-        "{0} += tb_d * tb_w; {1} += {4} + tb_d * tb_d * {2} * tb_w; {2} = tb_n; }}"
+        "{0} += tb_d * tb_w; {1} += {4} + tb_d * (tb_d * tb_w * {2}); {2} = tb_n; }}"  # of none: no overflow
     )
     return lambda a, b: expression(element if len(b) == 1 else others, *a, *b)
 
@@ -95,5 +118,6 @@ def reduction_of(kind: str, name: str, dtype: torch.dtype, values: list[Any]) ->
         values = [*values, expression("(i64){0}", "r0_index")][:2]
         return Reduction(name, [ctype, "i64"], initials, values, [computed, torch.int64], _arg(sign, is_float))
     if kind in ("welford_reduce", "welford_combine"):
-        return Reduction(name, [ctype] * 3, ["0"] * 3, values, [computed] * 3, _welford(ctype))
+        made = _Moments if len(values) == 1 else Reduction
+        return made(name, [ctype] * 3, ["0"] * 3, values, [computed] * 3, _welford(ctype))
     raise NotImplementedError(f"reductions of kind {kind} in kernels that a device compiles")

@@ -146,7 +146,8 @@ class CallOperators(CustomGraphModulePass):
             if not _C.is_device_lost(device):  # which answers nothing
                 properties = _C.device_properties(device)
                 is_serial, has_double = _C.runs_in_stretches(device), _C.computes_double(device)
-                devices.append((is_serial, has_double, properties.warp_size, properties.multi_processor_count))
+                sizes = (_C.block_items(device), properties.warp_size, properties.multi_processor_count)
+                devices.append((is_serial, has_double, *sizes))
         files = tuple(map(str, sorted(Path(__file__).parent.glob("*.py"))))
         formulas = [_C.pointwise_formula(f"aten::{overload}") for overload in FORMULAS]
         return get_hash_for_files(files, extra=f"{torch_backend.__version__} {_C.most_pointers()} {devices} {formulas}")

@@ -77,8 +77,8 @@ void GraphKernel::launch(int device, int64_t units, int64_t cost, const void* co
   launch.value(args.data(), static_cast<std::size_t>(text_.num_numbers + 1) * sizeof(int64_t));
   CallSpan span("kernel_launch", device);
   span.kernel(stream, text_.name);
-  if (text_.in_groups) {
-    launch.run_blocks(function, units, block_items(device));
+  if (text_.per_block > 0) {
+    launch.run_blocks(function, (units - 1) / text_.per_block + 1, block_items(device));
   } else {
     launch.run(function, units, cost);
   }

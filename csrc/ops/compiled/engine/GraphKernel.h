@@ -26,8 +26,8 @@ class GraphKernel {
     int num_pointers;       // without the error cell
     int num_numbers;        // without the first
     bool may_fail;
-    /// A block for each unit of work, whose items share it; else items divide units among themselves.
-    bool in_groups;
+    /// Units of work that a block has, whose items share them as the text says; 0: items divide all among themselves.
+    int64_t per_block;
   };
 
   explicit GraphKernel(Text text);
