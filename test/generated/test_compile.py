@@ -139,6 +139,18 @@ def test_reductions_of_all_lengths_are_the_same_every_time(dim: int) -> None:
         torch.testing.assert_close(first, list(statistics(a, dim)), rtol=1e-4, atol=1e-4, equal_nan=True)
 
 
+def test_elements_of_all_sizes_side_by_side() -> None:
+    def function(a: torch.Tensor, b: torch.Tensor) -> Any:
+        return F.gelu(a) * b[0], (a > 0) & (b > 0), (a + b).bfloat16(), a.half() * 2, (a * 2).byte(), a.flip(0)
+
+    for count in (600_000, 600_007):
+        for first in (0, 1):  # which is not aligned
+            a, b = torch.rand(count + first), torch.randn(count + first)
+            got = torch.compile(function)(a.to(DEVICE)[first:], b.to(DEVICE)[first:])
+            expected = list(function(a[first:], b[first:]))
+            torch.testing.assert_close(to_host(got), expected, rtol=1e-2, atol=1e-5)
+
+
 def _on_device(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compiled there, as it is on the CPU."""
     compiled = torch.compile(function, fullgraph=True)

@@ -14,6 +14,7 @@ import sympy
 from torch._inductor.codegen.simd import IterationRangesEntry, IterationRangesRoot
 from torch._inductor.virtualized import V
 
+from torch_backend.compile.modules import vectors
 from torch_backend.compile.modules.groups import Group
 from torch_backend.compile.modules.loop_ir import (
     Block,
@@ -24,6 +25,7 @@ from torch_backend.compile.modules.loop_ir import (
     names_in,
 )
 from torch_backend.compile.modules.passes import Part, Reduced
+from torch_backend.compile.modules.vectors import Vector, in_vectors, vectors_of
 
 _LANES = 32
 """Accumulators that a processor has side by side for one reduction."""
@@ -74,8 +76,10 @@ class Loops:
     @property
     def per_block(self) -> int:
         """Elements that are kept that a block has; 0: as many as without reductions."""
-        if self.in_stretches or not self.reduces:
+        if self.in_stretches:
             return 0
+        if not self.reduces:
+            return self.block_items * vectors.COUNT if self._vectors else 0
         return self.block_items if self.group is None else self.group.across
 
     @cached_property
@@ -144,11 +148,30 @@ class Loops:
         length = self._row_length(entries, root.numel) if self.in_stretches else None
         independent: list[Node] = ["TB_INDEPENDENT"] if self.is_independent else []
         if length is None or length == root.numel:
+            if self._vectors:
+                return in_vectors(self._vectors, lines, self._declared(entries, "xindex"))
             whole = Block("TB_FOR(xindex, xnumel)", [*self._declared(entries, "xindex"), *lines])
             return [*(independent if self.in_stretches else []), whole]
         once, each = self._in_rows(entries, "(row * inner)", "k")
         row = Block("for (Index k = begin; k < stop; ++k)", [*each, *lines])
         return self._stretches(length, "inner", [*once, *independent, row])
+
+    @cached_property
+    def _vectors(self) -> dict[int, Vector]:
+        """Of lines by their numbers, where several elements at once are worth it."""
+        enough = self.processors * self.block_items * vectors.COUNT
+        is_large = V.graph.sizevars.optimization_hint(self.trees[0].numel) >= enough
+        if self.in_stretches or not (self.is_independent and is_large):
+            return {}
+        return vectors_of(self._lines, self._is_side_by_side)
+
+    def _is_side_by_side(self, index: Index) -> bool:
+        """Whether element n is at place n."""
+        entry = next((each for each in self.entries if each.name == str(index.expr)), None)
+        known = V.graph.sizevars
+        return (
+            entry is not None and entry.divisor == 1 and known.statically_known_equals(entry.length, entry.root.numel)
+        )
 
     def _stretches(self, length: sympy.Expr, most: str, lines: list[Node]) -> list[Node]:
         """This block's part of xindex in pieces of a row: `begin` to `stop` of number `row`, at most `most` at once."""

@@ -317,6 +317,7 @@ def graphs() -> Iterator[Call]:
         yield f"compiled block {short(dtype)}", lambda *a, f=compiled: f(*a).detach(), (x, w, w)
         bias = new(COLUMNS, dtype=dtype, grad=True)
         yield f"compiled block, backward {short(dtype)}", gradients(compiled), (x, w, bias)
+        yield f"compiled gelu {short(dtype)}", torch.compile(lambda x: F.gelu(x) * 2), (x.detach(),)
         yield f"compiled sums of columns {short(dtype)}", torch.compile(lambda x: x.sum(0)), (x.detach(),)
     mask = new(ROWS, COLUMNS, dtype=torch.bool)
     yield "compiled softmax and sums float32", torch.compile(heads), (new(ROWS, COLUMNS), mask)
