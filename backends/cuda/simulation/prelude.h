@@ -141,7 +141,6 @@ static inline T __shfl_xor_sync(unsigned, T x, int mask) {
   return other;
 }
 
-
 // Instructions that modules use by name, with their operands in order.
 static inline void sim_cvt_f32_f16(float& y, unsigned short x) {
   const float scaled = sim_bits<float>((unsigned)(x & 0x7fff) << 13) * 0x1p112f;
@@ -196,8 +195,8 @@ static inline void sim_ldmatrix_sync_aligned_m8n8_x4_shared_b16(unsigned& a, uns
   unsigned* to[4] = {&a, &b, &c, &d};
   sim_load_matrices(to, at, false);
 }
-static inline void sim_ldmatrix_sync_aligned_m8n8_x4_trans_shared_b16(unsigned& a, unsigned& b, unsigned& c, unsigned& d,
-                                                                      unsigned at) {
+static inline void sim_ldmatrix_sync_aligned_m8n8_x4_trans_shared_b16(unsigned& a, unsigned& b, unsigned& c,
+                                                                      unsigned& d, unsigned at) {
   unsigned* to[4] = {&a, &b, &c, &d};
   sim_load_matrices(to, at, true);
 }
@@ -242,15 +241,15 @@ static inline void sim_add_product(bool brain, float& s0, float& s1, float& s2, 
   const unsigned a[4] = {a0, a1, a2, a3}, b[2] = {b0, b1};
   for (unsigned half = 0; half < 2; ++half) {
     for (unsigned part = 0; part < 4; ++part)
-      left[warp][row + part % 2 * 8][column + half + part / 2 * 8] = sim_half((unsigned short)(a[part] >> 16 * half), brain);
+      left[warp][row + part % 2 * 8][column + half + part / 2 * 8] =
+          sim_half((unsigned short)(a[part] >> 16 * half), brain);
     for (unsigned part = 0; part < 2; ++part)
       right[warp][column + half + part * 8][row] = sim_half((unsigned short)(b[part] >> 16 * half), brain);
   }
   __syncthreads();
   float* sums[4] = {&s0, &s1, &s2, &s3};
   for (unsigned n = 0; n < 4; ++n)
-    for (unsigned k = 0; k < 16; ++k)
-      *sums[n] += left[warp][row + n / 2 * 8][k] * right[warp][k][column + n % 2];
+    for (unsigned k = 0; k < 16; ++k) *sums[n] += left[warp][row + n / 2 * 8][k] * right[warp][k][column + n % 2];
   __syncthreads();
 }
 template <class... Operands>

@@ -19,7 +19,7 @@ std::filesystem::path folder() {
 // Of the parameters that a text of the core declares: char* p0, char* p1, ...
 size_t count_pointers(const std::string& text) {
   size_t count = 0;
-  for (size_t at = text.find("__global__ void name("), end = text.find('\n', at);
+  for (size_t at = text.find("__global__ void name"), end = text.find('\n', at);
        at != std::string::npos && (at = text.find("char* p", at)) < end; ++at)
     ++count;
   return count;

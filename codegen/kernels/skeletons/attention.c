@@ -19,7 +19,7 @@
 // MATRICES        not 0: matrix units multiply, of values of two bytes; STAGES tiles of the other side are near, at most 2
 //
 // p0 query, p1 key, p2 value, p3 bias, p4 logarithms [batch, heads, rows], p5 result, p6 seed, p7 offset, p8 gradient of the
-// result, p9 those of each row, p10 gradient of query or key, p11 that of value.
+// result, p9 those of each row, and OTHERS_MOST more, p10 gradient of query or key, p11 that of value.
 
 typedef struct {
   i64 batches, heads, shared, rows, places;
@@ -644,6 +644,9 @@ TB_KERNEL(attention) {
 #endif
     FOR_HEADS {
       TENSORS
+#if GRAD_KEYS
+      TB_GLOBAL const char* const of_rows = p9 + deltas * 8;
+#endif
       if (!GRAD_KEYS || head == own_head * args.shared) {
         FETCH_OWN
       }
@@ -664,13 +667,6 @@ TB_KERNEL(attention) {
       }
 #endif
       for (Index begin = begin_others; begin < end_others; begin += OTHERS_MOST) {
-#if GRAD_KEYS
-        T row_deltas[OTHERS_EACH], row_numbers[OTHERS_EACH];
-        UNROLLED(j, OTHERS_EACH) {
-          const i64 row = deltas + (i64)TB_LEAST(OTHER_OF(j), (Index)OTHER_ROWS - 1);
-          LOAD_TWO(row_deltas[j], row_numbers[j], p9, row)
-        }
-#endif
         FETCH_OTHERS
         T scores[ROWS_EACH][OTHERS_EACH];
         CLEAR(scores, OTHERS_EACH)
@@ -702,17 +698,19 @@ TB_KERNEL(attention) {
         SCALE_AND_LEAVE_OUT
         UNROLLED(j, OTHERS_EACH) {
 #if GRAD_KEYS
-          T delta = row_deltas[j];
+          T delta, number;
+          LOAD_TWO(delta, number, of_rows, OTHER_OF(j))
 #if HAS_PARTS
-          T part = row_numbers[j];
+          const T part = OTHER_OF(j) < end_others ? number : 0;
           LOGARITHM(logarithm, TB_LEAST(OTHER_OF(j), (Index)OTHER_ROWS - 1))
           logarithm *= UNIT;
 #else
-          T part = 1, logarithm = row_numbers[j];
+          const T part = 1;
+          T logarithm = number;
 #endif
           if (OTHER_OF(j) >= end_others) { // no weights, whatever the last row has
             logarithm = (T)INFINITY;
-            delta = part = 0;
+            delta = 0;
           }
 #else
           const T part = 1;

@@ -301,7 +301,9 @@ void backward(const Call& call, const Drawn& drawn, const at::Tensor& grad_out, 
               const at::Tensor& logarithms, const at::Tensor& grad_query, const at::Tensor& grad_key,
               const at::Tensor& grad_value) {
   const auto& sizes = call.query.sizes();
-  const at::Tensor delta = at::empty({sizes[0], sizes[1], sizes[2], 2}, call.query.options().dtype(at::kFloat));
+  constexpr int64_t kMostOthers = 256; // of a tile, which may be read beyond the last row
+  const at::Tensor delta =
+      at::empty({sizes[0] * sizes[1] * sizes[2] + kMostOthers, 2}, call.query.options().dtype(at::kFloat));
   Operands all{call.query,   call.key, call.value, call.bias,  logarithms, out,       drawn.seed,
                drawn.offset, grad_out, delta,      grad_query, grad_key,   grad_value};
   run(Pass::kGradQuery, call, all);

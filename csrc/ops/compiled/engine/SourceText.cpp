@@ -97,7 +97,8 @@ std::string SourceText::complete(const char* skeletons, bool chunked) const {
   text += compute_;
   text += kernel_text("common");
   text += text_;
-  text += c10::str("#define TB_KERNEL(name) ", before_name_, suffix().empty() ? " name" : " name##", suffix(), after_name_, "\n");
+  text += c10::str("#define TB_KERNEL(name) ", before_name_, suffix().empty() ? " name" : " name##", suffix(),
+                   after_name_, "\n");
   for (const auto& name : c10::split(skeletons, ' ')) {
     const char* skeleton = kernel_text(std::string(name).c_str());
     TORCH_INTERNAL_ASSERT(skeleton, "no kernel text called ", name);

@@ -683,7 +683,7 @@ tb_status norm(const void*, const tb_kernel_context& context, const tb_arg* args
       return;
     }
     auto wanted = specialize(kMulti, work, batch, /*more_pointers=*/1);
-    wanted.text("KIND", "norm").number("NORM", kind).number("BLOCK", items);
+    wanted.text("KIND", "norm").called("norm").number("NORM", kind).number("BLOCK", items);
     if (blocks > 0) {
       const auto& function = find_function(context.device, wanted);
       const Arguments arguments(work, batch);
