@@ -15,6 +15,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 NAMES = ("result", "query", "key", "value")
+# Matrix units, where there are any, multiply halves alone.
+with_and_without_matrices = pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 
 
 @pytest.fixture(autouse=True)
@@ -75,20 +77,23 @@ def test_dtypes_and_heads(dtype: torch.dtype, causal: bool, width: int) -> None:
 @pytest.mark.parametrize("causal", [False, True], ids=["all", "causal"])
 @pytest.mark.parametrize("rows", [1, 17, 128, 200])
 @pytest.mark.parametrize("places", [1, 64, 131])
-def test_lengths(rows: int, places: int, causal: bool) -> None:
-    compare([drawn(1, 2, n, 16) for n in (rows, places, places)], is_causal=causal)
+@with_and_without_matrices
+def test_lengths(dtype: torch.dtype, rows: int, places: int, causal: bool) -> None:
+    compare([drawn(1, 2, n, 16, dtype=dtype) for n in (rows, places, places)], is_causal=causal)
 
 
-@pytest.mark.parametrize("widths", [(256, 256), (16, 40), (128, 8), (1, 1)])
-def test_widths(widths: tuple[int, int]) -> None:
-    compare([drawn(1, 2, 40, widths[0]), drawn(1, 2, 40, widths[0]), drawn(1, 2, 40, widths[1])], is_causal=True)
+@pytest.mark.parametrize("widths", [(256, 256), (16, 40), (128, 8), (128, 128), (100, 99), (1, 1)])
+@with_and_without_matrices
+def test_widths(dtype: torch.dtype, widths: tuple[int, int]) -> None:
+    compare([drawn(1, 2, 40, width, dtype=dtype) for width in (widths[0], *widths)], is_causal=True)
 
 
 @pytest.mark.parametrize("shared", [2, 6])
-def test_heads_that_share_keys(shared: int) -> None:
+@with_and_without_matrices
+def test_heads_that_share_keys(dtype: torch.dtype, shared: int) -> None:
     kept = 6 // shared
-    compare([drawn(2, n, 33, 16) for n in (6, kept, kept)], enable_gqa=True, is_causal=True)
-    compare([drawn(2, n, 33, 16) for n in (6, kept, kept)], enable_gqa=True, scale=-0.3)
+    compare([drawn(2, n, 33, 16, dtype=dtype) for n in (6, kept, kept)], enable_gqa=True, is_causal=True)
+    compare([drawn(2, n, 33, 16, dtype=dtype) for n in (6, kept, kept)], enable_gqa=True, scale=-0.3)
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 40, 50), (40, 50), (1, 3, 40, 50), (2, 1, 1, 50), (40, 1), (1, 1)])
@@ -108,12 +113,13 @@ def test_masks_of_halves(dtype: torch.dtype) -> None:
     compare([drawn(2, 3, 40, 16, dtype=dtype) for _ in range(3)], attn_mask=drawn(40, 40, dtype=dtype))
 
 
-def test_rows_without_any_place() -> None:
+@with_and_without_matrices
+def test_rows_without_any_place(dtype: torch.dtype) -> None:
     """Their results and gradients are 0, as the CPU's."""
     mask = torch.ones(40, 40, dtype=torch.bool).tril_(-3)
-    inputs = [drawn(2, 3, 40, 16) for _ in range(3)]
+    inputs = [drawn(2, 3, 40, 16, dtype=dtype) for _ in range(3)]
     compare(inputs, attn_mask=mask)
-    compare(inputs, attn_mask=torch.zeros(40, 40).masked_fill_(~mask, -math.inf))
+    compare(inputs, attn_mask=torch.zeros(40, 40, dtype=dtype).masked_fill_(~mask, -math.inf))
     result = F.scaled_dot_product_attention(*(x.to(DEVICE) for x in inputs), attn_mask=mask.to(DEVICE))
     assert not result[:, :, :3].any()
 
@@ -135,9 +141,10 @@ def test_rows_of_which_all_scores_are_the_least_float() -> None:
             torch.testing.assert_close(left.cpu(), right, rtol=1e-5, atol=1e-5)
 
 
-def test_numbers_that_are_not_finite() -> None:
+@with_and_without_matrices
+def test_numbers_that_are_not_finite(dtype: torch.dtype) -> None:
     """A row that sees NaN or an infinite score is NaN, and no other."""
-    query, key, value = (drawn(1, 1, 40, 8) for _ in range(3))
+    query, key, value = (drawn(1, 1, 40, 8, dtype=dtype) for _ in range(3))
     query[0, 0, 5] = math.nan
     key[0, 0, 30, 0], key[0, 0, 30, 1:], query[0, 0, 35, 0] = math.inf, 0, 1
     got = F.scaled_dot_product_attention(*(x.to(DEVICE) for x in (query, key, value)), is_causal=True).cpu()
@@ -146,7 +153,8 @@ def test_numbers_that_are_not_finite() -> None:
     wanted = scores.softmax(-1) @ value.double()
     assert got.isnan().equal(wanted.isnan())
     assert got[0, 0, 5].isnan().all()
-    torch.testing.assert_close(got.double(), wanted, equal_nan=True, rtol=1e-5, atol=1e-5)
+    bound = 8 * torch.finfo(dtype).eps
+    torch.testing.assert_close(got.double(), wanted, equal_nan=True, rtol=bound, atol=bound)
 
 
 @pytest.mark.parametrize("sizes", [(0, 2, 5, 7), (2, 2, 0, 7), (2, 2, 5, 0), (2, 2, 0, 0)], ids=str)
@@ -155,35 +163,40 @@ def test_nothing(sizes: tuple[int, ...]) -> None:
     compare([drawn(batch, heads, n, 8) for n in (rows, places, places)])
 
 
-def test_strides() -> None:
+@with_and_without_matrices
+def test_strides(dtype: torch.dtype) -> None:
     def laid_out(order: tuple[int, ...], step: int = 1) -> Tensor:
         sizes = (2, 3, 40, 16 * step)
-        return drawn(*(sizes[dim] for dim in order)).permute([order.index(dim) for dim in range(4)])[..., ::step]
+        made = drawn(*(sizes[dim] for dim in order), dtype=dtype)
+        return made.permute([order.index(dim) for dim in range(4)])[..., ::step]
 
     compare([laid_out((0, 2, 1, 3)), laid_out((2, 0, 1, 3)), laid_out((0, 1, 3, 2))])
     compare([laid_out((0, 1, 2, 3), 2), laid_out((0, 2, 1, 3), 2), laid_out((0, 1, 2, 3))], is_causal=True)
-    packed = drawn(2, 40, 3, 3, 16).permute(2, 0, 3, 1, 4)
+    packed = drawn(2, 40, 3, 3, 16, dtype=dtype).permute(2, 0, 3, 1, 4)
     compare(list(packed.unbind(0)), is_causal=True)
 
 
-def test_views_of_the_device() -> None:
+@with_and_without_matrices
+def test_views_of_the_device(dtype: torch.dtype) -> None:
     """Offsets, strides that are expanded, and a gradient without memory of its own."""
-    packed = drawn(2, 41, 3, 3, 16)
+    packed = drawn(2, 41, 3, 3, 16, dtype=dtype)
     there = packed.to(DEVICE)[:, 1:].permute(2, 0, 3, 1, 4)
     query, key, value = there[0], there[1, :1].expand(2, -1, -1, -1), there[2, :, :1].expand(-1, 3, -1, -1)
     here = [x.cpu() for x in (query, key, value)]
-    grad = torch.ones((), device=DEVICE).expand(2, 3, 40, 16)
+    grad = torch.ones((), device=DEVICE, dtype=dtype).expand(2, 3, 40, 16)
     got, wanted = of_device([query, key, value], grad), of_cpu(here, grad.cpu())
+    bound = max(1e-4, 32 * torch.finfo(dtype).eps)
     for left, right in zip(got, wanted, strict=True):
-        torch.testing.assert_close(left.cpu().double(), right, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(left.cpu().double(), right, rtol=bound, atol=bound)
 
 
 @pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("causal", [False, True], ids=["all", "causal"])
-def test_dropout(p: float, causal: bool) -> None:
+@with_and_without_matrices
+def test_dropout(dtype: torch.dtype, p: float, causal: bool) -> None:
     """The weights that are dropped are those of native_dropout, in the result and in gradients."""
-    query, key, value = (drawn(2, 3, n, 16) for n in (40, 50, 50))
-    grad = drawn(2, 3, 40, 16)
+    query, key, value = (drawn(2, 3, n, 16, dtype=dtype) for n in (40, 50, 50))
+    grad = drawn(2, 3, 40, 16, dtype=dtype)
     torch.manual_seed(3)
     got = of_device([x.to(DEVICE) for x in (query, key, value)], grad.to(DEVICE), dropout_p=p, is_causal=causal)
     torch.manual_seed(3)
@@ -196,8 +209,9 @@ def test_dropout(p: float, causal: bool) -> None:
     for name, left, right in zip(
         NAMES, got, [result, *torch.autograd.grad(result, leaves, grad.double())], strict=True
     ):
+        bound = max(1e-4, 32 * torch.finfo(dtype).eps)
         torch.testing.assert_close(
-            left.cpu().double(), right.detach(), rtol=1e-4, atol=1e-4, msg=lambda text, name=name: f"{name}: {text}"
+            left.cpu().double(), right.detach(), rtol=bound, atol=bound, msg=lambda text, name=name: f"{name}: {text}"
         )
 
 

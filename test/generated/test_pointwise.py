@@ -431,6 +431,21 @@ def test_unsigned_numbers_are_those_modulo_a_power_of_two(name, dtype):
     assert WHOLE_CALLS[name](x, y).cpu().tolist() == wanted
 
 
+LONG_VALUES = [
+    *((torch.int64, value) for value in (2**62 + 7, -1)),
+    *((torch.float64, value) for value in (0.1, math.nan)),
+    *((torch.complex64, value) for value in (1 - 2j, complex(math.inf, math.nan))),
+    (torch.complex128, 0.1j),
+]
+
+
+@pytest.mark.parametrize(("dtype", "value"), LONG_VALUES, ids=str)
+def test_fills_of_more_bytes_than_a_word(check, dtype, value):
+    """Which devices have no fill of their own for, unless the words are alike."""
+    x = torch.zeros(70, 80, dtype=dtype)
+    check(lambda x: (x.clone().fill_(value), x.clone().mT.fill_(value), x.clone()[:, 1:].fill_(value)), x, exact=True)
+
+
 @pytest.mark.parametrize("dtype", UNSIGNED)
 def test_unsigned_numbers_with_others(check, dtype):
     x = torch.tensor([[0, 1, 5], [300, 40000, torch.iinfo(dtype).max]], dtype=dtype)

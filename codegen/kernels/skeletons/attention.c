@@ -654,11 +654,10 @@ TB_KERNEL(attention) {
       TB_GLOBAL char* const out = HERE(p5, out, batch, head);
       UNROLLED(i, ROWS_EACH) {
         LOGARITHM(logarithm, OWN_OF(i))
-        logarithm *= UNIT;
         T sum = 0;
         for (int d = across; d < WIDTH_B; d += SIDE) sum += LOAD(grad_out, OWN_OF(i), d) * LOAD(out, OWN_OF(i), d);
         JOIN(sum, SUM)
-        tops[i] = logarithm;
+        tops[i] = logarithm * UNIT;
         totals[i] = sum;
         if (across == 0 && first + OWN_ROW(i) < (Index)OWN_ROWS) {
           TB_STORE_f32(p9, 2 * (deltas + (i64)OWN_OF(i)), sum);
@@ -703,7 +702,6 @@ TB_KERNEL(attention) {
 #if HAS_PARTS
           const T part = OTHER_OF(j) < end_others ? number : 0;
           LOGARITHM(logarithm, TB_LEAST(OTHER_OF(j), (Index)OTHER_ROWS - 1))
-          logarithm *= UNIT;
 #else
           const T part = 1;
           T logarithm = number;
@@ -712,6 +710,7 @@ TB_KERNEL(attention) {
             logarithm = (T)INFINITY;
             delta = 0;
           }
+          logarithm *= UNIT;
 #else
           const T part = 1;
 #endif

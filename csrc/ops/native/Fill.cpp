@@ -11,9 +11,12 @@
 #include <ATen/ops/fill_ops.h>
 #include <c10/core/DeviceGuard.h>
 
+#include "csrc/core/DType.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/Stream.h"
+#include "csrc/ops/compiled/engine/Launch.h"
 #include "csrc/ops/compiled/engine/Modules.h"
+#include "csrc/ops/compiled/engine/ValueType.h"
 #include "csrc/ops/dispatch/Registrar.h"
 #include "csrc/ops/host/AtenKernel.h"
 #include "csrc/ops/host/HostCall.h"
@@ -34,7 +37,8 @@ bool is_for_a_kernel(const at::Tensor& self, const at::Tensor& element) {
   constexpr int64_t kWordBytes = 4, kWorthALaunch = 4096;
   const auto type = self.scalar_type();
   if (self.numel() < kWorthALaunch || (type != at::kLong && type != at::kDouble && !at::isComplexType(type)) ||
-      !compiled::has_modules() || device_api().host_access()) {
+      !compiled::has_modules() || device_api().host_access() ||
+      !compiled::computes(self.device().index(), compiled::value_type(tb_dtype_or_none(type)))) {
     return false;
   }
   const auto* bytes = static_cast<const char*>(element.const_data_ptr());

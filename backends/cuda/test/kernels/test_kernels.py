@@ -95,7 +95,8 @@ def test_it_compiles_without_a_message(major: int, arch: str) -> None:
 @pytest.mark.parametrize(("major", "arch"), [(12, "sm_75"), (13, "sm_90"), (13, "sm_100")])
 def test_code_is_read_as_nvdisasm_reads_it(tmp_path: Path, major: int, arch: str) -> None:
     """Of texts that have, between them, all kinds of instructions that are found anywhere."""
-    texts, known = calls()[1], compiled(*CHECKED)
+    texts, found = calls()[1], compiled(*CHECKED)
+    known = {name: found[name] for name in of_arch(found, texts, arch)}
     kinds = {kind for each in known.values() if each.code for kind in each.code.instructions}
     chosen = []
     for name in sorted(known, key=lambda name: len(known[name].code.instructions) if known[name].code else 0)[::-1]:
