@@ -1,8 +1,5 @@
 // What graphs of torch.compile call. Goes after "philox", "whole" and "integral".
 #undef T
-#ifndef TB_UNROLL // where a block has one item
-#define TB_UNROLL
-#endif
 
 // Element `offset` of what inductor's `seed` gives: uniform in [0, 1), normal, or of [low, high).
 TB_DEVICE f32 tb_graph_rand(i64 seed, i64 offset) {
