@@ -4,6 +4,7 @@
 """
 
 import inspect
+import os
 import sys
 from collections.abc import Iterator
 from types import ModuleType
@@ -117,6 +118,7 @@ def page(cuda: ModuleType, ours: ModuleType) -> str:
 
 
 if __name__ == "__main__":
+    os.environ["TORCH_BACKEND"] = sys.argv[1]
     import torch
 
     import torch_backend

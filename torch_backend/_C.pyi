@@ -128,6 +128,16 @@ def operator_sources() -> dict[str, str]:
 def has_modules() -> bool:
     """Whether the device compiles kernels."""
 
+def module_format() -> str | None:
+    """The language of the device's kernels, "c++", "opencl-c" or "cuda-c"; None without modules."""
+
+def compile_ahead(folder: str, compiler: Callable[[str], bytes] | None) -> None:
+    """From now on images go to ``folder``. ``compiler`` makes one of a kernel's text, from any thread; None: the device
+    does, by module_load. Before the process's first kernel."""
+
+def num_ahead_images() -> int:
+    """How many images compile_ahead has made and kept."""
+
 def generated_kernels() -> list[str]:
     """The overloads that a device which takes modules gets kernels for, as a device library would name them."""
 

@@ -4,7 +4,9 @@
 #include <array>
 #include <cstring>
 
+#include "allocation.h"
 #include "device.h"
+#include "options.h"
 #include "scoped_access.h"
 #include "stream.h"
 
@@ -50,11 +52,21 @@ result check_devices(int32_t dst_device, int32_t src_device, uint32_t kind) {
   return failure(TB_STATUS_UNSUPPORTED, "memory_copy: xcpu has no copy of kind %u", kind);
 }
 
+// A driver may take a copy with the wrong kind for what the kind says, and drop it.
+result check_host_side(const void* ptr, const char* what) {
+  allocation found;
+  if (!settings().protect || !allocation_find(ptr, &found) || found.kind != TB_MEMORY_DEVICE) return {};
+  return failure(TB_STATUS_INVALID_ARGUMENT, "memory_copy: %s %p is memory of device %d, not the host's", what, ptr,
+                 found.device);
+}
+
 } // namespace
 
 result memory_copy(int32_t dst_device, void* dst, int32_t src_device, const void* src, uint64_t size_bytes,
                    uint32_t kind, tb_stream* stream) {
   result r = check_devices(dst_device, src_device, kind);
+  if (r.ok() && kind == TB_COPY_HOST_TO_DEVICE) r = check_host_side(src, "src");
+  if (r.ok() && kind == TB_COPY_DEVICE_TO_HOST) r = check_host_side(dst, "dst");
   if (!r.ok()) return r;
   const int32_t to = kind == TB_COPY_DEVICE_TO_HOST ? kHostSide : dst_device;
   const int32_t from = kind == TB_COPY_HOST_TO_DEVICE ? kHostSide : src_device;

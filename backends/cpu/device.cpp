@@ -5,8 +5,8 @@
 #include <thread>
 
 #include "common/forked_child.h"
-#include "module/compiler.h"
 #include "module/launch.h"
+#include "module/source.h"
 #include "options.h"
 #include "region.h"
 #include "stream.h"
@@ -16,7 +16,7 @@ namespace {
 
 uint64_t capabilities() {
   uint64_t set = TB_CAP_PEER;
-  if (!settings().modules) {
+  if (!settings().has_modules()) {
     set |= TB_CAP_HOST_ACCESS | TB_CAP_PAGEABLE_ACCESS;
     if (!settings().protect) set |= TB_CAP_HOST_COHERENT;
   }
@@ -27,11 +27,17 @@ uint64_t capabilities() {
 }
 
 void describe_launches(tb_device_properties& properties) {
-  std::fill(std::begin(properties.max_block), std::end(properties.max_block), modules::kBlockItems);
-  properties.max_block_items = modules::kBlockItems;
-  properties.preferred_block_items = modules::kBlockItems;
-  properties.local_memory_bytes = modules::kLocalMemoryBytes;
-  std::strcpy(properties.driver_version, modules::compiler_version().c_str());
+  const modules::launch_limits limits = modules::limits();
+  std::copy(std::begin(limits.block), std::end(limits.block), std::begin(properties.max_block));
+  properties.max_block_items = limits.items;
+  properties.preferred_block_items = std::min(limits.items, 256u);
+  properties.local_memory_bytes = limits.local_bytes;
+  std::strcpy(properties.driver_version, modules::driver_version().c_str());
+  if (settings().modules == modules_mode::side_by_side) {
+    properties.warp_size = kSimtWarp;
+    properties.capability_major = modules::kCapability / 10;
+    properties.capability_minor = modules::kCapability % 10;
+  }
 }
 
 } // namespace
@@ -63,7 +69,7 @@ result device_properties(int32_t, tb_device_properties* out_properties) {
   }
   properties.numa_node = -1;
   properties.commit_granularity_bytes = settings().virtual_memory ? kHugePage : 0;
-  if (settings().modules) describe_launches(properties);
+  if (settings().has_modules()) describe_launches(properties);
   std::memcpy(out_properties, &properties, properties.struct_size);
   return {};
 }

@@ -39,6 +39,13 @@ bool parse_flag(std::string_view text, bool* out_flag) {
   return text == "0" || text == "1";
 }
 
+bool parse_modules(std::string_view text, modules_mode* out_mode) {
+  *out_mode = text == "1"              ? modules_mode::in_order
+              : text == "side_by_side" ? modules_mode::side_by_side
+                                       : modules_mode::off;
+  return text == "0" || *out_mode != modules_mode::off;
+}
+
 bool parse_memory(std::string_view text, uint64_t* out_bytes) {
   constexpr std::string_view units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   const size_t digits = text.find_first_not_of("0123456789");
@@ -88,8 +95,8 @@ const options& settings() {
 }
 
 const char* const* option_keys() {
-  static const char* const keys[] = {"devices", "memory",  "async",   "protect",        "ipc",  "delay_us", "fault",
-                                     "ccl",     "modules", "threads", "virtual_memory", nullptr};
+  static const char* const keys[] = {"devices", "memory",  "async",   "protect",        "ipc",   "delay_us", "fault",
+                                     "ccl",     "modules", "threads", "virtual_memory", "races", "compiler", nullptr};
   return keys;
 }
 
@@ -104,11 +111,15 @@ result read_options() {
   if (r.ok()) r = read("xcpu.virtual_memory", "0 or 1", parse_flag, &o.virtual_memory);
   if (r.ok()) r = read("xcpu.delay_us", "microseconds, at most 10000000: N, or LOW-HIGH", parse_delay, &o.delay);
   if (r.ok()) r = read("xcpu.ccl", "0 or 1", parse_flag, &o.ccl);
-  if (r.ok()) r = read("xcpu.modules", "0 or 1", parse_flag, &o.modules);
+  if (r.ok()) r = read("xcpu.modules", "0, 1 or side_by_side", parse_modules, &o.modules);
+  if (r.ok()) r = read("xcpu.races", "0 or 1", parse_flag, &o.races);
+  if (r.ok()) r = read("xcpu.compiler", "0 or 1", parse_flag, &o.compiler);
   if (r.ok()) r = read("xcpu.threads", "a whole number from 1 to 1024", parse_threads, &o.threads);
   if (!r.ok()) return r;
   if (o.delay.high_us > 0 && !o.async)
     return failure(TB_STATUS_INVALID_ARGUMENT, "xcpu.delay_us delays asynchronous work; set xcpu.async=1 as well");
+  if (o.races && o.modules != modules_mode::side_by_side)
+    return failure(TB_STATUS_INVALID_ARGUMENT, "xcpu.races is about items side by side; set xcpu.modules=side_by_side");
   settled = o;
   return {};
 }

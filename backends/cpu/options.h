@@ -11,6 +11,9 @@ struct delay_range {
   uint32_t low_us = 0, high_us = 0;
 };
 
+// How modules run the items of a block: none is offered, one item has all its block's work, or many wait for each other.
+enum class modules_mode { off, in_order, side_by_side };
+
 struct options {
   int32_t devices = 2;
   uint64_t memory_bytes = 0; // of each device; the machine's memory unless set
@@ -20,8 +23,14 @@ struct options {
   bool virtual_memory = true;
   delay_range delay;
   bool ccl = false;
-  bool modules = false;
+  modules_mode modules = modules_mode::off;
+  bool races = false;
+  bool compiler = true; // else modules are loaded from images alone
   uint32_t threads = 1; // that run the blocks of one launch
+
+  bool has_modules() const {
+    return modules != modules_mode::off;
+  }
 };
 
 // Settled by read_options; constant afterwards.

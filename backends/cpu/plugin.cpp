@@ -98,7 +98,7 @@ tb_core_table make_table() {
   XCPU_SET(memory_info);
   XCPU_SET(memory_query);
   XCPU_SET(peer_can_access);
-  if (settings().protect && !settings().modules) {
+  if (settings().protect && !settings().has_modules()) {
     XCPU_SET(memory_map);
     XCPU_SET(memory_unmap);
   }
@@ -192,7 +192,7 @@ const void* find_table(const char* name) {
   static const tb_kernel_table kernels = make_kernel_table();
   static const tb_ccl_table ccl = make_ccl_table();
   if (settings().async && std::strcmp(name, "graph.1") == 0) return &graph;
-  if (settings().modules && std::strcmp(name, "kernels.1") == 0) return &kernels;
+  if (settings().has_modules() && std::strcmp(name, "kernels.1") == 0) return &kernels;
   return settings().ccl && std::strcmp(name, "ccl.1") == 0 ? &ccl : nullptr;
 }
 

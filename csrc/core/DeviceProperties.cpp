@@ -50,11 +50,12 @@ void check_sizes(const tb_device_properties& properties, Faults& faults) {
                               " bytes; it must be a power of two, or 0, and at most 1 GiB"));
   }
   const uint64_t memory = properties.total_memory_bytes;
-  if (memory == 0 || memory > kMaxMemoryBytes) {
-    faults.push_back(c10::str("a total memory of ", memory, " bytes; it must be the size of the memory"));
+  if (memory > kMaxMemoryBytes) {
+    faults.push_back(
+        c10::str("a total memory of ", memory, " bytes; it must be the size of the memory, or 0 if that is unknown"));
   }
   const uint64_t largest = properties.max_allocation_bytes;
-  if (largest > memory) {
+  if (memory != 0 && largest > memory) {
     faults.push_back(c10::str("a max_allocation_bytes of ", largest, " with a total memory of ", memory,
                               " bytes; 0 means as much as there is"));
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -36,6 +37,16 @@ struct AllocatorState {
     } else {
       attention.fetch_and(~static_cast<uint32_t>(bit), std::memory_order_relaxed);
     }
+  }
+
+  /// By the device's properties or its driver; 0 = unknown. Not under the mutex.
+  std::size_t total_memory() const {
+    uint64_t free = 0;
+    uint64_t total = api.properties(device).total_memory_bytes;
+    if (total == 0) {
+      api.memory_info(device, &free, &total); // leaves what it does not know
+    }
+    return total;
   }
 
   DeviceApi& api;

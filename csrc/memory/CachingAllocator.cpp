@@ -170,7 +170,7 @@ void CachingAllocator::throw_out_of_memory(const Request& request, const Refusal
   std::size_t free = 0;
   try {
     std::tie(free, report.device_total) = segments_.memory_info();
-    report.device_free = free;
+    report.device_free = free;      // said with the total, if that is known
   } catch (const std::exception&) { // the error at hand matters more
   }
   lock.lock();
@@ -261,6 +261,13 @@ void CachingAllocator::empty_cache(c10::MempoolId_t pool) {
 }
 
 // ---- what callers ask ----
+
+std::pair<std::size_t, std::size_t> CachingAllocator::memory_info() {
+  const auto info = segments_.memory_info();
+  TORCH_CHECK_NOT_IMPLEMENTED(info.second > 0, state_.name,
+                              " does not say how much memory it has, so nothing is known of what is free.");
+  return info;
+}
 
 bool CachingAllocator::owns(const void* ptr, void** out_base, std::size_t* out_size) const {
   const Lock lock(state_.mutex);

@@ -90,10 +90,9 @@ class CachingAllocator {
 
   // ---- limits and numbers ----
 
-  /// Bytes free on the device and in total: what the driver says, else total_memory_bytes less what is held here.
-  std::pair<std::size_t, std::size_t> memory_info() {
-    return segments_.memory_info();
-  }
+  /// Bytes free on the device and in total: what the driver says, else total_memory_bytes less what is held here. Throws
+  /// if the device says neither.
+  std::pair<std::size_t, std::size_t> memory_info();
   /// Never hold more than this part, 0 to 1, of the device's total memory. 1 lifts the limit.
   void set_memory_fraction(double fraction) {
     segments_.set_memory_fraction(fraction);

@@ -222,7 +222,13 @@ std::optional<c10::DeviceIndex> DeviceAllocator::device_of(const void* ptr) cons
   c10::DeviceIndex device = 0;
   void* base = nullptr;
   std::size_t size = 0;
-  return owns(ptr, &device, &base, &size) ? std::optional(device) : std::nullopt;
+  if (owns(ptr, &device, &base, &size)) {
+    return device;
+  }
+  tb_pointer_info info{};
+  const bool is_known = device_api().memory_query(ptr, &info) == TB_STATUS_OK && info.device >= 0 &&
+                        (info.kind == TB_MEMORY_DEVICE || info.kind == TB_MEMORY_SHARED);
+  return is_known ? std::optional(static_cast<c10::DeviceIndex>(info.device)) : std::nullopt;
 }
 
 bool DeviceAllocator::is_own(const c10::DataPtr& data) const {

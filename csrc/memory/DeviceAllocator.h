@@ -54,6 +54,7 @@ class DeviceAllocator final : public c10::DeviceAllocator {
   bool can_empty_cache(c10::DeviceIndex device);
   /// Whether `ptr` points into memory in use that came from here; on which device, and where that allocation lies.
   bool owns(const void* ptr, c10::DeviceIndex* out_device, void** out_base, std::size_t* out_size) const;
+  /// The device whose memory `ptr` points into, be it from here or, as far as the plugin tells, from elsewhere.
   std::optional<c10::DeviceIndex> device_of(const void* ptr) const;
   /// Whether `data` is an allocation of ours as allocate returned it, whatever device it is labelled with. Cheap.
   bool is_own(const c10::DataPtr& data) const;

@@ -7,6 +7,9 @@
 namespace torch_backend {
 namespace {
 
+/// Addresses of a device that does not say how much memory it has; what is larger is no segment that grows.
+constexpr std::size_t kReservedIfUnknown = std::size_t{512} << 30;
+
 std::size_t distance(const char* from, const char* to) {
   return static_cast<std::size_t>(to - from);
 }
@@ -88,22 +91,23 @@ ExpandableSegments::Gap ExpandableSegments::find_gap(const BlockPool& pool, std:
 }
 
 /// More than the device has, so that gaps too small for a request do not use it up.
+std::size_t ExpandableSegments::reserved_size() const {
+  const std::size_t total = state_.total_memory();
+  return total ? total + total / 8 : kReservedIfUnknown;
+}
+
 ExpandableSegments::Gap ExpandableSegments::reserve(BlockPool& pool, std::size_t size, Lock& lock) {
-  const std::size_t total = state_.api.properties(state_.device).total_memory_bytes;
-  const std::size_t page_size = state_.policy.page_size(pool.small);
   auto reservation = std::make_unique<Reservation>();
-  reservation->size = round_up(total + total / 8, page_size);
-  reservation->page_size = page_size;
+  reservation->page_size = state_.policy.page_size(pool.small);
   reservation->pool = &pool;
-  if (size > reservation->size) {
-    return {};
-  }
   ++pool.owner.num_segments; // keeps the pool alive
   lock.unlock();
   void* base = nullptr;
   std::exception_ptr error;
   try {
-    if (state_.api.address_reserve(state_.device, reservation->size, &base) != TB_STATUS_OK) {
+    reservation->size = round_up(reserved_size(), reservation->page_size);
+    if (size <= reservation->size &&
+        state_.api.address_reserve(state_.device, reservation->size, &base) != TB_STATUS_OK) {
       take_error_text();
     }
   } catch (...) {

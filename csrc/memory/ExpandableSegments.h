@@ -73,6 +73,7 @@ class ExpandableSegments {
   static char* first_page(const Block& block);
   static char* last_page(const Block& block);
   Gap find_gap(const BlockPool& pool, std::size_t size);
+  std::size_t reserved_size() const;
   Gap reserve(BlockPool& pool, std::size_t size, Lock& lock);
   void remove(Block* block);
   std::size_t decommit_back(const Move& move, std::size_t committed) noexcept;

@@ -272,7 +272,12 @@ void Segments::collect_garbage(Lock& lock) {
   if (threshold <= 0.0 || blocks_.pools.capturing()) {
     return;
   }
-  const std::size_t total = limit_ ? *limit_ : state_.api.properties(state_.device).total_memory_bytes;
+  std::size_t total = limit_.value_or(0);
+  if (!limit_) {
+    lock.unlock();
+    total = state_.total_memory();
+    lock.lock();
+  }
   const auto goal = static_cast<std::size_t>(threshold * static_cast<double>(total));
   const auto reserved = static_cast<std::size_t>(state_.stats.current(Metric::kReservedBytes));
   if (total == 0 || reserved <= goal) {
@@ -309,12 +314,9 @@ std::pair<std::size_t, std::size_t> Segments::memory_info() const {
 void Segments::set_memory_fraction(double fraction) {
   TORCH_CHECK_VALUE(fraction >= 0.0 && fraction <= 1.0, "The memory fraction must lie between 0 and 1, got ", fraction,
                     ".");
-  std::size_t total = state_.api.properties(state_.device).total_memory_bytes;
-  if (total == 0) {
-    total = memory_info().second;
-  }
-  TORCH_CHECK(total > 0 || fraction == 1.0, state_.name,
-              " does not say how much memory it has, so no fraction of it can be set.");
+  const std::size_t total = state_.total_memory();
+  TORCH_CHECK_NOT_IMPLEMENTED(total > 0 || fraction == 1.0, state_.name,
+                              " does not say how much memory it has, so no fraction of it can be set.");
   const Lock lock(state_.mutex);
   fraction_ = fraction;
   limit_ =

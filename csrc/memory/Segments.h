@@ -52,7 +52,7 @@ class Segments {
   /// Whether other threads were giving segments back: waits until they have, for some time.
   bool wait_for_releases(Lock& lock);
 
-  /// Not under the mutex. See CachingAllocator.
+  /// Not under the mutex. See CachingAllocator; a total of 0 is unknown.
   std::pair<std::size_t, std::size_t> memory_info() const;
   void set_memory_fraction(double fraction);
 

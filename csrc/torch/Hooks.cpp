@@ -56,16 +56,9 @@ at::Allocator* Hooks::getPinnedMemoryAllocator() const {
 }
 
 at::Device Hooks::getDeviceFromPtr(void* data) const {
-  tb_pointer_info info{};
-  const bool is_known = device_api().memory_query(data, &info) == TB_STATUS_OK;
-  TORCH_CHECK(!is_known || info.kind == TB_MEMORY_DEVICE || info.kind == TB_MEMORY_SHARED, "The pointer ", data,
-              " does not point into memory of ", device_api().name(), ".");
-  if (is_known && info.device >= 0) {
-    return {c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(info.device)};
-  }
   const auto device = device_allocator().device_of(data);
   TORCH_CHECK(device.has_value(), "The pointer ", data, " does not point into memory that the allocator of ",
-              device_api().name(), " gave out, and the plugin offers no memory_query.");
+              device_api().name(), " gave out, nor into other memory that the plugin's memory_query knows.");
   return {c10::DeviceType::PrivateUse1, *device};
 }
 

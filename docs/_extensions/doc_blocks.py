@@ -13,11 +13,15 @@ A block is a fence whose first line is ```` ```{run} LANGUAGE ````:
 - ``diff`` with ``:edit:``: is applied to the files that it names.
 - any other language: a file, written to the name in ``:file:``. A Python program with ``:file:`` is written, not run.
 
-README.md, which is read on the web as well, has ordinary fences: ``console`` and ``python`` are run, ``text`` after
-``python`` is its output, and ``sh`` after a comment ``<!-- first-hour: NAME -->`` is run by ``make first-hour``.
+README.md, which is read on the web as well, has ordinary fences: ``console`` and ``python`` are run, and ``text`` after
+``python`` is its output.
+
+``sh`` after a comment ``<!-- first-hour: NAME -->`` is run by ``make first-hour`` alone.
 """
 
 import re
+import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -50,6 +54,33 @@ class Command:
 
     text: str
     expected: str | None
+
+
+class Shell:
+    """Types commands one after the other: the folder and the environment that one leaves are the next one's."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        """``folder`` is where it begins, and has a file of its own."""
+        self.folder = folder
+        self.environment = dict(environment)
+        self._state = folder / ".shell"
+
+    def run(self, command: str, timeout: float | None = None) -> "subprocess.CompletedProcess[str]":
+        """What a command prints, and its exit code."""
+        remember = f"status=$?; {{ pwd; env -0; }} > '{self._state}'; exit $status"
+        process = subprocess.run(
+            ["bash", "-c", f"{command}\n{remember}"],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        folder, variables = self._state.read_text(encoding="utf-8").split("\n", 1)
+        self.folder = Path(folder)
+        self.environment = dict(variable.split("=", 1) for variable in variables.split("\0") if variable)
+        return process
 
 
 def blocks_of(page: Path) -> list[Block]:

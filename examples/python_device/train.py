@@ -1,4 +1,4 @@
-"""Train a small network on the device: PYTHONPATH=. python train.py."""
+"""Train a small network on the device: TORCH_BACKEND=numpy_device:NumpyDevice PYTHONPATH=. python train.py."""
 
 import torch
 from numpy_device import NumpyDevice

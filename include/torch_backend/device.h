@@ -186,12 +186,12 @@ typedef struct tb_device_properties {
   char name[64];                            /* product name, e.g. "Acme X100" */
   char arch[32];                            /* what kernels are built for, e.g. "acme_v2"; "" if that has no meaning */
   uint64_t capabilities;                    /* TB_CAP_*; ASYNC, HOST_ACCESS, HOST_COHERENT equal on all devices */
-  uint64_t total_memory_bytes;              /* more than 0 */
+  uint64_t total_memory_bytes;              /* 0 = unknown */
   uint64_t allocation_granularity_bytes;    /* the core requests multiples of it; a power of two to 2^30; 0 = none */
   uint64_t allocation_alignment_bytes;      /* of what memory_allocate returns; a power of two, 64 to 2^30 */
   uint64_t dtype_mask[TB_DTYPE_MASK_WORDS]; /* dtypes the device stores; all zero = every dtype */
-  int32_t capability_major, capability_minor; /* of the architecture */
-  int32_t multiprocessor_count;
+  int32_t capability_major, capability_minor;              /* of the architecture */
+  int32_t multiprocessor_count;                            /* 0 = unknown */
   int32_t warp_size;                                       /* lanes that execute together; 1 if that has no meaning */
   int32_t stream_priority_lowest, stream_priority_highest; /* as in CUDA: lower numbers are served first; 0, 0 = none */
   int32_t numa_node;                                       /* -1 = unknown */
@@ -234,10 +234,10 @@ typedef struct tb_device_properties {
 
 typedef struct tb_pointer_info {
   uint64_t struct_size;
-  uint32_t kind;  /* TB_MEMORY_* */
-  int32_t device; /* that memory_allocate was called for; -1 if unknown */
-  void* base;     /* of the allocation; NULL if unknown */
-  uint64_t size_bytes;
+  uint32_t kind;       /* TB_MEMORY_* */
+  int32_t device;      /* that memory_allocate was called for; -1 if unknown */
+  void* base;          /* of the allocation; NULL if unknown */
+  uint64_t size_bytes; /* of the allocation; 0 if unknown */
 } tb_pointer_info;
 
 #define TB_IPC_HANDLE_BYTES 64
@@ -305,7 +305,7 @@ typedef struct tb_core_table {
   tb_status (*event_destroy)(int32_t device, tb_event* event);
 
   /* The event completes when everything enqueued on `stream` before this call is complete. Does not block. A second
-   * record (TB_CAP_EVENT_RERECORD) replaces the first. Since 1.0. */
+   * record (TB_CAP_EVENT_RERECORD) replaces the first; waits that were made before keep the first. Since 1.0. */
   tb_status (*event_record)(int32_t device, tb_event* event, tb_stream* stream);
 
   /* TB_STATUS_OK if the last record is complete or there was none, else TB_STATUS_NOT_READY. Never blocks. Since 1.0.
@@ -545,7 +545,8 @@ typedef struct tb_launch_param {
   const void* data;
 } tb_launch_param;
 
-/* Static storage; never changes. "aten::copy_" serves all strided and converting copies within a device, the core's too. */
+/* Static storage; never changes. "aten::copy_" serves all strided and converting copies within a device, the core's too:
+ * its first two arguments are destination and source, of one shape, each with strides and a dtype of its own. */
 typedef struct tb_kernel {
   uint64_t struct_size;
   const char* op; /* operator and overload, "aten::add.out"; without overload "aten::relu" */
@@ -575,9 +576,11 @@ typedef struct tb_kernel_table {
   /* What module_load takes as `format`, best first, ended by NULL; static storage. NULL: no modules. The core writes
    * kernels in "c++", "opencl-c" and "cuda-c", see tb_launch_param. Since 1.0. */
   const char* const* module_formats;
-  /* Compile source, or load an image. `format` is one of module_formats, or "image" for what module_image gave. Blocking,
-   * may be slow; several at once are. A compiler's messages go through host->fail. An image that the driver does not
-   * take is TB_STATUS_UNSUPPORTED. Owned by the core until module_unload. Optional. Since 1.0. */
+  /* Compile source, or load an image. `format` is one of module_formats, or "image" for what module_image gave or a
+   * compiler of the vendor made. Blocking, may be slow; several at once are. A compiler's messages go through host->fail.
+   * An image that the driver does not take is TB_STATUS_UNSUPPORTED, and so is all source where there is no compiler: then
+   * only what `torch-backend compile-kernels` has made images of runs on the device. Owned by the core until
+   * module_unload. Optional. Since 1.0. */
   tb_status (*module_load)(int32_t device, const char* format, const void* image, uint64_t size_bytes,
                            tb_module** out_module);
   /* The module's functions are not launched any more; launches that are pending complete first. Optional. Since 1.0. */

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -54,7 +55,7 @@ def test_a_pattern_that_matches_nothing_fails(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
-    """What a run of one file prints, and the folder with its reports."""
+    """What a run of one file prints, on both outputs, and the folder with its reports."""
     folder = tmp_path_factory.mktemp("reports")
     files = ("--json", folder / "report.json", "--junit", folder / "report.xml", "--html", folder / "report.html")
     (folder / "vendor_kernels.py").write_text(
@@ -63,7 +64,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
         "open(__file__ + '.imported', 'w').close()\n"
     )
     arguments = ("fake", "--level", "tensor", "--only", ONE_FILE, "-v", "--import", "vendor_kernels", *files)
-    return check(*arguments, PYTHONPATH=str(folder)).stdout, folder
+    process = check(*arguments, PYTHONPATH=str(folder))
+    return process.stdout + process.stderr, folder
 
 
 def test_the_report_at_the_terminal(written: tuple[str, Path]) -> None:
@@ -72,6 +74,7 @@ def test_the_report_at_the_terminal(written: tuple[str, Path]) -> None:
     assert "2 tensor" in output
     assert "These tests pass." in output
     assert ONE_FILE in output
+    assert re.search(r"\d+/\d+ tests, about \d+ s left\n", output)
 
 
 def test_modules_are_imported_after_the_device_is_active(written: tuple[str, Path]) -> None:

@@ -20,6 +20,9 @@ EXAMPLE = HERE.parents[1] / "examples" / "kernels"
 # A process that ends is noticed by the one that started it; else there is no need for two.
 IN_A_WORKER = ("-p", "xdist.plugin", "-n", "1")
 
+# What is still written when it has been freed may end the process, after the test has found that.
+MAY_CRASH_LATER = {"synchronize_returns_early"}
+
 # A test that may take longer is one that --quick leaves out.
 LONG_SECONDS = 40.0
 
@@ -93,11 +96,11 @@ def test_the_fault_is_found_and_named(fault: Fault, run_suite: RunSuite) -> None
         "--test-timeout",
         str(fault.seconds),
         *(() if fault.seconds > LONG_SECONDS else ("--quick",)),
-        *(IN_A_WORKER if fault.words == CRASHED else ()),
+        *(IN_A_WORKER if fault.words == CRASHED or fault.name in MAY_CRASH_LATER else ()),
         module=fault.module,
     )
     assert trial.code == 1, f"exit code {trial.code}\n{trial.said}"
-    assert trial.failed == [fault.caught_by], trial.said
+    assert set(trial.failed) == {fault.caught_by}, trial.said
     assert one_line(fault.words) in one_line(trial.said), trial.said
 
 

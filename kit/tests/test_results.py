@@ -1,14 +1,17 @@
 """The verdict on a level and on a device, from the results of tests."""
 
+import io
 import json
+import re
 from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
 from fixtures import RunPython
+from rich.console import Console
 from torch_conformance import LEVELS, DeviceDescription, Level, Report, Result, coverage, find_level
 from torch_conformance.levels import DEVICE
-from torch_conformance.report import comparison, html, junit, matrix, programs, treemap
+from torch_conformance.report import comparison, html, junit, matrix, programs, terminal, treemap
 from torch_conformance.report.findings import Verdict
 from torch_conformance.results import Outcome
 
@@ -81,6 +84,19 @@ def test_a_level_that_is_reached_says_how_much_does_not_apply() -> None:
     assert "level 1 abi, 33% offered" in comparison.badge(reached)
 
 
+def test_a_level_that_is_reached_says_who_serves_operators() -> None:
+    sources = ["native", "generated", "fallback", "fallback", "composite", "fallback", "fallback"]
+    results = [
+        Result(f"{OPS.folder}/test_x.py::test_{n}", "passed", facts={"op": f"op{n}", "source": source})
+        for n, source in enumerate(sources)
+    ]
+    abi = Result(f"{ABI.folder}/test_x.py::test_0", "passed")
+    reached = Report(device=DeviceDescription("acme"), results=(abi, *results))
+    words = "native 15%, generated 14%, composite 14%, fallback 57%"
+    assert f" Operators: {words}." in reached.verdict_text()
+    assert "57% fallback<" in comparison.badge(reached)
+
+
 def test_a_problem_of_the_run_is_no_success() -> None:
     assert report({ABI: ["passed"]}).ok
     assert not report({ABI: ["passed"]}, problems=("pytest ended",)).ok
@@ -140,6 +156,7 @@ def operators(device: str = "acme", **sources: str) -> Report:
                 "source": None if source == "failed" else source,
                 "times_cpu": 2.5,
                 "fallbacks": {f"aten::{op}": [1, 8, 0.25]} if source == "fallback" else {},
+                **({"milliseconds": 3.25, "fallback_milliseconds": 0.5} if source == "plugin" else {}),
             },
         )
         for op, source in sources.items()
@@ -238,6 +255,33 @@ def test_times_that_noise_explains_are_not_shown() -> None:
         [*facts("slow", 4, 9, 5), *facts("odd", 2, 90, 80), *facts("once", 50), *facts("twice", 5, 5)]
     )
     assert found == [coverage.Slowness("slow", 4, 5, 9, 3)]
+
+
+def test_kernels_that_are_slower_than_the_fallback_are_named_with_both_times() -> None:
+    def facts(op: str, **times: tuple[float, float]) -> list[coverage.Facts]:
+        return [
+            {"op": op, "dtype": dtype, "outcome": "passed", "milliseconds": ours, "fallback_milliseconds": cpu}
+            for dtype, (ours, cpu) in times.items()
+        ]
+
+    tests = [
+        *facts("slow", float32=(8, 2), int64=(5, 2)),
+        *facts("odd", float32=(9, 1), int64=(1, 1)),
+        *facts("near", float32=(1.4, 1)),
+        {"op": "other", "dtype": "float32", "outcome": "passed"},
+    ]
+    found = coverage.slow_kernels(tests)
+    assert found == [coverage.SlowKernel("slow", "int64", 5, 2)]
+
+
+def test_both_reports_name_slow_kernels() -> None:
+    found = operators(add="plugin", mul="fallback")
+    page = html.render(found)
+    assert '<td class="id">add</td><td>float32</td><td class="n">3.250</td><td class="n">0.500</td>' in page
+    console = Console(file=io.StringIO(), width=100)
+    terminal.show(found, console)
+    assert "take longer than the CPU with its copies" in console.file.getvalue()
+    assert re.search(r"add \(float32\) +3.250 +0.500", console.file.getvalue())
 
 
 def test_areas_of_a_treemap() -> None:

@@ -1,8 +1,9 @@
 """What the results of level ops say about the device's operators: where their kernels come from, and what falls back.
 
 Facts are what a test of an operator recorded: ``op``, ``dtype``, ``part``, ``source``, ``times_cpu``, in how many times
-the CPU's time a call returned, and ``fallbacks``, by overload calls, bytes copied and seconds; with its ``outcome``,
-one of :data:`torch_conformance.results.OUTCOMES`. A test that ended early has recorded less.
+the CPU's time a call returned, ``fallbacks``, by overload calls, bytes copied and seconds, and of a device library's
+own kernel ``milliseconds`` and ``fallback_milliseconds``; with its ``outcome``, one of
+:data:`torch_conformance.results.OUTCOMES`. A test that ended early has recorded less.
 """
 
 from collections import Counter, defaultdict
@@ -63,6 +64,20 @@ def entries_by_standing(facts: Iterable[Facts]) -> dict[Standing, int]:
         tests[test["op"]].append(test)
     counts = Counter(map(_standing, tests.values()))
     return {standing: counts[standing] for standing in STANDINGS}
+
+
+def shares(facts: Iterable[Facts]) -> dict[Kind, int]:
+    """Per cent of the entries that passed, by their standing; together 100. Empty if none passed."""
+    counts = entries_by_standing(facts)
+    served: dict[Kind, int] = {kind: counts[kind] for kind in reversed(_WORST_FIRST)}
+    total = sum(served.values())
+    if not total:
+        return {}
+    # What is cut off goes where the most was, so that the sum is right.
+    shares = {kind: 100 * number // total for kind, number in served.items()}
+    for kind in sorted(served, key=lambda kind: -(100 * served[kind] % total))[: 100 - sum(shares.values())]:
+        shares[kind] += 1
+    return shares
 
 
 def _standing(tests: list[Facts]) -> Standing:
@@ -195,3 +210,41 @@ def slowest(facts: Iterable[Facts], most: int = 20) -> list[Slowness]:
         if len(times) >= _FEWEST_TIMES and min(times) >= _LEAST_RATIO
     ]
     return sorted(found, key=lambda entry: -entry.lowest)[:most]
+
+
+_LEAST_AGAINST_FALLBACK = 1.5
+
+
+@dataclass(frozen=True)
+class SlowKernel:
+    """A kernel of the device library that takes longer than the CPU does with its copies, in milliseconds of one call.
+
+    Attributes:
+        op: the entry.
+        dtype: of the test in which the two are nearest.
+        kernel, fallback: how long each takes there.
+    """
+
+    op: str
+    dtype: str
+    kernel: float
+    fallback: float
+
+
+def slow_kernels(facts: Iterable[Facts]) -> list[SlowKernel]:
+    """The entries whose kernels take longer than the fallback would in every test of them, the slowest first.
+
+    Each is the shortest of some calls; less than half as long again noise may explain.
+    """
+    tests: dict[str, list[SlowKernel]] = defaultdict(list)
+    for test in facts:
+        if "fallback_milliseconds" in test and test["outcome"] == "passed":
+            times = (test["milliseconds"], test["fallback_milliseconds"])
+            tests[test["op"]].append(SlowKernel(test["op"], test["dtype"], *times))
+    nearest = (min(of_op, key=_against_fallback) for of_op in tests.values())
+    found = (entry for entry in nearest if _against_fallback(entry) >= _LEAST_AGAINST_FALLBACK)
+    return sorted(found, key=_against_fallback, reverse=True)
+
+
+def _against_fallback(entry: SlowKernel) -> float:
+    return entry.kernel / max(entry.fallback, 1e-9)

@@ -161,6 +161,15 @@ def _counts_memory(device: str) -> str | None:
     return None if has else f"torch.accelerator.memory_stats() does not count the memory of {device}"
 
 
+def _limits_memory(device: str) -> str | None:
+    from torch_conformance.accelerator import equivalent
+
+    if reason := _offers("set_per_process_memory_fraction", "mem_get_info")(device):
+        return reason
+    _, total = (getattr(_module(device), "mem_get_info", None) or equivalent(device, "mem_get_info"))()
+    return None if total else f"{device} does not say how much memory it has"
+
+
 def _has_graphs(device: str) -> str | None:
     import torch
 
@@ -415,7 +424,7 @@ FEATURES = {
             "memory limits",
             "a process can be limited to a part of the memory",
             "torch.cuda.set_per_process_memory_fraction; cuda, xpu, mps",
-            _offers("set_per_process_memory_fraction", "mem_get_info"),
+            _limits_memory,
         ),
         Feature(
             "pinned memory",

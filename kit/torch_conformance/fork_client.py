@@ -22,7 +22,8 @@ def main(path: str, arguments: list[str]) -> None:
     os.close(folder)
     said = json.dumps(request).encode() + b"\n"
     sent = socket.send_fds(server, [said], [0, 1, 2])
-    server.sendall(said[sent:])
+    if sent < len(said):  # a program that is killed may be gone by now, and then sending nothing fails too
+        server.sendall(said[sent:])
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nothing, stream)  # who reads them learns of the program's end

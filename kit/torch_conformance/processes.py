@@ -115,12 +115,21 @@ class Template:
 
 
 def clean_environment() -> dict[str, str]:
-    """This process's environment without anything that chooses or configures a device."""
-    return {
+    """This process's environment without anything that configures a device, and with none chosen.
+
+    A vendor's package that is installed would be active wherever nothing is chosen.
+    """
+    kept = {
         key: value
         for key, value in os.environ.items()
         if not key.startswith("TORCH_BACKEND") and key not in {"TORCH_DEVICE_BACKEND_AUTOLOAD", "PYTHONWARNINGS"}
     }
+    return kept | NO_DEVICE
+
+
+NO_DEVICE = {"TORCH_BACKEND": "none"}
+UNASKED = {"TORCH_BACKEND": None}
+"""For ``env`` of run_python: the device that is installed, whichever that is."""
 
 
 @pytest.fixture(scope="session")
@@ -135,18 +144,20 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Template]:
 def run_python(template: Template) -> RunPython:
     """Run code in a fresh interpreter: ``run_python(code, env={...}, packages=[directories], warnings=["error"])``.
 
-    The environment names no device unless ``env`` does. Fails the test if the exit code is not ``expect``.
+    The environment asks for no device unless ``env`` does; a variable that is None there is not set. Fails the test if
+    the exit code is not ``expect``.
     """
 
     def run(
         code: str,
         *,
-        env: Mapping[str, str | os.PathLike[str]] | None = None,
+        env: Mapping[str, str | os.PathLike[str] | None] | None = None,
         packages: Sequence[Path] = (),
         warnings: Sequence[str] = (),
         expect: int = 0,
     ) -> subprocess.CompletedProcess[str]:
-        environment = clean_environment() | {key: os.fspath(value) for key, value in (env or {}).items()}
+        wanted = {**clean_environment(), **(env or {})}
+        environment = {key: os.fspath(value) for key, value in wanted.items() if value is not None}
         folders = [*map(str, packages), *filter(None, [environment.get("PYTHONPATH")])]
         if folders:
             environment["PYTHONPATH"] = os.pathsep.join(folders)

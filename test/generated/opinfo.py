@@ -255,8 +255,12 @@ LAID_OUT_AS_ON_CUDA = frozenset(
     }
 )
 """Entries whose results PyTorch's meta kernels and CUDA lay out otherwise than the CPU."""
-NOT_REPEATED = ("masked.median", "native_group_norm", "linalg.cholesky_ex")
-"""Entries of which the CPU reads expanded tensors as if contiguous, or that have no result for equal columns."""
+NOT_REPEATED = (
+    *("masked.median", "native_group_norm", "linalg.cholesky_ex"),
+    *("native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update", "nn.functional.batch_norm"),
+)
+"""Entries of which the CPU reads expanded tensors as if contiguous, that have no result for equal columns, or that
+write to what they are given, for which items would race."""
 
 
 def kinds_of(op) -> Iterator[Kind]:

@@ -190,6 +190,28 @@ def test_views_of_the_device(dtype: torch.dtype) -> None:
         torch.testing.assert_close(left.cpu().double(), right, rtol=bound, atol=bound)
 
 
+@pytest.mark.parametrize("causal", [False, True], ids=["all", "causal"])
+@pytest.mark.parametrize("rows", [1, 20])
+@with_and_without_matrices
+def test_few_rows_of_many_places(dtype: torch.dtype, rows: int, causal: bool) -> None:
+    """Which several blocks have parts of, where there are."""
+    for batches, heads, places in ((2, 1, 300), (1, 2, 1001)):
+        query, key, value = (drawn(batches, *sizes) for sizes in ((heads, rows, 40), (1, places, 40), (1, places, 24)))
+        compare([x.to(dtype) for x in (query, key, value)], is_causal=causal, enable_gqa=True)
+    mask = torch.rand(1, 2, rows, 1001) < 0.3
+    mask[:, 0, :, :700] = False
+    mask[:, 1, 0] = False
+    compare([x.to(dtype) for x in (query, key, value)], attn_mask=mask, enable_gqa=True)
+    least = torch.full((rows, 1001), torch.finfo(torch.float32).min)
+    if dtype == torch.float32:
+        compare([query, key, value], attn_mask=least, enable_gqa=True)
+    with torch.no_grad():
+        far = F.scaled_dot_product_attention(
+            *(x.to(DEVICE, dtype) * 200 for x in (query, key, value)), is_causal=causal, enable_gqa=True
+        )
+    assert far.isfinite().all()
+
+
 @pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("causal", [False, True], ids=["all", "causal"])
 @with_and_without_matrices

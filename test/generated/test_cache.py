@@ -16,6 +16,23 @@ assert x.t().contiguous().cpu().equal(torch.arange(12.0).view(3, 4).t())
 """
 
 
+# A compiler that waits until there are two of it.
+COMPILER = """#!/bin/sh
+touch {folder}/used {folder}/compiler.$$
+for i in $(seq 80); do
+  if [ -e {folder}/together ] || [ $(ls {folder}/compiler.* | wc -l) -gt 1 ]; then touch {folder}/together; break; fi
+  sleep 0.1
+done
+rm {folder}/compiler.$$
+exec {compiler} "$@"
+"""
+SORT = """
+import os, torch
+x = torch.randn(40, 64)
+assert x.to(os.environ["TORCH_BACKEND"]).sort().values.cpu().equal(x.sort().values)
+"""
+
+
 def start(folder: Path, **variables: str) -> "subprocess.Popen[str]":
     environment = os.environ | {"TORCH_BACKEND_CACHE": str(folder)} | variables
     return subprocess.Popen([sys.executable, "-c", PROGRAM], env=environment, stderr=subprocess.PIPE, text=True)
@@ -99,3 +116,14 @@ def test_old_images_make_room(tmp_path):
     assert "0.image" not in left
     assert {"1.image", "2.image"} <= left.keys()
     assert len(left) == 5
+
+
+def test_the_texts_of_an_operator_are_compiled_side_by_side(tmp_path):
+    compiler = tmp_path / "compiler"
+    compiler.write_text(COMPILER.format(folder=tmp_path, compiler=os.environ.get("CXX", "c++")))
+    compiler.chmod(0o700)
+    environment = os.environ | {"TORCH_BACKEND_CACHE": str(tmp_path / "cache"), "CXX": str(compiler)}
+    subprocess.run([sys.executable, "-c", SORT], env=environment, check=True)
+    if not (tmp_path / "used").exists():
+        pytest.skip("the device's compiler is no program that CXX names")
+    assert (tmp_path / "together").exists()

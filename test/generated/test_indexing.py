@@ -1,16 +1,18 @@
 """Elements that tensors of indices name: read, written, added to; and what is out of range."""
 
+import math
 import os
 
 import pytest
 import torch
-from conftest import DEVICE, to_device
+from conftest import DEVICE, to_device, values
 from torch_conformance.threads import in_threads
 
 import torch_backend
 
 DTYPES = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16)
 DTYPES += (torch.float32, torch.float64, torch.complex64, torch.complex128)
+NAN, INF = float("nan"), float("inf")
 MATRIX = torch.arange(-30.0, 30.0).reshape(5, 12)
 CUBE = torch.arange(120.0).reshape(4, 5, 6)
 ROWS = torch.tensor([3, 0, 3, 1])
@@ -203,12 +205,24 @@ def test_masks_of_every_size(check, count, share):
     check(torch.nonzero, mask.to(torch.bfloat16).expand(2, count), exact=True)
     check(torch.masked_select, x, mask, exact=True)
     check(torch.masked_select, x.to(torch.int8), mask, exact=True)
+    check(torch.masked_select, x.to(torch.complex128), mask, exact=True)
     check(torch.masked_scatter, x, mask, x, exact=True)
+    check(torch.masked_scatter, x.half(), mask, x.half(), exact=True)
+    check(lambda m: torch.nonzero(m[1:]), mask, exact=True)  # not aligned
+    check(lambda m: torch.nonzero(m[m.numel() % 3 :].reshape(3, m.numel() // 3)), mask * x.double(), exact=True)
     if count:
-        check(lambda x: torch.unique(x, return_inverse=True, return_counts=True), x * mask // 3, exact=True)
+        x = x * mask // 3
+        check(lambda x: torch.unique(x, return_inverse=True, return_counts=True), x, exact=True)
+        check(lambda x: torch.unique(x, return_inverse=True)[1], x.float(), exact=True)
+        check(lambda x: torch.unique_consecutive(x, return_counts=True)[1], x.short(), exact=True)
 
 
-NAN, INF = float("nan"), float("inf")
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_what_is_not_zero(check, dtype):
+    least = torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps  # a subnormal number
+    row = torch.tensor([0.0, -0.0, NAN, INF, -INF, least, -least, 1], dtype=dtype)
+    for x in (row, row.repeat(1000), row[3:], row.expand(3, 8), row.repeat(9, 1).t()):
+        check(torch.nonzero, x, exact=True)
 
 
 @pytest.mark.parametrize("members", [[NAN, 2, 1, NAN, 5, -INF, -0.0], [NAN], [INF, NAN, -3], [4, 1]])
@@ -255,6 +269,21 @@ def test_places_of_a_grid_that_are_none(check, value, mode, padding, align_corne
     torch.nn.functional.grid_sample(x, at, **options).sum().backward()
     assert value == 3.5 or at.grad.cpu()[..., 0, 2].item() == 0
     assert x.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_sums_leave_what_lies_beside_them(check, dtype):
+    """Where halves are added in pairs, or the word that they are in is exchanged."""
+    x = torch.tensor([-0.0, 0.0, math.nan, math.inf, -math.inf, 1e-7, -1e-40, 3e4, 1.0], dtype=dtype).repeat(3)
+
+    def add(x, index, source, start):
+        y = x.clone()
+        y[start:].index_add_(0, index, source).scatter_add_(0, index, source)
+        return y, torch.signbit(y) & (y == 0)
+
+    for start in range(3):
+        index = torch.arange(1, len(x) - start, 3)
+        check(lambda x, i, s, start=start: add(x, i, s, start), x, index, values(len(index), dtype=dtype), exact=True)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int32, torch.int64, torch.int8])

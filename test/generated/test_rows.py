@@ -63,6 +63,21 @@ def test_rows_of_every_length(check, count):
     check(with_gradients(lambda x, w, b: F.layer_norm(x, (count,), w, b)), x, weight, bias, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("offset", [0, 1, 2, 4])
+@pytest.mark.parametrize("shape", [(70, 64), (70, 1040), (5, 1040), (2, 9000)])
+def test_rows_that_are_part_of_others(check, shape, offset):
+    """Of which some are aligned, and some are several elements that lie together."""
+    backward = torch.ops.aten._softmax_backward_data
+    for dtype in (torch.float32, torch.bfloat16):
+        x, grad = (values(*shape, dtype=dtype)[:, offset : shape[1] - 8 + offset] for _ in range(2))
+        weight = values(*x.shape[1:])
+        for name in SOFTMAX:
+            check(lambda x, name=name: SOFTMAX[name](x, 1), x, **LIMITS[dtype])
+            check(lambda x, name=name: SOFTMAX[name](x, 1, out=x), x.clone(), **LIMITS[dtype])
+        check(lambda g, y: backward(g, y, 1, y.dtype), grad, x.softmax(1), **LIMITS[dtype])
+        check(lambda x, w: F.layer_norm(x, w.shape, w, w), x, weight.to(dtype), **LIMITS[dtype])
+
+
 @pytest.mark.parametrize("name", SOFTMAX)
 def test_softmax_of_infinities(check, name):
     nan, inf = math.nan, math.inf

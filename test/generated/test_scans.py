@@ -85,3 +85,12 @@ def test_scans_of_nothing(check):
 def test_long_scans(check):
     check(lambda x: x.cumsum(0), torch.rand(100000, generator=torch.Generator().manual_seed(0)))
     check(lambda x: x.cumsum(0, dtype=torch.float64), torch.arange(1000, dtype=torch.int32))
+
+
+@pytest.mark.parametrize("name", ["cumsum", "cumprod", "cummax"])
+def test_lines_of_many_parts(check, name):
+    """So many that what parts have is added up by groups, and some that are not aligned."""
+    x = torch.randint(-9, 9, (600_001,), generator=torch.Generator().manual_seed(0)) * 2 + 1
+    for line in (x[1:], x[:-1], x):
+        check(lambda x: SCANS[name](x, 0), line, exact=True)
+    check(lambda x: SCANS[name](x, 1), x[:-1].reshape(2, -1).to(torch.int32), exact=True)

@@ -29,7 +29,7 @@ def test_unsigned_numbers(check, dtype):
     check(lambda a: torch.unique(a, return_inverse=True, return_counts=True), x, exact=True)
 
 
-@pytest.mark.parametrize("size", [1, 2, 15, 16, 17, 33, 100, 1000, 40000])
+@pytest.mark.parametrize("size", [1, 2, 15, 16, 17, 33, 100, 1000, 40000, 70001])
 def test_sizes(check, size):
     x = (torch.arange(2 * size) * 7919 % 1013).reshape(2, size).float()
     check(lambda a: torch.sort(a, stable=True), x, exact=True)
@@ -38,6 +38,24 @@ def test_sizes(check, size):
     check(lambda a: a.topk(min(5, a.shape[1]), largest=False).values, x, exact=True)
     check(lambda a: a.kthvalue((a.shape[1] + 1) // 2).values, x, exact=True)
     check(lambda a: a.median(1).values, x, exact=True)
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.uint16, torch.uint32, torch.uint64])
+def test_long_rows(check, dtype):
+    """Any bits that elements may have, and few different ones, in rows that are sorted by digits."""
+    is_wide = dtype.itemsize == 8
+    rows, size = (1, 530_001) if is_wide else (2, 70001)
+    bits = torch.randint(0, 256, (rows * size * dtype.itemsize,), generator=torch.Generator().manual_seed(0))
+    x = (bits % 2 if dtype == torch.bool else bits).to(torch.uint8).view(dtype).reshape(rows, size)
+    if dtype.is_floating_point:
+        limits = SPECIAL[0].to(dtype)
+    else:
+        most = 1 if dtype == torch.bool else torch.iinfo(dtype).max
+        limits = torch.tensor([0 if dtype == torch.bool else torch.iinfo(dtype).min, 0, most], dtype=dtype)
+    few = limits[bits[: rows * size] % limits.numel()].reshape(size, rows).t()
+    for descending in (dtype == torch.float64,) if is_wide else (False, True):
+        check(torch.sort, x, stable=True, descending=descending, exact=True)
+        check(torch.sort, few[:, :70001], stable=True, descending=descending, exact=True)
 
 
 def test_dimensions(check):

@@ -1,6 +1,6 @@
 /* A device whose driver has a current device per thread, as many have: LIBRARY, which is xcpu, where every slot that works on
  * a device fails unless thread_bind has made that one the calling thread's. With the tables of tables.h. Who forgets to
- * bind once cannot use it, nor who copies or fills what overlaps. */
+ * bind once cannot use it, nor who copies or fills what overlaps, or copies device memory as the host's. */
 #include "wrapper.h"
 
 #include "tables.h"
@@ -34,7 +34,16 @@ static tb_status refuse(const char* slot) {
   return host->fail(TB_STATUS_INVALID_ARGUMENT, "%s was given ranges that overlap", slot);
 }
 
+/* Whether the copy takes device memory for the host's. */
+static int mistakes(const void* dst, const void* src, uint32_t kind) {
+  const void* side = kind == TB_COPY_HOST_TO_DEVICE ? src : kind == TB_COPY_DEVICE_TO_HOST ? dst : NULL;
+  tb_pointer_info info = {sizeof info};
+  return side && lenient.memory_query(side, &info) == TB_STATUS_OK && info.kind == TB_MEMORY_DEVICE;
+}
+
 FUNCTION(copy_apart, memory_copy) {
+  if (mistakes(dst, src, kind))
+    return host->fail(TB_STATUS_INVALID_ARGUMENT, "memory_copy was given device memory as the host's");
   return meet(dst, 0, src, 0, size_bytes, 1) ? refuse("memory_copy")
                                              : lenient.memory_copy ARGUMENTS_OF(TB_SLOT_memory_copy);
 }

@@ -1,6 +1,7 @@
-/* xcpu, offering less than it can. LIBRARY is xcpu's path. What the core does instead is tested on it.
+/* xcpu, offering and saying less than it can. LIBRARY is xcpu's path. What the core does instead is tested on it.
  *
  * WITHOUT            capabilities that it does not declare
+ * MEMORY_UNKNOWN     it does not say how much memory it has
  * CCL_SIZE           the struct_size of its table ccl.1
  * CCL_REFUSES        of ccl.1 only bytes are sent, and all else that is optional, but for errors, is UNSUPPORTED
  * CCL_WITHOUT_ABORT  of ccl.1 the slots comm_abort and comm_query_error are unset */
@@ -13,6 +14,10 @@
 FUNCTION(fewer_capabilities, device_properties) {
   const tb_status status = GOOD(device_properties);
   out_properties->capabilities &= ~(uint64_t)(WITHOUT);
+  out_properties->multiprocessor_count = 0;
+#ifdef MEMORY_UNKNOWN
+  out_properties->total_memory_bytes = 0;
+#endif
   return status;
 }
 
@@ -49,6 +54,9 @@ TB_CCL_OPTIONAL_SLOTS(REFUSED)
 TB_EXPORT const tb_plugin* tb_plugin_entry(const tb_host* the_host) {
   if (!wrap(LIBRARY, the_host)) return NULL;
   MADE(device_properties) = fewer_capabilities;
+#ifdef MEMORY_UNKNOWN
+  MADE(memory_info) = NULL;
+#endif
   if ((WITHOUT)&TB_CAP_EVENT_TIMING) MADE(event_elapsed) = NULL;
 #ifdef CCL_SIZE
   cut(CCL_SIZE);

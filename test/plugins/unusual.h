@@ -29,7 +29,7 @@ CHANGE(unusual, MADE(memory_query) = NULL, MADE(stream_query) = NULL, MADE(devic
 #define UNSET(slot) MADE(slot) = NULL;
 CHANGE(required_slots_only, TB_CORE_OPTIONAL_SLOTS(UNSET); made.graph.struct_size = made.prof.struct_size = 0;
        made.ccl.struct_size = made.kernels.struct_size = 0)
-CHANGED(required_slots_only, p->capabilities &= TB_CAP_ASYNC; p->commit_granularity_bytes = 0;
+CHANGED(required_slots_only, p->capabilities &= TB_CAP_ASYNC; p->total_memory_bytes = p->commit_granularity_bytes = 0;
         memset(p->uuid, 0, sizeof p->uuid))
 
 /* ---- memory in the order of streams ---- */

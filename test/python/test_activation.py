@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fixtures import BuildPlugin, RunPython, VendorPackage
+from fixtures import UNASKED, BuildPlugin, RunPython, VendorPackage
 
 USE_XCPU = """
 import torch
@@ -35,7 +35,7 @@ def test_environment_picks_a_reference_device(run_python: RunPython) -> None:
 
 
 def test_reference_devices_wait_to_be_asked(run_python: RunPython) -> None:
-    assert run_python(SHOW_ACTIVE).stdout == "None\n"
+    assert run_python(SHOW_ACTIVE, env=UNASKED).stdout == "None\n"
 
 
 @pytest.mark.parametrize("value", ["none", ""])
@@ -56,6 +56,7 @@ def test_sole_vendor_package_is_activated(
     package = vendor_package("acme", f"import torch, torch_backend\ndef library(): return {str(build_plugin())!r}")
     process = run_python(
         "import torch; print(torch.ones(3, device='acme').sum().item(), torch.acme.get_device_name())",
+        env=UNASKED,
         packages=[package],
         warnings=["error"],
     )
@@ -64,7 +65,7 @@ def test_sole_vendor_package_is_activated(
 
 def test_two_vendors(run_python: RunPython, vendor_package: VendorPackage, build_plugin: BuildPlugin) -> None:
     package = vendor_package("acme", f"library = {str(build_plugin())!r}")
-    environment = {"TORCH_BACKEND_PATH": build_plugin(name="zeta")}
+    environment = UNASKED | {"TORCH_BACKEND_PATH": build_plugin(name="zeta")}
     process = run_python(SHOW_ACTIVE, env=environment, packages=[package])
     assert process.stdout == "None\n"
     (warning,) = warnings_in(process.stderr)
@@ -76,7 +77,7 @@ def test_two_vendors(run_python: RunPython, vendor_package: VendorPackage, build
 
 
 def test_vendor_without_hardware_is_silent(run_python: RunPython, build_plugin: BuildPlugin) -> None:
-    process = run_python(SHOW_ACTIVE, env={"TORCH_BACKEND_PATH": build_plugin("DEVICES=0")})
+    process = run_python(SHOW_ACTIVE, env=UNASKED | {"TORCH_BACKEND_PATH": build_plugin("DEVICES=0")})
     assert (process.stdout, process.stderr) == ("None\n", "")
 
 
@@ -110,7 +111,7 @@ def test_unknown_device_warns(run_python: RunPython, warnings: list[str]) -> Non
     ids=["import-error", "exit", "exception", "no-file", "text-file"],
 )
 def test_broken_vendor_package(run_python: RunPython, vendor_package: VendorPackage, body: str, message: str) -> None:
-    process = run_python(SHOW_ACTIVE, packages=[vendor_package("acme", body)])
+    process = run_python(SHOW_ACTIVE, env=UNASKED, packages=[vendor_package("acme", body)])
     assert process.stdout == "None\n"
     (warning,) = warnings_in(process.stderr)
     assert "The device 'acme' (entry point 'acme' of acme_torch 1.2) cannot be used:" in warning
@@ -123,7 +124,7 @@ def test_broken_vendor_package(run_python: RunPython, vendor_package: VendorPack
     [("NO_ENTRY", "does not export tb_plugin_entry"), ("COUNT_FAILS", "the driver does not answer")],
 )
 def test_broken_library(run_python: RunPython, build_plugin: BuildPlugin, switch: str, message: str) -> None:
-    process = run_python(SHOW_ACTIVE, env={"TORCH_BACKEND_PATH": build_plugin(switch)})
+    process = run_python(SHOW_ACTIVE, env=UNASKED | {"TORCH_BACKEND_PATH": build_plugin(switch)})
     assert process.stdout == "None\n"
     (warning,) = warnings_in(process.stderr)
     assert message in warning
@@ -151,7 +152,7 @@ try:
 except RuntimeError as error:
     print(error)
 """
-    said = run_python(code, packages=[vendor_package("acme", body)]).stdout
+    said = run_python(code, env=UNASKED, packages=[vendor_package("acme", body)]).stdout
     assert said.startswith("37.0 False\ntorch.acme.synchronize exists already")
 
 
@@ -276,7 +277,7 @@ def test_activate_a_loaded_plugin(run_python: RunPython, build_plugin: BuildPlug
 
 def test_activation_before_torch_goes_before_the_sole_vendor(run_python: RunPython, build_plugin: BuildPlugin) -> None:
     code = "import torch_backend; torch_backend.activate('fake')\n" + SHOW_ACTIVE
-    process = run_python(code, env={"TORCH_BACKEND_PATH": build_plugin()})
+    process = run_python(code, env=UNASKED | {"TORCH_BACKEND_PATH": build_plugin()})
     assert (process.stdout, process.stderr) == ("fake\n", "")
 
 

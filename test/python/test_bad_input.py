@@ -363,7 +363,10 @@ def test_unknown_option(run_python: RunPython) -> None:
         """,
         env={"TORCH_BACKEND_XCPU_ASYNCH": "1"},
     )
-    known = r"It has: devices, memory, async, protect, ipc, delay_us, fault, ccl, modules, threads, virtual_memory\."
+    known = (
+        r"It has: devices, memory, async, protect, ipc, delay_us, fault, ccl, modules, threads, virtual_memory, races, "
+        r"compiler\."
+    )
     assert re.search(rf"Device 'xcpu' has no option 'xcpu\.device'\. {known}", process.stderr)
     assert re.search(rf"Device 'xcpu' has no option 'TORCH_BACKEND_XCPU_ASYNCH'\. {known}", process.stderr)
     assert process.stderr.count("has no option") == 2

@@ -196,6 +196,7 @@ def test_explain_as_json(capsys: Captured, name: str) -> None:
             "composite": "CompositeImplicitAutograd",
             "kernel": None,
             "kernel_source": None,
+            "made_of": {"aten::_softmax": operators.operator_sources()["aten::_softmax"]},
             "derivative": {"derivation": "composite", "operators": []},
             "backward_sources": {},
         }

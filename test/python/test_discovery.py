@@ -218,8 +218,20 @@ def test_named_device_that_does_not_exist(only: Isolate) -> None:
 
 def test_named_file(only: Isolate, build_plugin: BuildPlugin) -> None:
     path = build_plugin()
-    (problem,) = choose(only(TORCH_BACKEND=str(path))).problems
-    assert f"To load the file '{path}', name it in TORCH_BACKEND_PATH." in problem
+    choice = choose(only(TORCH_BACKEND=str(path)))
+    assert choice.candidate is not None
+    assert (choice.candidate.name, choice.candidate.path, choice.problems) == ("acme", str(path), ())
+
+
+def test_named_file_that_is_missing_or_in_this_folder(
+    only: Isolate, build_plugin: BuildPlugin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = build_plugin()
+    (problem,) = choose(only(TORCH_BACKEND=f"{path}x")).problems
+    assert problem.startswith(f"TORCH_BACKEND={path}x: There is no device library {path}x.")
+    monkeypatch.chdir(path.parent)
+    (problem,) = choose(only(TORCH_BACKEND=path.name)).problems
+    assert f"To load the file in this folder, write ./{path.name}." in problem
 
 
 def test_broken_vendor_is_reported_and_leaves_the_other(only: Isolate, build_plugin: BuildPlugin) -> None:

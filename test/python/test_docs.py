@@ -9,11 +9,13 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 import torch
 from fixtures import clean_environment
+from fixtures import environment_of_its_own as environment_of_its_own
 from torch_conformance.processes import Template
 
 from torch_backend.abi.header import read
@@ -60,16 +62,17 @@ def sampled(block: Block) -> list[Command]:
 class Reader:
     """Does what a page says, in a folder that looks like a checkout."""
 
-    def __init__(self, folder: Path, template: Template) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, template: Template, variables: Mapping[str, str] | None = None) -> None:
         self._template = template
-        self._shell_state = folder / ".shell"  # where the last command left its folder and environment
-        self._environment = clean_environment() | {
+        environment = clean_environment()
+        del environment["TORCH_BACKEND"]  # pages say how a device is chosen
+        environment |= {
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
             "COLUMNS": "120",
             "NO_COLOR": "1",
             "PYTHONPATH": os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")])),
         }
+        self._shell = doc_blocks.Shell(folder, environment | dict(variables or {}))
         self._outputs: list[str] = []  # of the parts of the program that runs, from the current one on
         self._printed = ""
         for name in ("backends", "examples", "include"):
@@ -84,7 +87,7 @@ class Reader:
             blocks = doc_blocks.blocks_of(page)
         for number, block in enumerate(blocks):
             if "file" in block.options:
-                path = self._folder / block.options["file"]
+                path = self._shell.folder / block.options["file"]
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(block.text, encoding="utf-8")
             elif block.language == "console":
@@ -96,7 +99,8 @@ class Reader:
             elif block.language == "output":
                 self._compare(self._printed, block.text, block)
             elif "edit" in block.options:
-                self._run(["patch", "--strip=0", "--fuzz=0", "--no-backup-if-mismatch"], block, block.text)
+                patch = f"patch --strip=0 --fuzz=0 --no-backup-if-mismatch <<'END'\n{block.text}END"
+                self._checked(self._shell.run(patch, TIMEOUT), block)
             else:
                 pytest.fail(f"{self._where(block)}: a {block.language} block to be run has no :file: to be written to.")
 
@@ -104,11 +108,7 @@ class Reader:
         for command in sampled(block) if "sample" in block.options else doc_blocks.commands_of(block):
             # Processors have other tests to run, and each process of the kit's imports torch.
             text = re.sub(r"^(torch-(?:backend|conformance) check) ", r"\1 --jobs 1 ", command.text)
-            remember = f"status=$?; {{ pwd; env -0; }} > '{self._shell_state}'; exit $status"
-            printed = self._run(["bash", "-c", f"{text}\n{remember}"], block)
-            directory, variables = self._shell_state.read_text(encoding="utf-8").split("\n", 1)
-            self._folder = Path(directory)
-            self._environment = dict(variable.split("=", 1) for variable in variables.split("\0") if variable)
+            printed = self._checked(self._shell.run(text, TIMEOUT), block)
             if command.expected is not None:
                 self._compare(printed, command.expected, block)
 
@@ -116,20 +116,8 @@ class Reader:
         """Run a program; what each part prints follows a mark."""
         mark = "---- the next part ----"
         program = "".join(f"print({mark!r})\n{part.text}" for part in parts)
-        process = self._template.run(program, self._environment, folder=self._folder, seconds=TIMEOUT)
+        process = self._template.run(program, self._shell.environment, folder=self._shell.folder, seconds=TIMEOUT)
         _, *self._outputs = self._checked(process, parts[0]).split(mark)
-
-    def _run(self, command: list[str], block: Block, given: str = "") -> str:
-        process = subprocess.run(
-            command,
-            input=given,
-            cwd=self._folder,
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT,
-        )
-        return self._checked(process, block)
 
     def _checked(self, process: "subprocess.CompletedProcess[str]", block: Block) -> str:
         text = f"{process.args[-1]}\n{process.stdout}{process.stderr}"
@@ -150,8 +138,9 @@ def test_what_a_page_shows(page: Path, tmp_path: Path, template: Template) -> No
     Reader(tmp_path, template).follow(page)
 
 
-def test_the_tutorial(tmp_path: Path, template: Template) -> None:
-    reader = Reader(tmp_path, template)
+def test_the_tutorial(tmp_path: Path, template: Template, environment_of_its_own: dict[str, str]) -> None:
+    (tmp_path / "reader").mkdir()
+    reader = Reader(tmp_path / "reader", template, environment_of_its_own)
     for chapter in CHAPTERS:
         reader.follow(chapter)
 

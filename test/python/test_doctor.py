@@ -529,6 +529,10 @@ def test_files_in_the_working_folder_hide_no_package(tmp_path: Path) -> None:
         (tmp_path / f"{module}.py").write_text("raise ImportError('not this one')\n")
     program = Path(sys.executable).with_name("torch-backend")
     done = subprocess.run(
-        [program, "doctor", "fake"], cwd=tmp_path, env=clean_environment(), capture_output=True, text=True
+        [program, "doctor", "fake"],
+        cwd=tmp_path,
+        env=clean_environment() | {"TORCH_BACKEND": "fake"},
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -95,7 +95,27 @@ def test_composite_operator() -> None:
     entry = one("softmax.int")
     assert (entry.source, entry.composite, entry.kernel) == ("composite", "CompositeImplicitAutograd", None)
     assert entry.derivative.derivation == "composite"
-    assert "none needed" in str(entry)
+    assert tuple(entry.made_of) == ("aten::_softmax",)
+    assert "kernel:    none of its own needed: write aten::_softmax.out, of what it is made of" in str(entry)
+    assert '@torch_backend.kernel("aten::_softmax.out")' in str(entry)
+
+
+def test_composite_operators_of_several_and_of_unknown_parts() -> None:
+    entry = one("linear.default")
+    assert {"aten::t", "aten::mm"} <= set(entry.made_of)
+    assert "write aten::mm.out, of what" in str(entry)  # not aten::t, which the core serves
+    dropout = one("dropout.default")
+    assert "aten::bernoulli_.float" in dropout.made_of
+    assert "in Python" not in str(dropout)
+    unknown = one("einsum.default")
+    assert unknown.made_of == {}
+    assert "explain() with example inputs" in str(unknown)
+
+
+def test_matrix_products_with_a_dtype_are_made_of_others() -> None:
+    entry = one("mm.dtype")
+    assert entry.source == "composite"
+    assert "source:    composite: made of other operators (by torch_backend)" in str(entry)
 
 
 @pytest.mark.parametrize(

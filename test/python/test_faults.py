@@ -44,6 +44,7 @@ def about(slot: str) -> str:
 
 
 HAVE_DEFAULT = {slot for slot in SLOTS if "Default: " in about(slot) and "Required iff" not in about(slot)}
+HAVE_DEFAULT.add("module_load")  # what has no image runs on the CPU
 # event_elapsed is asked when both events are known to be complete.
 MAY_BE_NOT_READY = {slot for slot in SLOTS if "TB_STATUS_NOT_READY" in about(slot)} - {"event_elapsed"}
 CLEAN_UP = {"memory_free", "event_destroy", "stream_destroy"}  # called where nothing can be thrown: failures are logged

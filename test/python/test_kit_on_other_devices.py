@@ -22,40 +22,37 @@ def tensor(*names: str) -> list[str]:
 
 LAYOUTS = tensor("sparse", "sparse_operators", "sparse_gradients", "nested", "quantized")
 MEMORY = tensor("copies", "views", "placement", "serialization", "random_operators")
+PROPERTIES = "tensor/test_torch_backend.py::test_properties"
+ACCELERATOR = "tensor/test_accelerator.py"
 TENSORS = [*tensor("copies"), "async_/test_allocator.py", "async_/test_events.py"]
 VIEWS = tensor("overlap", "copies_of_any_kind", "views")
+RANDOM = "compile/test_default_backend.py::test_random_operators"
+TRAINING = ["training/test_models.py", "training/test_optimizers.py"]
 
 
 @pytest.mark.parametrize(
     ("options", "tests"),
-    [
-        (LATE, ["async_"]),
-        (LATE, LAYOUTS),
-        (PROTECTED, [*LAYOUTS, *MEMORY, "training/test_models.py", "training/test_optimizers.py"]),
-        (ASYNC | PROTECTED, [*LAYOUTS, *MEMORY, "training/test_models.py"]),
-    ],
-    ids=["streams, late", "layouts, late", "protected", "protected, asynchronous"],
+    [(LATE, ["async_", *LAYOUTS]), (ASYNC | PROTECTED, [*LAYOUTS, *MEMORY, *TRAINING, RANDOM])],
+    ids=["late", "protected"],
 )
 def test_xcpu_with_options(trials: Trials, options: dict[str, str], tests: list[str]) -> None:
-    trial = trials.run(installed.reference_library("xcpu"), tests, options, "--quick", seconds=400)
+    trial = trials.run(installed.reference_library("xcpu"), tests, options, "--quick", seconds=600)
     assert trial.code == 0, trial.said
 
 
-@pytest.mark.parametrize(
-    ("options", "tests"),
-    [({}, ["abi"]), (MODULES, ["abi"])]
-    + [(mode, tests) for mode in ({}, ASYNC, MODULES) for tests in (TENSORS, VIEWS)],
-)
+@pytest.mark.parametrize("tests", [["abi"], [*TENSORS, *VIEWS]], ids=["abi", "tensors"])
+@pytest.mark.parametrize("options", [{}, MODULES], ids=["at once", "kernels on a stream"])
 def test_a_device_that_has_to_be_bound(
     build_plugin: BuildPlugin, trials: Trials, options: dict[str, str], tests: list[str]
 ) -> None:
     """Every slot fails there unless its device is the calling thread's, and where ranges overlap."""
-    trial = trials.run(build_plugin(source="bound.c", over="xcpu"), tests, options, "--quick", seconds=400)
+    trial = trials.run(build_plugin(source="bound.c", over="xcpu"), tests, options, "--quick", seconds=600)
     assert trial.code == 0, trial.said
 
 
 def test_a_device_that_declares_less(build_plugin: BuildPlugin, trials: Trials) -> None:
-    trial = trials.run(build_plugin(LESS, source="less.c", over="xcpu"), ["async_"], LATE, "--quick", seconds=400)
+    library = build_plugin(LESS, "MEMORY_UNKNOWN", source="less.c", over="xcpu")
+    trial = trials.run(library, [PROPERTIES, ACCELERATOR, "async_"], LATE, "--quick", seconds=400)
     assert trial.code == 0, trial.said
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import python_devices
-from fixtures import RunPython, VendorPackage, run_program
+from fixtures import UNASKED, RunPython, VendorPackage, run_program
 from python_devices import Failing
 
 import torch_backend
@@ -204,6 +204,31 @@ def test_options_are_not_there_before_the_device_is_loaded() -> None:
         python_devices.Plain()
 
 
+def test_memory_of_unknown_size(run: RunPython) -> None:
+    run("""
+        import pytest, torch, torch_backend
+        from python_devices import Plain
+        from torch_backend.python_device import DeviceProperties
+
+        class Unknown(Plain):
+            def device_properties(self, device):
+                return DeviceProperties("Unknown")
+
+        torch_backend.activate(Unknown)
+        x = torch.ones(1 << 20, device="plain")
+        properties = torch.plain.get_device_properties(0)
+        assert properties.total_memory == 0 and "total_memory='unknown'" in repr(properties)
+        for call in (torch.plain.mem_get_info, torch.plain.device_memory_used,
+                     lambda: torch.plain.set_per_process_memory_fraction(0.5)):
+            with pytest.raises(NotImplementedError, match="plain:0 does not say how much memory it has"):
+                call()
+        assert "The device does not say how much memory it has" in torch.plain.memory_summary()
+        with pytest.raises(torch.OutOfMemoryError) as raised:
+            torch.empty(1 << 40, device="plain")
+        assert "capacity" not in str(raised.value) and "bytes left" in str(raised.value), raised.value
+    """)
+
+
 # ---- ways to name one ----
 
 
@@ -249,21 +274,21 @@ def test_misspelt_options_are_told(run: RunPython) -> None:
 def test_an_entry_point_gives_a_class(run: RunPython, vendor_package: VendorPackage) -> None:
     body = "from python_devices import Plain\n\nclass Acme(Plain):\n    name = 'acme'\n"
     site = vendor_package("acme", body, attribute="Acme")
-    done = run("import torch; print(torch.ones(2, device='acme') + 1)", packages=[site])
+    done = run("import torch; print(torch.ones(2, device='acme') + 1)", packages=[site], env=UNASKED)
     assert done.stdout == "tensor([2., 2.], device='acme:0')\n"
 
 
 @pytest.mark.parametrize(
     ("body", "env"),
     [
-        ("import nosuchdriver", {}),
+        ("import nosuchdriver", UNASKED),
         ("import sys; sys.exit(5)", {"TORCH_BACKEND": "acme_torch:Acme"}),
         ("class Acme: pass", {"TORCH_BACKEND": "acme_torch:Acme"}),
     ],
     ids=["import", "exit", "class"],
 )
 def test_a_broken_package_leaves_torch_alone(
-    run: RunPython, vendor_package: VendorPackage, body: str, env: dict[str, str]
+    run: RunPython, vendor_package: VendorPackage, body: str, env: dict[str, str | None]
 ) -> None:
     site = vendor_package("acme", body, attribute="Acme")
     done = run("import torch; print(torch.ones(1).item())", packages=[site], env=env)

@@ -9,7 +9,7 @@ import pytest
 from fixtures import ROOT
 
 from torch_backend.devices.discovery import ON_REQUEST_GROUP
-from torch_backend.scaffold import Language, Project
+from torch_backend.scaffold import Kind, Language, Project
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -62,8 +62,9 @@ def test_the_rest_is_built_without_it(project: Path, tmp_path: Path) -> None:
 @each_project
 def test_it_has_the_shape_of_a_new_project(project: Path) -> None:
     name, package = entry_point(project)
-    language = Language.CXX if (project / "CMakeLists.txt").is_file() else Language.PYTHON
-    written = {path.replace(f"torch_{name}", package): text for path, text in Project(name, language).files().items()}
+    is_library = (project / "CMakeLists.txt").is_file()
+    new_one = Project(name, Kind.HOST, Language.CXX) if is_library else Project(name, Kind.PYTHON)
+    written = {path.replace(f"torch_{name}", package): text for path, text in new_one.files().items()}
     assert not {path for path in written if not (project / path).is_file()} - OF_THE_CHECKOUT - {"csrc/memory.h"}
     shapes = [tomllib.loads(text) for text in (written["pyproject.toml"], (project / "pyproject.toml").read_text())]
     new, ours = ({*shape, *shape["tool"], *shape["tool"]["scikit-build"]} for shape in shapes)

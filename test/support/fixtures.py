@@ -7,6 +7,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
+import venv
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +16,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch_conformance.processes import UNASKED as UNASKED
 from torch_conformance.processes import RunPython as RunPython
 from torch_conformance.processes import clean_environment as clean_environment
 from torch_conformance.processes import run_python as run_python
@@ -67,14 +70,16 @@ def run_program(
     cwd: Path | None = None,
     code: int = 0,
     seconds: float = 300,
-    **environment: str | os.PathLike[str],
+    **environment: str | os.PathLike[str] | None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program, ``"python"`` being this one. Its environment names no device unless ``environment`` does.
+    """Run a program, ``"python"`` being this one. Its environment asks for no device unless ``environment`` does;
+    a variable that is None there is not set.
 
     Fails the test if the exit code is not ``code``.
     """
     program = [sys.executable if part == "python" else os.fspath(part) for part in command]
-    env = clean_environment() | {key: os.fspath(value) for key, value in environment.items()}
+    wanted = {**clean_environment(), **environment}
+    env = {key: os.fspath(value) for key, value in wanted.items() if value is not None}
     process = subprocess.run(program, cwd=cwd, env=env, capture_output=True, text=True, timeout=seconds, check=False)
     assert process.returncode == code, f"exit code {process.returncode}\n{process.stdout}\n{process.stderr}"
     return process
@@ -162,3 +167,20 @@ def two_devices(backend: ModuleType) -> None:
     """Skips on a machine with one device."""
     if backend.device_count() < 2:
         pytest.skip("needs two devices")
+
+
+@pytest.fixture
+def environment_of_its_own(tmp_path: Path) -> dict[str, str]:
+    """Variables for a virtual environment that has all of this one's packages, and is to be changed."""
+    place = tmp_path / "venv"
+    venv.create(place, with_pip=False)
+    packages = sysconfig.get_path("purelib", vars={"base": str(place), "platbase": str(place)})
+    # Not only on the path: editable packages are found by what lies in their .pth files.
+    here = sysconfig.get_path("purelib")
+    (Path(packages) / "these_too.pth").write_text(f"import site; site.addsitedir({here!r})\n")
+    bin_directory = place / "bin"
+    for program, module in {"pip": "pip", "torch-backend": "torch_backend"}.items():
+        (bin_directory / program).write_text(f'#!/bin/sh\nexec "{bin_directory}/python" -m {module} "$@"\n')
+        (bin_directory / program).chmod(0o755)
+    path = os.pathsep.join([str(bin_directory), str(Path(sys.executable).parent), os.environ["PATH"]])
+    return {"PATH": path, "PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "VIRTUAL_ENV": str(place)}

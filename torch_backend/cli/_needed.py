@@ -1,35 +1,21 @@
 """The operators that a script needs, of ``torch-backend ops --needed-for``."""
 
-import runpy
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 
 from rich.table import Table
 
-from torch_backend.cli import _choice, _output
+from torch_backend.cli import _choice, _output, _script
 
 
 def run(script: str, arguments: Sequence[str], device: str | None, as_json: bool) -> None:
     """Run the script on the device, as Python would, and print what it called there."""
-    if not Path(script).is_file():
-        _output.fail(f"There is no script {script}.", code=2)
+    _script.check(script)
     plugin = _choice.activate(device, f"ops --needed-for {script} --device <{{}}>")
     from torch_backend import operators
 
-    before, sys.argv = (sys.argv, sys.path), [script, *arguments]
-    sys.path = [str(Path(script).resolve().parent), *sys.path]
-    try:
-        with operators.count_calls() as counts:
-            runpy.run_path(script, run_name="__main__")
-    except SystemExit as end:
-        if end.code not in (None, 0):
-            _output.fail(
-                f"{script} has ended with {end.code}; what it called until then is not all that it needs.", code=1
-            )
-    finally:
-        sys.argv, sys.path = before
+    with operators.count_calls() as counts:
+        _script.run(script, arguments, "what it called until then is not all that it needs.")
     needed = operators.needed_operators(counts.entries)
     if as_json:
         _output.print_json({"device": plugin.name, "operators": [asdict(entry) for entry in needed]})

@@ -6,6 +6,7 @@ import click
 
 from torch_backend.cli._kit import check, compare
 from torch_backend.cli.codegen import codegen
+from torch_backend.cli.compile_kernels import compile_kernels
 from torch_backend.cli.doctor import doctor
 from torch_backend.cli.explain import explain
 from torch_backend.cli.info import info
@@ -44,5 +45,5 @@ def app() -> None:
     """Bring a new accelerator to PyTorch."""
 
 
-for command in (list_devices, check, compare, info, ops, explain, memory, stubs, codegen, new, doctor):
+for command in (list_devices, check, compare, info, ops, explain, memory, stubs, codegen, compile_kernels, new, doctor):
     app.add_command(command)

@@ -79,6 +79,8 @@ def _print(report: dict[str, Any]) -> None:
 def _readable(key: str, value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value))
+    if key == "total_memory_bytes" and value == 0:
+        return "unknown"
     if key.endswith("_bytes") and value >= _MIB:
         size = f"{value / _GIB:.1f} GiB" if value >= _GIB else f"{value / _MIB:.1f} MiB"
         return f"{value} ({size})"

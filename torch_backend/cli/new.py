@@ -14,13 +14,14 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Write a plugin project for a new device.")
 @click.argument("name")
-@click.option("--lang", help="What the device is written in: c, c++ or python.  [default: c; of handles: c++]")
 @click.option(
     "--kind",
-    default="plain",
+    default="host",
     show_default=True,
-    help="What its driver is like: plain, or handles: memory without addresses, and queues.",
+    help="What there is of it: host, the host's heap, to begin from nothing; cuda-like, an SDK with CUDA's calls; "
+    "handles, a driver with queues and memory without addresses; python, a class in Python.",
 )
+@click.option("--lang", help="What the library is written in: c or c++.  [default: c; of an SDK or driver: c++]")
 @click.option("--kernels", is_flag=True, help="Add two kernels of the device's own.")
 @click.option(
     "--directory",
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     help="Where to write it, a directory that is not there yet: NAME.",
 )
 @_output.json_option
-def new(name: str, lang: str | None, kind: str, kernels: bool, directory: Path | None, as_json: bool) -> None:
+def new(name: str, kind: str, lang: str | None, kernels: bool, directory: Path | None, as_json: bool) -> None:
     """Write a plugin project for a new device: its library, build, Python package, conformance test and CI.
 
     NAME is the torch device name: torch.device('NAME'), torch.NAME. The project works as it is, with the host's memory,
@@ -40,9 +41,7 @@ def new(name: str, lang: str | None, kind: str, kernels: bool, directory: Path |
     place = directory if directory is not None else Path(name)
     try:
         check_name(name)
-        of = _kind(kind)
-        project = Project(name, _language(lang or ("c++" if kind == "handles" else "c")), kernels, kind=of)
-        files = project.write(place)
+        files = Project(name, _kind(kind), _language(lang), kernels).write(place)
     except (ValueError, FileExistsError) as error:
         _output.fail(str(error), code=2)
     except OSError as error:
@@ -62,13 +61,15 @@ def _kind(text: str) -> "Kind":
     try:
         return Kind(text)
     except ValueError:
-        raise ValueError(f"--kind {text}: a driver is plain, or one of handles.") from None
+        hint = " What was plain is host." if text == "plain" else ""
+        raise ValueError(f"--kind {text}: it is host, handles, cuda-like or python.{hint}") from None
 
 
-def _language(text: str) -> "Language":
+def _language(text: str | None) -> "Language | None":
     from torch_backend.scaffold import Language
 
     try:
-        return Language(text)
+        return Language(text) if text else None
     except ValueError:
-        raise ValueError(f"--lang {text}: a device is written in c, c++ or python.") from None
+        hint = " For a device in Python type --kind python." if text == "python" else ""
+        raise ValueError(f"--lang {text}: a device library is written in c or c++.{hint}") from None

@@ -128,8 +128,8 @@ class _DeviceProperties:
         index: torch's device index.
         arch: what kernels are built for; "" if that has no meaning.
         major, minor: version of the architecture.
-        total_memory: bytes.
-        multi_processor_count: number of compute units.
+        total_memory: bytes; 0 if unknown.
+        multi_processor_count: number of compute units; 0 if unknown.
         warp_size: lanes that execute together.
         stream_priority_range: lowest and highest; lower numbers are served first.
         numa_node: -1 if unknown.
@@ -159,7 +159,7 @@ class _DeviceProperties:
     def __repr__(self) -> str:
         """What a person wants to see; the memory in MB."""
         shown = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _HIDDEN_IN_REPR}
-        shown["total_memory"] = f"{self.total_memory // 2**20}MB"
+        shown["total_memory"] = f"{self.total_memory // 2**20}MB" if self.total_memory else "unknown"
         shown["capabilities"] = "|".join(sorted(self.capabilities)) or "none"
         shown["dtypes"] = len(self.dtypes)
         return f"_DeviceProperties({', '.join(f'{key}={value!r}' for key, value in shown.items())})"

@@ -167,7 +167,10 @@ def empty_cache() -> None:
 
 
 def mem_get_info(device: Device = None) -> tuple[int, int]:
-    """Free and total bytes of the device, as its driver sees them."""
+    """Free and total bytes of the device, as its driver sees them.
+
+    Raises NotImplementedError, a RuntimeError, if the device does not say how much memory it has.
+    """
     _lazy_init()
     return _C.mem_get_info(_existing_device_index(device))
 
@@ -177,7 +180,8 @@ def set_per_process_memory_fraction(fraction: float, device: Device = None) -> N
 
     A request beyond raises torch.OutOfMemoryError. 1.0 lifts the limit.
 
-    Raises TypeError if ``fraction`` is no float, ValueError if it is out of range.
+    Raises TypeError if ``fraction`` is no float, ValueError if it is out of range, and NotImplementedError if the
+    device does not say how much memory it has.
     """
     _lazy_init()
     if not isinstance(fraction, float):
@@ -264,10 +268,14 @@ def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
         _summary_row("Oversize allocations", stats["oversize_allocations"], False),
         _summary_row("Oversize segments", stats["oversize_segments"], False),
     ]
-    free, total = mem_get_info(index)
+    try:
+        free, total = (_format_bytes(size) for size in mem_get_info(index))
+        on_device = f"{free} of {total} free on the device"
+    except NotImplementedError:
+        on_device = "The device does not say how much memory it has"
     lines = [
         f"Memory of {where} ({_C.device_properties(index).name or _device_type()})",
-        f"{_format_bytes(free)} of {_format_bytes(total)} free on the device",
+        on_device,
         f"{stats['num_ooms']} out-of-memory errors, {stats['num_alloc_retries']} requests that emptied the cache, "
         f"{stats['num_device_alloc']} allocations by the device, {stats['num_device_free']} frees",
         "",
@@ -371,7 +379,7 @@ def _record_memory_history(
 def _attach_out_of_memory_observer(observer: Callable[[int, int, int, int], object]) -> None:
     """Call ``observer(device, requested_bytes, total_bytes, free_bytes)`` before each torch.OutOfMemoryError.
 
-    It stays attached until the process ends, and may be called from any thread.
+    What the device does not say is 0. It stays attached until the process ends, and may be called from any thread.
     """
     _C.attach_out_of_memory_observer(observer)
 

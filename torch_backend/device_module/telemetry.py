@@ -24,7 +24,7 @@ __all__ = [
 
 
 def device_memory_used(device: Device = None) -> int:
-    """Bytes in use on ``device`` by all processes, as its driver sees them."""
+    """Bytes in use on ``device`` by all processes, as its driver sees them. Raises as mem_get_info does."""
     free, total = mem_get_info(device)
     return total - free
 

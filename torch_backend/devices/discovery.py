@@ -175,6 +175,16 @@ def by_place(text: str) -> Candidate | None:
     return Candidate(Origin.NAMED, f"the Python device {text}", name=None, path=text)
 
 
+def of_file(path: str) -> Candidate:
+    """The device whose library is the file ``path``.
+
+    Raises ValueError if there is no such file.
+    """
+    if not os.path.isfile(path):
+        raise ValueError(f"There is no device library {path}.")
+    return Candidate(Origin.NAMED, path, name=location.name_in(path), path=path)
+
+
 def _is_python_device(value: object) -> "TypeGuard[Source]":
     from torch_backend.python_device import plugin
 

@@ -4,7 +4,8 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from torch_backend.devices.discovery import PATH_VARIABLE, Candidate, Origin, by_place, discover
+from torch_backend.devices.discovery import PATH_VARIABLE, Candidate, Origin, by_place, discover, of_file
+from torch_backend.files import location
 
 SELECT_VARIABLE = "TORCH_BACKEND"
 NO_DEVICE = "none"
@@ -70,7 +71,7 @@ class Choice:
 
 
 def choose(environ: Mapping[str, str] = os.environ) -> Choice:
-    """Apply the rules: ``TORCH_BACKEND`` picks; else the only vendor's device that is present."""
+    """Apply the rules: ``TORCH_BACKEND`` picks, by name or place; else the only vendor's device that is present."""
     wanted = environ.get(SELECT_VARIABLE)
     if wanted is None:
         return _choose_vendor(discover(environ))
@@ -82,9 +83,9 @@ def choose(environ: Mapping[str, str] = os.environ) -> Choice:
 def _choose_named(name: str, candidates: Sequence[Candidate]) -> Choice:
     asked = f"{SELECT_VARIABLE}={name}"
     try:
-        candidate = find(name, candidates)
+        candidate = of_file(name) if location.is_path(name) else find(name, candidates)
     except ValueError as error:
-        hint = f" To load the file '{name}', name it in {PATH_VARIABLE}." if os.path.isfile(name) else ""
+        hint = f" To load the file in this folder, write ./{name}." if os.path.isfile(name) else ""
         return Choice(None, (f"{asked}: {error}{hint} {_NONE_ACTIVE}",))
     try:
         count = candidate.load().device_count()

@@ -17,8 +17,9 @@ from torch_backend.files import location
 _LOADER_ADVICE = (
     (
         r"([^\s(]+): cannot open shared object file",
-        "It needs {0}, which the loader does not find. Install what brings it (the vendor's driver or runtime), or add "
-        "its directory to LD_LIBRARY_PATH.",
+        "It needs {0}, which the loader does not find. Install what brings it (the vendor's driver or runtime). If "
+        "that is done, name its directory where the library is linked (INSTALL_RPATH in CMakeLists.txt), bring it "
+        "along in the wheel ($ORIGIN), or add the directory to LD_LIBRARY_PATH.",
     ),
     (
         r"undefined symbol: (\S+)",

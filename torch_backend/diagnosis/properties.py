@@ -54,12 +54,13 @@ def _size_faults(properties: tb_device_properties) -> Iterator[str]:
             f"commit_granularity_bytes is {commit}; it must be a power of two of at most 2^30 with "
             "TB_CAP_VIRTUAL_MEMORY, and 0 without."
         )
-    if not 0 < properties.total_memory_bytes < _MAX_MEMORY_BYTES:
-        yield f"total_memory_bytes is {properties.total_memory_bytes}; it must be the size of the memory, in bytes."
-    if properties.max_allocation_bytes > properties.total_memory_bytes:
+    total = properties.total_memory_bytes
+    if total > _MAX_MEMORY_BYTES:
+        yield f"total_memory_bytes is {total}; it must be the size of the memory, in bytes, or 0 if that is unknown."
+    if 0 < total < properties.max_allocation_bytes:
         yield (
-            f"max_allocation_bytes is {properties.max_allocation_bytes}, and total_memory_bytes only "
-            f"{properties.total_memory_bytes}; 0 means as much as there is."
+            f"max_allocation_bytes is {properties.max_allocation_bytes}, and total_memory_bytes only {total}; 0 means "
+            "as much as there is."
         )
     if 0 < properties.max_allocation_bytes < properties.allocation_granularity_bytes:
         yield (

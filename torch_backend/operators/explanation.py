@@ -10,13 +10,15 @@ from torch_backend.devices.activation import active
 from torch_backend.operators import dispatch, names
 from torch_backend.operators.calls import count_calls
 from torch_backend.operators.derivatives import Derivative, derivative_of
+from torch_backend.operators.needed import SERVED_EVERYWHERE
+from torch_backend.operators.parts import parts_of
 from torch_backend.operators.sources import Source, operator_sources
 from torch_backend.operators.target import KernelTarget, target_of
 
 _SOURCES: Mapping[str, str] = {
     "plugin": "the device library's own kernel",
     "generated": "a kernel that the device compiles",
-    "native": "a kernel written for the device",
+    "native": "torch_backend's own kernel",
     "aten": "ATen's CPU kernel on the device's memory",
     "extension": "somebody's kernel",
     "composite": "made of other operators",
@@ -40,6 +42,8 @@ class OverloadExplanation:
         kernel: what to write a kernel for, to serve it natively. None for an operator that is made of others on every
             device: it is as native as these are.
         kernel_source: where the kernel for ``kernel.op`` comes from now; None if ``kernel`` is.
+        made_of: if ``kernel`` is None, what it calls with small example tensors, in order, and the source of each.
+            Empty where no examples were found that it takes.
         derivative: how PyTorch differentiates it.
         backward_sources: the source of each of ``derivative.operators``.
     """
@@ -51,18 +55,21 @@ class OverloadExplanation:
     composite: str | None
     kernel: KernelTarget | None
     kernel_source: Source | None
+    made_of: Mapping[str, Source]
     derivative: Derivative
     backward_sources: Mapping[str, Source]
 
     def __str__(self) -> str:
         """A few lines for people."""
         rows = [("source", self._source_text()), ("autograd", self._autograd_text()), ("kernel", self._kernel_text())]
+        if self.made_of:
+            rows.insert(1, ("made of", _listed(self.made_of)))
         return "\n".join([self.schema, *_rows(rows), *self._ways()])
 
     def _source_text(self) -> str:
         text = f"{self.source}: {_SOURCES.get(self.source, self.registered or '')}"
         if self.source == "composite":
-            return f"{text} ({self.composite})"
+            return f"{text} ({self.composite or 'by torch_backend'})"
         return f"{text}, {self.registered}" if self.source == "extension" else text
 
     def _autograd_text(self) -> str:
@@ -73,30 +80,44 @@ class OverloadExplanation:
         if self.derivative.derivation == "none":
             return "PyTorch has no derivative for it"
         text = "PyTorch has the derivative: only the forward pass is to be written"
-        listed = ", ".join(f"{op} ({source})" for op, source in self.backward_sources.items())
-        return f"{text}. It calls {listed}" if listed else text
+        return f"{text}. It calls {_listed(self.backward_sources)}" if self.backward_sources else text
+
+    def _to_write(self) -> list[KernelTarget]:
+        """What serves it natively: its own kernel, or those of what it is made of and the core does not serve."""
+        if self.kernel is not None:
+            return [self.kernel]
+        targets = (target_of(op) for op, source in self.made_of.items() if source not in SERVED_EVERYWHERE)
+        return list({target.op: target for target in targets if target is not None}.values())
 
     def _kernel_text(self) -> str:
         if self.kernel is None:
+            names = [target.op for target in self._to_write()]
+            write = (
+                f"{' and '.join(names)}, of what it is made of"
+                if names
+                else "those of the operators that it is made of; explain() with example inputs lists them"
+            )
             return (
-                "none needed: write those of the operators that it is made of; explain() with example inputs lists "
-                f"them. A kernel for {self.op} itself replaces them, and then needs a backward pass of its own"
+                f"none of its own needed: write {write}. A kernel for {self.op} itself replaces them, and then needs a "
+                "backward pass of its own"
             )
         now = "" if self.kernel.op == self.op else f" (now {self.kernel_source})"
         also = f", which also serves {' and '.join(self.kernel.serves)}" if self.kernel.serves else ""
         return f"{self.kernel.op}{now}{also}"
 
     def _ways(self) -> list[str]:
-        if self.kernel is None:
+        targets = self._to_write()
+        if len(targets) != 1:
             return []
-        op = self.kernel.op
-        registrations = " ".join(f'm.impl("{form.split("::")[1]}", ...);' for form in self.kernel.replaces)
+        (kernel,) = targets
+        op = kernel.op
+        registrations = " ".join(f'm.impl("{form.split("::")[1]}", ...);' for form in kernel.replaces)
         ways = [
             ("in C", f'an entry "{op}" in the device library\'s table "kernels.1"'),
             ("in C++", f"TORCH_LIBRARY_IMPL({op.split('::')[0]}, PrivateUse1, m) {{ {registrations} }}"),
             ("in Python", f'@torch_backend.kernel("{op}")'),
         ]
-        return _rows(ways[1:] if self.kernel.is_view else ways)
+        return _rows(ways[1:] if kernel.is_view else ways)
 
 
 @dataclass(frozen=True)
@@ -144,6 +165,10 @@ def _table(trace: tuple[TracedOperator, ...]) -> str:
     return "\n".join(f"{row[0]:<{op}}  {row[1]:<{source}}  {row[2]:>{calls}}  {row[3]}" for row in rows)
 
 
+def _listed(sources: Mapping[str, Source]) -> str:
+    return ", ".join(f"{op} ({source})" for op, source in sources.items())
+
+
 def _rows(rows: list[tuple[str, str]]) -> list[str]:
     return [
         textwrap.fill(
@@ -158,8 +183,9 @@ def explain(op: names.Operator, *args: object, **kwargs: object) -> Explanation:
 
     ``print(torch_backend.explain("softmax.int"))`` shows the schema, the kernel's source, whether PyTorch
     differentiates the operator, and the overload to write a kernel for in C, C++ or Python. What a composite operator
-    is made of shows only when it runs: ``torch_backend.explain("softmax.int", x, -1)`` lists every operator that this
-    call runs on the device, with its source.
+    is made of is what it calls with small example tensors, and may depend on the arguments:
+    ``torch_backend.explain("softmax.int", x, -1)`` lists every operator that this call runs on the device, with its
+    source.
 
     Args:
         op: an overload ("aten::softmax.int", "softmax.int", ``torch.ops.aten.softmax.int``), or an operator for all its
@@ -217,6 +243,7 @@ def _explain(overload: str, sources: Mapping[str, Source]) -> OverloadExplanatio
         composite=dispatch.composite_key(overload),
         kernel=kernel,
         kernel_source=None if kernel is None else sources[kernel.op],
+        made_of={} if kernel is not None else {part: sources[part] for part in parts_of(overload) if part in sources},
         derivative=derivative,
         backward_sources={op: _source_of(op, sources) for op in derivative.operators},
     )

@@ -9,8 +9,8 @@ from torch_backend.operators import dispatch
 from torch_backend.operators.calls import OperatorCalls
 from torch_backend.operators.forms import forms_of
 
-# The core's own, and those that are made of others, which are counted themselves.
-_SERVED_EVERYWHERE = frozenset({"native", "composite"})
+SERVED_EVERYWHERE = frozenset({"native", "composite"})
+"""Sources of the core's own kernels, and of operators that are made of others, which are counted themselves."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def needed_operators(calls: Iterable[OperatorCalls]) -> list[NeededOperator]:
     """What :func:`count_calls` has counted, by operator; most calls first."""
     counts: Counter[str] = Counter()
     for entry in calls:
-        if entry.source not in _SERVED_EVERYWHERE:
+        if entry.source not in SERVED_EVERYWHERE:
             forms = forms_of(entry.op)
             counts[forms.out or forms.functional or entry.op] += entry.calls
     given = set(_C.generated_kernels())

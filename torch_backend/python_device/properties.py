@@ -21,7 +21,7 @@ class DeviceProperties:
 
     Attributes:
         name: the product's, at most 63 bytes of UTF-8.
-        total_memory_bytes: of the device.
+        total_memory_bytes: of the device; 0 for unknown.
         capabilities: a sum of :class:`Capability`; each needs the methods that device.h names for it.
         arch: what kernels are built for, at most 31 bytes.
         allocation_granularity_bytes: allocations are multiples of it; a power of two, 0 for no preference.
@@ -35,7 +35,7 @@ class DeviceProperties:
     """
 
     name: str
-    total_memory_bytes: int
+    total_memory_bytes: int = 0
     capabilities: Capability = _NONE
     arch: str = ""
     allocation_granularity_bytes: int = 0

@@ -20,21 +20,29 @@ class Language(Enum):
 
     C = "c"
     CXX = "c++"
-    PYTHON = "python"
 
     @property
     def suffix(self) -> str:
         """How its source files end."""
-        return {Language.C: "c", Language.CXX: "cpp", Language.PYTHON: "py"}[self]
+        return {Language.C: "c", Language.CXX: "cpp"}[self]
 
 
 class Kind(Enum):
-    """What the driver of the device is like."""
+    """What there is of the device: what its driver is like, or that it is written in Python."""
 
-    PLAIN = "plain"
-    """Calls that are done when they return, and memory with addresses."""
+    HOST = "host"
+    """Nothing yet, or calls that are done when they return: memory of the host's heap."""
     HANDLES = "handles"
     """Queues, and memory with handles in place of addresses."""
+    CUDA_LIKE = "cuda-like"
+    """An SDK with CUDA's calls: streams, events, memory with addresses."""
+    PYTHON = "python"
+    """A class in Python."""
+
+    @property
+    def languages(self) -> tuple[Language, ...]:
+        """What such a device can be written in, the default first; none of them if it is no library."""
+        return {Kind.HOST: (Language.C, Language.CXX), Kind.PYTHON: ()}.get(self, (Language.CXX,))
 
 
 @dataclass(frozen=True)
@@ -43,25 +51,27 @@ class Project:
 
     Attributes:
         name: the torch device name; see :func:`check_name`.
-        language: C, C++ or Python.
+        kind: what there is of the device.
+        language: what its library is written in; the kind's first by default.
         kernels: whether the device comes with two kernels of its own.
         vendor: who makes the device; its name, as a title, by default.
-        kind: what its driver is like. Handles: C++, and no kernels on the host.
 
     Raises:
         ValueError: what is asked for does not go together.
     """
 
     name: str
-    language: Language = Language.C
+    kind: Kind = Kind.HOST
+    language: Language | None = None
     kernels: bool = False
     vendor: str | None = None
-    kind: Kind = Kind.PLAIN
 
     def __post_init__(self) -> None:
         """Refuse what does not go together."""
-        if self.kind is Kind.HANDLES and self.language is not Language.CXX:
-            raise ValueError(f"A device of handles is written in c++, not in {self.language.value}.")
+        languages = self.kind.languages
+        if self.language and self.language not in languages:
+            what = " or ".join(language.value for language in languages) or "Python: leave out --lang"
+            raise ValueError(f"A device of --kind {self.kind.value} is written in {what}.")
         if self.kind is Kind.HANDLES and self.kernels:
             raise ValueError(
                 "Kernels on the host cannot compute in memory of handles. Leave out --kernels, and offer modules: see "
@@ -75,15 +85,16 @@ class Project:
     def render(self, template: str) -> str:
         """What a template of this package gives for the project."""
         title = self.name.replace("_", " ").capitalize()
+        first, *others = self.name.split("_")
         return (
             _environment()
             .get_template(f"{template}.jinja")
             .render(
                 name=self.name,
                 title=title,
+                sdk=first + "".join(word.capitalize() for word in others),  # what its calls begin with
                 vendor=self.vendor or title,
-                language=self.language.value,
-                suffix=self.language.suffix,
+                suffix=self._suffix,
                 kernels=self.kernels,
                 kind=self.kind.value,
                 year=date.today().year,
@@ -111,9 +122,15 @@ class Project:
             raise
         return [directory / path for path in files]
 
+    @property
+    def _suffix(self) -> str:
+        """How its sources end."""
+        language = self.language or next(iter(self.kind.languages), None)
+        return language.suffix if language else "py"
+
     def _templates(self) -> dict[str, str]:
-        suffix, package = self.language.suffix, f"python/torch_{self.name}"
-        if self.language is Language.PYTHON:
+        suffix, package = self._suffix, f"python/torch_{self.name}"
+        if self.kind is Kind.PYTHON:
             return self._python_templates(package)
         templates = {
             f"csrc/plugin.{suffix}": f"plugin.{suffix}",
@@ -128,7 +145,10 @@ class Project:
         if self.kind is Kind.HANDLES:
             sources = ("plugin.cpp", "driver.h", "driver.cpp")
             templates |= {f"csrc/{source}": f"handles/{source}" for source in sources}
-        elif self.language is Language.CXX:
+        elif self.kind is Kind.CUDA_LIKE:
+            templates["csrc/plugin.cpp"] = "cuda_like/plugin.cpp"
+            templates |= {f"csrc/{self.name}_runtime.{end}": f"cuda_like/runtime.{end}" for end in ("h", "cpp")}
+        elif suffix == "cpp":
             templates["csrc/memory.h"] = "memory.h"
         if self.kernels:
             templates[f"csrc/kernels.{suffix}"] = f"kernels.{suffix}"

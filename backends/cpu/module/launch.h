@@ -6,20 +6,31 @@
 #include <cstdint>
 #include <vector>
 
-#include "library.h"
+#include "../result.h"
+#include "common/simt/program.h"
+#include "source.h"
 
 namespace xcpu::modules {
 
-// Of one block, in all its LOCAL parameters. What is used again and again stays in a processor's own cache.
-constexpr uint32_t kLocalMemoryBytes = 256 << 10;
+// A block that loops over its items itself has one. Its local memory, in all LOCAL parameters, stays in a processor's own
+// cache, or is what a GPU has.
+struct launch_limits {
+  uint32_t block[3], items;
+  uint32_t local_bytes;
+};
+const launch_limits& limits();
 
-// A block loops over its items itself.
-constexpr uint32_t kBlockItems = 1;
+// What is launched: one of both.
+struct function_code {
+  block_function in_order = nullptr;
+  const simt_kernel* side_by_side = nullptr;
+  const simt::program* program = nullptr; // its own
+};
 
 class launch {
  public:
   // Checks and copies all that the caller may change afterwards. May be called again.
-  result set(block_function code, const uint32_t* grid, const uint32_t* block, const tb_launch_param* params,
+  result set(const function_code& code, const uint32_t* grid, const uint32_t* block, const tb_launch_param* params,
              uint32_t num_params);
 
   // Every block, on one thread or several. In protected mode the memory that is pointed at is accessible meanwhile.
@@ -36,19 +47,21 @@ class launch {
   using index = std::array<uint32_t, 3>;
 
   result check() const;
+  result check_parameters(const tb_launch_param* params, uint32_t num_params) const;
   result set_arguments(const tb_launch_param* params, uint32_t num_params);
   uint64_t num_blocks() const;
   void run_blocks(uint64_t first, uint64_t end, void* const* arguments) const;
-  void run_range(uint64_t first, uint64_t end) const;
-  void run_accessible() const;
+  void run_in_order(uint64_t first, uint64_t end) const;
+  result run_side_by_side(uint64_t first, uint64_t end, simt::races* looked_for) const;
+  result run_accessible() const;
   result run_protected() const;
 
-  block_function code_ = nullptr;
+  function_code code_;
   index grid_{}, block_{};
   std::vector<void*> arguments_; // what the function is called with, but for local memory
   std::vector<unit> values_;
   std::vector<const void*> pointers_; // that are not null
-  std::vector<local> locals_;
+  std::vector<local> locals_;         // in order; side by side their offsets are values
   size_t local_bytes_ = 0;
 };
 

@@ -9,22 +9,26 @@
 
 #include "../device.h"
 #include "../stream.h"
-#include "checksum.h"
-#include "compiler.h"
+#include "common/host_compiler/checksum.h"
+#include "common/host_compiler/library.h"
+#include "common/host_compiler/temporary_directory.h"
+#include "common/simt/program.h"
 #include "launch.h"
-#include "library.h"
-#include "temporary_directory.h"
+#include "source.h"
 
 struct tb_function {
   int32_t device;
-  xcpu::modules::block_function code;
-  std::shared_ptr<const xcpu::modules::library> of;
+  xcpu::modules::function_code code;
+  std::shared_ptr<const void> of; // what the code lies in
 };
 
 struct tb_module {
+  explicit tb_module(int32_t of) : device(of) {}
+
   const int32_t device;
-  const std::shared_ptr<const xcpu::modules::library> code;
-  const std::string image;
+  std::shared_ptr<const plugin::library> in_order;           // either,
+  std::shared_ptr<const plugin::simt::program> side_by_side; // or
+  std::string image;
   std::mutex mutex; // guards functions
   std::map<std::string, tb_function> functions;
 };
@@ -32,7 +36,7 @@ struct tb_module {
 namespace xcpu::modules {
 namespace {
 
-constexpr char kSource[] = "c++", kImage[] = "image";
+constexpr char kImage[] = "image";
 
 // What an image begins with. The shared object follows.
 struct image_header {
@@ -43,14 +47,13 @@ struct image_header {
 };
 
 image_header header_of(std::string_view object) {
-  return {"xcpu module, 1\n", checksum(compiler_version()), object.size(), checksum(object)};
+  return {"xcpu module, 1\n", checksum(driver_version()), object.size(), checksum(object)};
 }
 
 std::string make_image(std::string_view object) {
   const image_header header = header_of(object);
   std::string image(reinterpret_cast<const char*>(&header), sizeof header);
-  image += object;
-  return image;
+  return image.append(object);
 }
 
 result check_module(int32_t device, const tb_module* module) {
@@ -59,41 +62,66 @@ result check_module(int32_t device, const tb_module* module) {
                  device);
 }
 
-result unpack(std::string_view image, const temporary_directory& in, std::string* out_path) {
+// Without a compiler here, images may be what another has made: shared objects as they are.
+result unpack(std::string_view image, std::string* out_object) {
+  constexpr std::string_view kElf("\177ELF", 4);
+  if (!settings().compiler && image.substr(0, kElf.size()) == kElf) {
+    *out_object = image;
+    return {};
+  }
   const std::string_view object = image.substr(std::min(image.size(), sizeof(image_header)));
   const image_header expected = header_of(object);
   if (object.empty() || std::memcmp(image.data(), &expected, sizeof expected) != 0)
     return failure(TB_STATUS_UNSUPPORTED,
                    "module_load: %llu bytes that are not an image which this compiler made on this processor",
                    static_cast<unsigned long long>(image.size()));
-  *out_path = in.file("module.so");
-  write_file(*out_path, object);
+  *out_object = object;
   return {};
+}
+
+result open(const std::string& object, tb_module* to) {
+  if (settings().modules == modules_mode::side_by_side) return simt::program::open(object, &to->side_by_side);
+  const temporary_directory directory;
+  const std::string path = directory.file("module.so");
+  write_file(path, object);
+  return library::open(path, &to->in_order);
+}
+
+tb_function find(const tb_module& module, const char* name) {
+  if (const auto& program = module.side_by_side)
+    return {module.device, {nullptr, program->find(name), program.get()}, program};
+  return {module.device, {reinterpret_cast<block_function>(module.in_order->find(name))}, module.in_order};
 }
 
 } // namespace
 
 const char* const* formats() {
-  static const char* const all[] = {kSource, nullptr};
+  static const char* const all[] = {source_format(), nullptr};
   return all;
 }
 
 result module_load(int32_t device, const char* format, const void* image, uint64_t size_bytes, tb_module** out_module) {
   const std::string_view given(static_cast<const char*>(image), size_bytes);
-  const temporary_directory directory;
-  std::string path;
+  std::string object;
   result r;
-  if (std::strcmp(format, kSource) == 0) {
-    r = compile(given, directory, &path);
+  if (std::strcmp(format, source_format()) == 0 && !settings().compiler) {
+    r = failure(TB_STATUS_UNSUPPORTED, "xcpu.compiler is 0");
+  } else if (std::strcmp(format, source_format()) == 0) {
+    r = compile(given, &object);
   } else if (std::strcmp(format, kImage) == 0) {
-    r = unpack(given, directory, &path);
+    r = unpack(given, &object);
   } else {
     r = failure(TB_STATUS_UNSUPPORTED, "module_load: the format \"%s\" is not in module_formats", format);
   }
-  std::shared_ptr<const library> code;
-  if (r.ok()) r = library::open(path, &code);
-  if (r.ok()) *out_module = new tb_module{device, std::move(code), make_image(read_file(path)), {}, {}};
-  return r;
+  auto made = std::make_unique<tb_module>(device);
+  if (r.ok()) {
+    r = open(object, made.get());
+    if (!r.ok() && std::strcmp(format, kImage) != 0) r.status = TB_STATUS_INTERNAL; // it was made here
+  }
+  if (!r.ok()) return r;
+  made->image = make_image(object);
+  *out_module = made.release();
+  return {};
 }
 
 // Launches that are pending share the code.
@@ -106,10 +134,11 @@ result module_unload(int32_t device, tb_module* module) {
 result module_function(int32_t device, tb_module* module, const char* name, tb_function** out_function) {
   result r = check_module(device, module);
   if (!r.ok()) return r;
-  const block_function code = module->code->find(name);
-  if (!code) return failure(TB_STATUS_INVALID_ARGUMENT, "the module has no function \"%s\" (extern \"C\")", name);
+  tb_function found = find(*module, name);
+  if (!found.code.in_order && !found.code.side_by_side)
+    return failure(TB_STATUS_INVALID_ARGUMENT, "the module has no function \"%s\" (extern \"C\")", name);
   const std::lock_guard<std::mutex> lock(module->mutex);
-  *out_function = &module->functions.emplace(name, tb_function{device, code, module->code}).first->second;
+  *out_function = &module->functions.emplace(name, std::move(found)).first->second;
   return {};
 }
 
@@ -129,7 +158,7 @@ result module_launch(int32_t device, tb_function* function, const uint32_t* grid
   r = later->set(function->code, grid, block, params, num_params);
   if (!r.ok()) return r;
   return run_on_stream(slot::module_launch, device, stream, false,
-                       [later = std::move(later), code = function->of] { return later->run(); });
+                       [later = std::move(later), of = function->of] { return later->run(); });
 }
 
 result module_image(int32_t device, tb_module* module, void* out_image, uint64_t* size_bytes) {

@@ -2,7 +2,9 @@
 // also if the stream has failed, which the driver does not.
 //
 // The stream records an event and then waits for a word of page-locked memory; the thread waits for the event, calls
-// the function, and sets the word.
+// the function, and sets the word. cuda.h wants an order that such a word makes to be one that CUDA sees as well: what
+// the function comes after and what comes after it are on the one stream. But streams may share a queue of the hardware,
+// so a function that waits for what is enqueued on another stream later than itself may wait for ever.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,8 @@ struct code_end {
   long long arch;
   unsigned long long sum; // of all before
 };
-constexpr char kCodeMagic[8] = "SIMCODE";
+constexpr int kCodeVersionAt = 6;
+constexpr char kCodeMagic[8] = "SIMCOD2";
 
 // Whole code for this device, or an error as cuModuleLoadData has it. *out_size is without the end.
 int check_code(const void* code, int arch, size_t* out_size);

@@ -1,27 +1,15 @@
-// Modules and launches. The items of a block run one after the other on the stream's thread; each that waits at a barrier
-// keeps a stack of its own until all have come there.
-#include <dlfcn.h>
-#include <setjmp.h>
-#include <sys/mman.h>
-#include <ucontext.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cstdlib>
+// Modules and launches, whose blocks run on the stream's thread.
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 
+#include "common/simt/program.h"
 #include "compiler.h"
 #include "driver.h"
-#include "kernel_abi.h"
 #include "recording.h"
 
 struct CUmod_st {
   sim::CUcontext context = nullptr;
-  const sim_module* code = nullptr;
+  std::shared_ptr<const plugin::simt::program> code;
   std::unique_ptr<const sim::recorded_module> text; // in its place, where nothing runs
-  std::mutex running;                               // of one launch at a time
   std::mutex mutex;                                 // guards functions
   std::map<std::string, sim::CUfunction> functions;
   std::atomic<int> pending{0};
@@ -30,123 +18,22 @@ struct CUmod_st {
 
 struct CUfunc_st {
   sim::CUmodule module = nullptr;
-  const sim_kernel* kernel = nullptr;
+  const simt_kernel* kernel = nullptr;
   std::string name;
 };
 
 namespace sim {
 namespace {
 
-constexpr size_t kStackBytes = 256 << 10;
-constexpr unsigned char kUnwritten = 0xD5;
-constexpr unsigned kGuardBytes = 64; // behind dynamic shared memory
-
-// ---- a block ----
-
-class block;
-thread_local block* running = nullptr;
-
-struct fiber {
-  jmp_buf here;
-  bool started = false, waits = false;
-  ucontext_t start;
-};
-
-class block {
- public:
-  block(const sim_module* code, const sim_kernel* kernel, void** parameters, sim_index size)
-      : code_(code), kernel_(kernel), parameters_(parameters), size_(size) {
-    *code->barrier = [] { running->wait(); };
-  }
-
-  void run() {
-    running = this;
-    next_ = 0;
-    auto& all = fibers();
-    size_t used = 0;
-    for (; next_ < items(); ++used) {
-      if (used == all.size()) all.push_back(make());
-      resume(all[used]);
-    }
-    for (bool any = true; any;) {
-      any = false;
-      for (size_t i = 0; i < used; ++i)
-        if (all[i]->waits) resume(all[i]), any = true;
-    }
-    running = nullptr;
-  }
-
- private:
-  static std::vector<fiber*>& fibers() {
-    static thread_local std::vector<fiber*> all; // kept as long as the thread, and then leaked
-    return all;
-  }
-  static fiber* make() {
-    auto* made = new fiber;
-    getcontext(&made->start);
-    made->start.uc_stack.ss_sp =
-        mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    made->start.uc_stack.ss_size = kStackBytes;
-    if (made->start.uc_stack.ss_sp == MAP_FAILED) std::abort();
-    makecontext(&made->start, [] { running->work(); }, 0);
-    return made;
-  }
-
-  unsigned items() const {
-    return size_.x * size_.y * size_.z;
-  }
-  void resume(fiber* f) {
-    current_ = f;
-    if (_setjmp(scheduler_)) return;
-    if (f->started) _longjmp(f->here, 1);
-    f->started = true;
-    setcontext(&f->start);
-  }
-  static void leave(fiber* f) {
-    if (!_setjmp(f->here)) _longjmp(running->scheduler_, 1);
-  }
-  // On a fiber's stack, for ever: one item after the other.
-  [[noreturn]] void work() {
-    for (fiber* self = running->current_;;) {
-      block& b = *running;
-      while (b.next_ < b.items()) {
-        const unsigned item = b.next_++;
-        *b.code_->thread = {item % b.size_.x, item / b.size_.x % b.size_.y, item / b.size_.x / b.size_.y};
-        b.kernel_->run(b.parameters_);
-      }
-      leave(self);
-    }
-  }
-  void wait() {
-    fiber* self = current_;
-    const sim_index thread = *code_->thread;
-    self->waits = true;
-    leave(self);
-    self->waits = false;
-    *running->code_->thread = thread;
-  }
-
-  const sim_module* code_;
-  const sim_kernel* kernel_;
-  void** parameters_;
-  const sim_index size_;
-  unsigned next_ = 0;
-  fiber* current_ = nullptr;
-  jmp_buf scheduler_;
-};
-
-// ---- a launch ----
-
 struct launch {
   CUfunction function;
-  sim_index grid, size;
-  unsigned shared_bytes;
+  plugin::simt::launch_shape shape;
   std::vector<std::vector<char>> values; // of the parameters
 };
 
 int run(const launch& l, CUcontext context) {
   CUmodule module = l.function->module;
-  const sim_kernel* kernel = l.function->kernel;
+  const simt_kernel* kernel = l.function->kernel;
   if (module->unloaded) return refuse(kCUDA_ERROR_LAUNCH_FAILED, "%s: its module is unloaded", kernel->name);
   auto values = l.values;
   std::vector<void*> parameters;
@@ -162,34 +49,9 @@ int run(const launch& l, CUcontext context) {
     }
     parameters.push_back(values[i].data());
   }
-  const std::lock_guard<std::mutex> lock(module->running);
-  const sim_module* code = module->code;
-  *code->block_size = l.size;
-  *code->grid_size = l.grid;
-  block b(code, kernel, parameters.data(), l.size);
-  for (unsigned z = 0; z < l.grid.z; ++z)
-    for (unsigned y = 0; y < l.grid.y; ++y)
-      for (unsigned x = 0; x < l.grid.x; ++x) {
-        std::memset(code->shared, kUnwritten, l.shared_bytes + kGuardBytes);
-        *code->block = {x, y, z};
-        b.run();
-        for (unsigned i = 0; i < kGuardBytes; ++i)
-          if (code->shared[l.shared_bytes + i] != kUnwritten)
-            return refuse(kCUDA_ERROR_ILLEGAL_ADDRESS, "%s: writes behind its %u bytes of shared memory", kernel->name,
-                          l.shared_bytes);
-      }
-  return 0;
-}
-
-const sim_module* open_code(const std::string& code) {
-  std::string path = (std::filesystem::temp_directory_path() / "cuda-sim-XXXXXX").string();
-  const int file = mkstemp(path.data());
-  if (file < 0) std::abort();
-  close(file);
-  std::ofstream(path, std::ios::binary) << code;
-  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  unlink(path.c_str());
-  return library ? static_cast<const sim_module*>(dlsym(library, "sim_this_module")) : nullptr;
+  const plugin::result r = module->code->run(*kernel, l.shape, parameters.data(), 0,
+                                             uint64_t{l.shape.grid.x} * l.shape.grid.y * l.shape.grid.z);
+  return r.ok() ? 0 : refuse(kCUDA_ERROR_ILLEGAL_ADDRESS, "%s", r.text.c_str());
 }
 
 } // namespace
@@ -219,11 +81,12 @@ CU_API cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned count, i
     if (const int error = check_code(image, arch, &size)) return error;
     code.assign(bytes, size);
   }
-  const sim_module* opened = open_code(code);
-  if (!opened) return refuse(kCUDA_ERROR_INVALID_IMAGE, "cuModuleLoadDataEx: %s", dlerror());
+  std::shared_ptr<const plugin::simt::program> opened;
+  const plugin::result r = plugin::simt::program::open(std::move(code), &opened);
+  if (!r.ok()) return refuse(kCUDA_ERROR_INVALID_IMAGE, "cuModuleLoadDataEx: %s", r.text.c_str());
   *module = make<CUmod_st>();
   (*module)->context = context;
-  (*module)->code = opened;
+  (*module)->code = std::move(opened);
   return 0;
 }
 
@@ -247,15 +110,14 @@ CU_API cuModuleGetFunction(CUfunction* function, CUmodule module, const char* na
     return refuse(kCUDA_ERROR_INVALID_HANDLE, "cuModuleGetFunction: not a module of this context");
   const std::lock_guard<std::mutex> lock(module->mutex);
   CUfunction& made = module->functions[name];
-  const auto make_function = [&](const sim_kernel* kernel) {
+  const auto make_function = [&](const simt_kernel* kernel) {
     made = make<CUfunc_st>();
     made->module = module;
     made->kernel = kernel;
     made->name = name;
   };
   if (!made && module->text) make_function(nullptr);
-  for (const sim_kernel* k = module->code ? module->code->kernels : nullptr; !made && k && k->name; ++k)
-    if (std::strcmp(k->name, name) == 0) make_function(k);
+  if (const simt_kernel* found = !made && module->code ? module->code->find(name) : nullptr) make_function(found);
   *function = made;
   if (made) return 0;
   module->functions.erase(name);
@@ -278,9 +140,9 @@ CU_API cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, uns
   if (shared_bytes > kSharedBytes)
     return refuse(kCUDA_ERROR_INVALID_VALUE, "cuLaunchKernel: %u bytes of shared memory", shared_bytes);
   if (extra) return refuse(kCUDA_ERROR_INVALID_VALUE, "cuLaunchKernel: `extra` is not simulated");
-  launch l{function, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes, {}};
+  launch l{function, {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes}, {}};
   if (const auto& text = function->module->text) {
-    record_launch(*text, function->name, l.grid, l.size, shared_bytes, params);
+    record_launch(*text, function->name, l.shape.grid, l.shape.block, shared_bytes, params);
     return 0;
   }
   for (size_t i = 0; function->kernel->parameters[i].size; ++i) {

@@ -45,14 +45,14 @@ bool runs_kernels() {
 
 recorded_module::recorded_module(const std::string& text) : name(record_text(text)), pointers(count_pointers(text)) {}
 
-void record_launch(const recorded_module& module, const std::string& function, sim_index grid, sim_index block,
+void record_launch(const recorded_module& module, const std::string& function, simt_index grid, simt_index block,
                    unsigned shared_bytes, void** parameters) {
   if (!setting("RECORD")) return;
   static std::mutex mutex; // guards the file
   const std::lock_guard<std::mutex> lock(mutex);
   std::ofstream file(folder() / "launches", std::ios::app);
   file << module.name << '\t' << function;
-  for (const sim_index& size : {grid, block}) file << '\t' << size.x << ' ' << size.y << ' ' << size.z;
+  for (const simt_index& size : {grid, block}) file << '\t' << size.x << ' ' << size.y << ' ' << size.z;
   file << '\t' << shared_bytes << '\t';
   for (size_t i = 0; i < module.pointers; ++i) {
     uint64_t pointer = 0;

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "kernel_abi.h"
+#include "common/simt/kernel_abi.h"
 
 namespace sim {
 
@@ -22,7 +22,7 @@ struct recorded_module {
 };
 
 // A line in the file "launches" of the folder: module, function, grid, block, bytes of shared memory, pointers.
-void record_launch(const recorded_module& module, const std::string& function, sim_index grid, sim_index block,
+void record_launch(const recorded_module& module, const std::string& function, simt_index grid, simt_index block,
                    unsigned shared_bytes, void** parameters);
 
 // What programs read, as nothing was computed: zeros, but that of whatever they count with 64 bits there is one.

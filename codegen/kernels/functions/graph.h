@@ -93,8 +93,14 @@ TB_IN_LINE f32 tb_graph_erf(f32 value) {
 #define tb_graph_erf(x) erf(x)
 #endif
 
-// The containing word is exchanged until nobody has changed it in between.
-#define TB_ADD_BY_EXCHANGE(name, bits, part)                                                             \
+// The containing word is exchanged until nobody has changed it in between, where it cannot be added to.
+#ifdef TB_ADDS_OF_ALL_WORDS
+#define TB_ADD_TO_WORD(name, bits, part)                                                                 \
+  TB_DEVICE void tb_atomic_add_##name(TB_GLOBAL char* p, i64 place, part x) {                            \
+    TB_ATOMIC_ADD_##name((TB_GLOBAL part*)p + place, x);                                                 \
+  }
+#else
+#define TB_ADD_TO_WORD(name, bits, part)                                                                 \
   TB_DEVICE void tb_atomic_add_##name(TB_GLOBAL char* p, i64 place, part x) {                            \
     TB_GLOBAL u##bits* const at = (TB_GLOBAL u##bits*)p + place;                                         \
     u##bits old = *(volatile TB_GLOBAL u##bits*)at;                                                      \
@@ -107,6 +113,7 @@ TB_IN_LINE f32 tb_graph_erf(f32 value) {
       old = was;                                                                                         \
     }                                                                                                    \
   }
+#endif
 #define TB_ADD_TO_HALF(name, TO, FROM)                                                                    \
   TB_DEVICE void tb_atomic_add_##name(TB_GLOBAL char* p, i64 place, f32 x) {                             \
     TB_GLOBAL char* const address = p + place * 2;                                                       \

@@ -64,8 +64,27 @@ TB_DEVICE u16 tb_store_half(float x) { u16 y; asm("cvt.rn.f16.f32 %0, %1;" : "=h
 #define TB_ATOMIC_ADD_i64(p, x) atomicAdd((u64*)(p), (u64)(i64)(x))
 #define TB_ATOMIC_ADD_f32(p, x) atomicAdd((f32*)(p), (f32)(x))
 #define TB_ATOMIC_ADD_f64(p, x) atomicAdd((f64*)(p), (f64)(x))
+// Halves are added in pairs, of which the other one gets -0.0, which leaves it as it is. TB_DEFINE_ADD_HALF(bf16) defines
+// tb_add_bf16 where TB_ADDS_bf16.
+#define TB_ADDS_f16 1
+#define TB_ADDS_bf16 (__CUDA_ARCH__ >= 900)
+#define TB_DEFINE_ADD_HALF(type)                                                                                          \
+  TB_DEVICE void tb_add_##type(char* p, f32 x) {                                                                          \
+    u16 half;                                                                                                             \
+    TB_STORE_##type(&half, 0, x);                                                                                         \
+    const size_t is_high = (size_t)p & 2;                                                                                 \
+    const u32 pair = is_high ? (u32)half << 16 | 0x8000u : 0x80000000u | half;                                            \
+    asm volatile("red.global.add.noftz." #type "x2 [%0], %1;"                                                             \
+                 : : "l"(__cvta_generic_to_global(p - is_high)), "r"(pair) : "memory");                                   \
+  }
 #define TB_COMPARE_EXCHANGE_32(p, old, value) atomicCAS((u32*)(p), (u32)(old), (u32)(value))
 #define TB_COMPARE_EXCHANGE_64(p, old, value) atomicCAS((u64*)(p), (u64)(old), (u64)(value))
+
+// What a block leaves for others: what it has stored is there when the word, which was 0, is not. To wait for it is for blocks
+// that have taken a number after the other one has, as no block has to run before another.
+#define TB_PUBLISH(at) { tb_fence(); *(volatile u32*)(at) = 1; }
+#define TB_AWAIT(at) { while (*(volatile u32*)(at) == 0) {} tb_fence(); }
+TB_DEVICE void tb_fence() { asm volatile("fence.acq_rel.gpu;" : : : "memory"); }
 
 // Matrix units. The 32 items of a warp come here together and have a part each, of 16 x 16 halves `a`, 16 x 8 `b` and 16 x 8
 // floats `sums`, as PTX lays them out: "Matrix fragments for mma.m16n8k16 with floating point type", and "ldmatrix" for what is

@@ -62,5 +62,6 @@ TB_DEVICE u16 tb_half_of_f32(float x) { u16 y; vstore_half_rte(x, 0, (TB_PRIVATE
 #define tb_mul_hi(a, b) mul_hi((u32)(a), (u32)(b))
 #define TB_ATOMIC_ADD_i32(p, x) atomic_add((volatile TB_GLOBAL i32*)(p), (i32)(x))
 #define TB_ATOMIC_ADD_u32(p, x) atomic_add((volatile TB_GLOBAL u32*)(p), (u32)(x))
+#define TB_ATOMIC_ADD_LOCAL_u32(p, x) atomic_add((volatile TB_LOCAL u32*)(p), (u32)(x))
 #define TB_COMPARE_EXCHANGE_32(p, old, value) atomic_cmpxchg((volatile TB_GLOBAL u32*)(p), old, value)
 #define TB_COMPARE_EXCHANGE_64(p, old, value) atom_cmpxchg((volatile TB_GLOBAL u64*)(p), old, value)

@@ -16,6 +16,7 @@
 // DROPOUT         not 0: weight i, counted along [batch, heads, rows, places], is dropped as element i of a mask by random.c is
 // STEP_query, ... how far neighbours of a row are apart
 // OWN_MOST, OTHERS_MOST  rows of a tile
+// PARTS           not 0, of FORWARD: a block has some of the places, and writes floats that attention_join.c puts together
 // MATRICES        not 0: matrix units multiply, of values of two bytes; STAGES tiles of the other side are near, at most 2
 //
 // p0 query, p1 key, p2 value, p3 bias, p4 logarithms [batch, heads, rows], p5 result, p6 seed, p7 offset, p8 gradient of the
@@ -27,6 +28,7 @@ typedef struct {
   i64 grad_out[4], grad_query[4], grad_key[4], grad_value[4];
   i64 logarithms[2]; // by batch and head
   i64 below; // a number that is less than it keeps a weight
+  i64 parts, part_size; // of the places
   tb_scalar scalars[2]; // scale, and what weights that stay are multiplied by
 } Args;
 
@@ -39,7 +41,14 @@ typedef struct {
 #define AT_(what, row, d) ((row) * (Index)args.what[2] + (d) * (Index)(STEP_##what))
 #define LOAD_(what, row, d) ((T)TB_LOAD_AS(TYPE, what, AT_(what, row, d)))
 #define LOAD(what, row, d) LOAD_(what, row, d)
-#define STORE(what, row, d, x) TB_STORE_AS(TYPE, what, AT_(what, row, d), x)
+#define STORE(what, row, d, x) TB_STORE_AS(RESULT, what, AT_(what, row, d), x)
+#if PARTS
+#define RESULT f32
+#define RESULT_BYTES 4
+#else
+#define RESULT TYPE
+#define RESULT_BYTES TYPE_BYTES
+#endif
 
 #if GRAD_KEYS
 #define OWN_A key
@@ -93,15 +102,25 @@ TB_DEVICE int is_kept(u64 seed, u64 offset, u64 i, i64 below) {
 #define KEPT(x, q, k) (x)
 #endif
 
+#if PARTS
+#define BATCHES (args.batches * args.parts)
+#else
+#define BATCHES args.batches
+#endif
 // A tile's place: causal ones from those with the most work on, and heads beside each other.
 #define LOCATE                                                                              \
-  const Index heads = (Index)(args.batches * HEADS);                                        \
+  const Index heads = (Index)(BATCHES * HEADS);                                             \
   const Index turn = tile / heads;                                                          \
   const Index first = (CAUSAL && !GRAD_KEYS ? tiles - 1 - turn : turn) * OWN_MOST;          \
-  const i64 batch = (i64)(tile % heads) / HEADS;                                            \
+  const i64 batch_and_part = (i64)(tile % heads) / HEADS;                                   \
+  const i64 batch = PARTS ? batch_and_part / args.parts : batch_and_part;                   \
   const i64 own_head = (i64)(tile % heads) % HEADS;                                         \
   const Index own_count = TB_LEAST((Index)OWN_MOST, (Index)OWN_ROWS - first);               \
-  const Index begin_others = FIRST_OTHER(first), end_others = LAST_OTHER(first + own_count);
+  const Index which = (Index)(batch_and_part - batch * args.parts);                         \
+  const Index begin_part = PARTS ? which * (Index)args.part_size : 0;                       \
+  const Index begin_others = PARTS ? begin_part : FIRST_OTHER(first);                       \
+  const Index last_other = LAST_OTHER(first + own_count);                                   \
+  const Index end_others = PARTS ? TB_LEAST(begin_part + (Index)args.part_size, last_other) : last_other;
 // Of all heads that a block comes to, one after the other.
 #if GRAD_KEYS
 #define FOR_HEADS for (i64 head = own_head * args.shared; head < (own_head + 1) * args.shared; ++head)
@@ -223,7 +242,7 @@ TB_KERNEL(attention) {
 #endif
   const T scale = SCALE;
   const Index tiles = ((Index)OWN_ROWS + OWN_MOST - 1) / OWN_MOST;
-  TB_FOR_BLOCKS(tile, tiles * (Index)(args.batches * HEADS)) {
+  TB_FOR_BLOCKS(tile, tiles * (Index)(BATCHES * HEADS)) {
     LOCATE
     const Index panels = (own_count + PANEL - 1) / PANEL;
 #if FORWARD
@@ -621,7 +640,7 @@ TB_KERNEL(attention) {
   const int across = item % SIDE, down = item / SIDE;
   const T scale = SCALE * UNIT;
   const Index tiles = ((Index)OWN_ROWS + OWN_MOST - 1) / OWN_MOST;
-  TB_FOR_BLOCKS(tile, tiles * (Index)(args.batches * HEADS)) {
+  TB_FOR_BLOCKS(tile, tiles * (Index)(BATCHES * HEADS)) {
     LOCATE
 #if FORWARD || GRAD_KEYS
     T sums_b[ROWS_EACH][EACH_B];
@@ -736,13 +755,21 @@ TB_KERNEL(attention) {
 #endif
       }
 #if FORWARD
-      TB_GLOBAL char* const out = HERE(p5, out, batch, head);
+      TB_GLOBAL char* const out = p5 + (batch_and_part * args.out[0] + head * args.out[1]) * RESULT_BYTES;
       UNROLLED(i, ROWS_EACH) {
         JOIN(totals[i], SUM)
         const Index own = first + OWN_ROW(i);
+#if PARTS
+        const i64 of_row = 2 * ((batch_and_part * args.heads + head) * args.rows + own);
+        if (across == 0 && own < (Index)OWN_ROWS) {
+          TB_STORE_f32(p4, of_row, tops[i] / UNIT);
+          TB_STORE_f32(p4, of_row + 1, totals[i]);
+        }
+#else
         if (across == 0 && own < (Index)OWN_ROWS)
           TB_STORE_f32(p4, logarithms + (i64)own,
                        tops[i] == (T)(-INFINITY) ? log(totals[i]) : tops[i] / UNIT + log(totals[i]));
+#endif
       }
       STORE_SUMS(B, out, sums_b, totals[i] == 0 ? 0 : 1 / totals[i])
 #elif GRAD_QUERY && HAS_PARTS

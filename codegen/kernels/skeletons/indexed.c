@@ -12,7 +12,8 @@
 // READS           here = there. Else there = here, or
 // COMBINE(a, b)   there = COMBINE(there, here), computed in T; THERE_TYPE, HERE_TYPE are how they are stored, and with
 //                 FACTOR what lies here is multiplied by a number first
-// ADD(p, x)       the same in one instruction, where the device has that
+// ADD(p, x)       the same in one instruction, where the device has that; HALVES: where the device has TB_ADDS_ of
+//                 THERE_TYPE
 // WORD            what is moved as it is, of as many bytes as the dtype
 // VALUE           a number in place of what lies here
 
@@ -63,6 +64,10 @@ typedef struct {
 #endif
 #if defined(ADD) && defined(TB_ADDS_OF_ALL_WORDS)
 #define ACT(place) ADD((TB_GLOBAL T*)p1 + (place), HERE);
+#elif defined(HALVES) && TB_PASTE(TB_ADDS_, THERE_TYPE)
+#define DEFINE_ADD(type) TB_DEFINE_ADD_HALF(type)
+DEFINE_ADD(THERE_TYPE)
+#define ACT(place) TB_PASTE(tb_add_, THERE_TYPE)(p1 + (place) * 2, HERE);
 #elif defined(ATOMIC_UNION)
 // The containing word is exchanged until nobody has changed it in between.
 TB_DEVICE void tb_update(TB_GLOBAL char* p, Index place, T x) {

@@ -1,4 +1,4 @@
-// Rows of a contiguous tensor in order. Keys are unsigned numbers in the order of the values: NaN is the greatest, -0 is 0.
+// Rows of a contiguous tensor in order.
 //
 // p0, p1  keys and places of the step; p2, p3 those that it makes
 //
@@ -7,13 +7,8 @@
 // STEP_merge   two sorted runs of args.width each become one
 // STEP_top     p0 the elements: the first K places of each row, without sorting the rest
 // STEP_finish  p0 the elements, p1 places, p2 values, p3 int64 indices, p4 keys: `args.kept` of each row from args.first on
-// STEP_starts  p0 keys, p1 the elements: p2 is 1 where a value begins, as unique tells values apart
-// STEP_unique  p0 the elements, p1 places, p2 values, p3 inverse, p4 counts, p5 where values begin
+// STEP_counts  p0 where values begin: p2 the count of each
 //
-// KEY, WIDE    u32 or u64; whether it is that
-// VALUE        how elements are stored
-// UNSIGNED     as u64, which are turned into i64 of the same order
-// DESCENDING   0 or 1
 // TILE, ITEMS  side by side: elements that a block sorts near, powers of 2, and its items
 
 typedef struct {
@@ -26,44 +21,6 @@ typedef struct {
 } Args;
 
 #define RUN 16
-#ifdef UNSIGNED
-#define LOAD(p, i) (((u64)1 << 63) ^ TB_LOAD_AS(VALUE, p, i))
-#else
-#define LOAD(p, i) TB_LOAD_AS(VALUE, p, i)
-#endif
-
-#ifdef WIDE
-typedef union {
-  T value;
-  u64 bits;
-} tb_bits_of;
-#define SIGN ((u64)1 << 63)
-#define FLIPPED(bits) ((bits) & SIGN ? ~(bits) : (bits) | SIGN)
-#define BITS(x) ((tb_bits_of_T(x)))
-TB_DEVICE u64 tb_bits_of_T(T x) { tb_bits_of both; both.value = x; return both.bits; }
-#else
-#define SIGN 0x80000000u
-#define FLIPPED(bits) ((bits) & SIGN ? ~(bits) : (bits) | SIGN)
-#define BITS(x) tb_bits_f32(x)
-#endif
-
-TB_DEVICE KEY tb_key(T x) {
-#ifdef FLOATING
-  const KEY bits = x == 0 ? (KEY)0 : BITS(x);
-  const KEY key = x != x ? ~(KEY)0 : FLIPPED(bits);
-#else
-  const KEY key = (KEY)x ^ SIGN;
-#endif
-  return DESCENDING ? ~key : key;
-}
-#ifdef FLOATING
-#define IS_NAN_KEY(key) ((key) == (DESCENDING ? (KEY)0 : ~(KEY)0))
-#else
-#define IS_NAN_KEY(key) 0 // every key is a number's
-#endif
-#define KEYS(p) ((TB_GLOBAL KEY*)(p))
-#define PLACES(p) ((TB_GLOBAL i32*)(p))
-
 TB_KERNEL(sort) {
 #if defined(STEP_runs) && !defined(TB_CHUNKED)
   // As runs of 1, 2, 4, ... are merged: each element counts those of the other run that go before it. What there is not goes
@@ -248,11 +205,6 @@ TB_KERNEL(sort) {
     TB_STORE_PLAIN(WORD, p2, i, TB_LOAD_PLAIN(WORD, p0, row * (Index)args.size + place));
     TB_STORE_i64(p3, i, place);
   }
-#elif defined(STEP_starts)
-  TB_FOR(i, (Index)args.total) {
-    const KEY key = KEYS(p0)[i];
-    TB_STORE_u8(p2, i, i == 0 || IS_NAN_KEY(key) || KEYS(p0)[i - 1] != key);
-  }
 #elif defined(STEP_keys)
   TB_FOR(i, (Index)args.total) {
     KEYS(p2)[i] = tb_key((T)LOAD(p0, i));
@@ -260,13 +212,7 @@ TB_KERNEL(sort) {
   }
 #else
   TB_FOR(j, (Index)args.kept) {
-    const i64 begin = TB_LOAD_i64(p5, j);
-    const i64 end = j + 1 < (Index)args.kept ? TB_LOAD_i64(p5, j + 1) : args.total;
-    TB_STORE_PLAIN(WORD, p2, j, TB_LOAD_PLAIN(WORD, p0, PLACES(p1)[begin]));
-    if (args.first) {
-      for (i64 i = begin; i < end; ++i) TB_STORE_i64(p3, PLACES(p1)[i], j);
-    }
-    if (args.width) TB_STORE_i64(p4, j, end - begin);
+    TB_STORE_i64(p2, j, (j + 1 < (Index)args.kept ? TB_LOAD_i64(p0, j + 1) : args.total) - TB_LOAD_i64(p0, j));
   }
 #endif
 } TB_END

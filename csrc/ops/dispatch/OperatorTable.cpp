@@ -40,7 +40,7 @@ std::string registration_line(const c10::OperatorHandle& op, c10::DispatchKey ke
 
 Source registered_source(const c10::OperatorHandle& op) {
   const std::string line = registration_line(op, c10::DispatchKey::PrivateUse1);
-  for (const auto source : {Source::kPlugin, Source::kGenerated, Source::kNative, Source::kAten}) {
+  for (const auto source : {Source::kPlugin, Source::kGenerated, Source::kNative, Source::kAten, Source::kComposite}) {
     const std::string label = registration_label(source);
     if (line.compare(0, label.size(), label) == 0) {
       // Typed kernels hand over to the fallback where device memory cannot be used in place.

@@ -296,7 +296,14 @@ c10::Storage HostCall::bring(const c10::Storage& host, c10::Device device) {
         c10::Storage(host), c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(c10::kByte));
     from.unsafeGetTensorImpl()->set_sizes_contiguous(static_cast<int64_t>(host.nbytes()));
     const at::Tensor to = empty_like_layout(from, device);
-    bytes_copied_ += copy_from_host(from, to);
+    if (lies_on_device(from)) {
+      // An argument's memory, for which some kernels make a storage of their own, as one that keeps it in a quantizer does;
+      // or the kernel keeps it. What was mapped is the device's again.
+      device_allocator().copy_data(data_of(to), data_of(from), from.nbytes());
+      current_stream(to.device().index()).synchronize();
+    } else {
+      bytes_copied_ += copy_from_host(from, to);
+    }
     known.on_device = to.storage();
   }
   return known.on_device;

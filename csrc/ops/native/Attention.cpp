@@ -22,9 +22,11 @@
 #include <vector>
 
 #include "csrc/ops/compiled/composed/Attention.h"
+#include "csrc/ops/compiled/engine/AheadImages.h"
 #include "csrc/ops/compiled/engine/Modules.h"
 #include "csrc/ops/dispatch/Registrar.h"
 #include "csrc/ops/host/AtenKernel.h"
+#include "csrc/ops/native/ComposedAttention.h"
 #include "csrc/ops/native/EfficientAttention.h"
 #include "csrc/ops/native/Register.h"
 
@@ -186,7 +188,11 @@ Forward compiled_attention(const at::Tensor& query, const at::Tensor& key, const
   const at::Tensor logsumexp = at::empty(query.sizes().slice(0, 3), query.options().dtype(at::kFloat));
   const auto number = [&] { return at::empty({}, query.options().dtype(at::kLong)); };
   const auto drawn = dropout_p > 0 ? compiled::attention::draw(query) : compiled::attention::Drawn{number(), number()};
-  compiled::attention::forward(call, drawn, output, logsumexp);
+  try {
+    compiled::attention::forward(call, drawn, output, logsumexp);
+  } catch (const compiled::MissingImage&) {
+    composed_attention::forward(call, drawn, output, logsumexp);
+  }
   const at::Tensor none;
   return {output, logsumexp, none, none, query.sym_size(2), key.sym_size(2), drawn.seed, drawn.offset, none};
 }
@@ -205,8 +211,12 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> compiled_attention_ba
     return at::empty_strided(like.sizes(), promised_strides(like, like.sizes()), like.options());
   };
   const at::Tensor grad_query = gradient(query), grad_key = gradient(key), grad_value = gradient(value);
-  compiled::attention::backward(call, {philox_seed, philox_offset}, grad_out, out, logsumexp, grad_query, grad_key,
-                                grad_value);
+  const compiled::attention::Drawn drawn{philox_seed, philox_offset};
+  try {
+    compiled::attention::backward(call, drawn, grad_out, out, logsumexp, grad_query, grad_key, grad_value);
+  } catch (const compiled::MissingImage&) {
+    composed_attention::backward(call, drawn, grad_out, out, logsumexp, grad_query, grad_key, grad_value);
+  }
   return {grad_query, grad_key, grad_value, at::Tensor()};
 }
 

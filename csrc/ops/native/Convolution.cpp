@@ -5,6 +5,7 @@
 #include <ATen/ops/convolution_ops.h>
 
 #include "csrc/ops/compiled/composed/Convolution.h"
+#include "csrc/ops/compiled/engine/AheadImages.h"
 #include "csrc/ops/compiled/engine/Modules.h"
 #include "csrc/ops/dispatch/Registrar.h"
 #include "csrc/ops/dispatch/ResultRules.h"
@@ -23,11 +24,14 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const 
                        c10::SymIntArrayRef stride, c10::SymIntArrayRef padding, c10::SymIntArrayRef dilation,
                        bool transposed, c10::SymIntArrayRef output_padding, c10::SymInt groups) {
   if (compiled::convolves(input)) {
-    return compiled::convolution(
-        input, weight, bias,
-        {C10_AS_INTARRAYREF_SLOW(stride), C10_AS_INTARRAYREF_SLOW(padding), C10_AS_INTARRAYREF_SLOW(dilation),
-         transposed, C10_AS_INTARRAYREF_SLOW(output_padding), groups.guard_int(__FILE__, __LINE__)},
-        convolution_format(input, weight));
+    try {
+      return compiled::convolution(
+          input, weight, bias,
+          {C10_AS_INTARRAYREF_SLOW(stride), C10_AS_INTARRAYREF_SLOW(padding), C10_AS_INTARRAYREF_SLOW(dilation),
+           transposed, C10_AS_INTARRAYREF_SLOW(output_padding), groups.guard_int(__FILE__, __LINE__)},
+          convolution_format(input, weight));
+    } catch (const compiled::MissingImage&) { // the CPU does it
+    }
   }
   return laid_out(AtenKernel<at::_ops::convolution>::call(input, weight, bias, stride, padding, dilation, transposed,
                                                           output_padding, std::move(groups)),
@@ -39,11 +43,14 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
     c10::SymIntArrayRef padding, c10::SymIntArrayRef dilation, bool transposed, c10::SymIntArrayRef output_padding,
     c10::SymInt groups, std::array<bool, 3> output_mask) {
   if (compiled::convolves(input)) {
-    return compiled::convolution_backward(
-        grad_output, input, weight,
-        {C10_AS_INTARRAYREF_SLOW(stride), C10_AS_INTARRAYREF_SLOW(padding), C10_AS_INTARRAYREF_SLOW(dilation),
-         transposed, C10_AS_INTARRAYREF_SLOW(output_padding), groups.guard_int(__FILE__, __LINE__)},
-        output_mask, convolution_format(input, weight));
+    try {
+      return compiled::convolution_backward(
+          grad_output, input, weight,
+          {C10_AS_INTARRAYREF_SLOW(stride), C10_AS_INTARRAYREF_SLOW(padding), C10_AS_INTARRAYREF_SLOW(dilation),
+           transposed, C10_AS_INTARRAYREF_SLOW(output_padding), groups.guard_int(__FILE__, __LINE__)},
+          output_mask, convolution_format(input, weight));
+    } catch (const compiled::MissingImage&) { // the CPU does it
+    }
   }
   const std::array<c10::SymInt, 1> bias_sizes{transposed ? weight.sym_size(1) * groups : weight.sym_size(0)};
   auto [grad_input, grad_weight, grad_bias] = AtenKernel<at::_ops::convolution_backward>::call(

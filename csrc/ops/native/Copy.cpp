@@ -224,8 +224,9 @@ void copy_inline(const at::Tensor& dst, const at::Tensor& src) {
                           : !on_device(dst)                ? TB_COPY_DEVICE_TO_HOST
                           : index_of(dst) == index_of(src) ? TB_COPY_DEVICE_TO_DEVICE
                                                            : TB_COPY_PEER;
-    enqueue_raw_copy(dst, src, kind, 0, current_stream());
-    return;
+    if (enqueue_raw_copy(dst, src, kind, 0, current_stream())) {
+      return;
+    }
   }
   const profiler::HostKernelSpan span("aten::copy_", index_of(on_device(dst) ? dst : src));
   HostSide to(dst), from(src);

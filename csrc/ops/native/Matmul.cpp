@@ -64,14 +64,14 @@ at::Tensor& baddbmm_dtype_out(const at::Tensor& self, const at::Tensor& batch1, 
 } // namespace
 
 void register_matmul(Registrar& m) {
-  m.impl("mm.dtype", TORCH_FN(mm_dtype));
-  m.impl("mm.dtype_out", TORCH_FN(mm_dtype_out));
-  m.impl("bmm.dtype", TORCH_FN(bmm_dtype));
-  m.impl("bmm.dtype_out", TORCH_FN(bmm_dtype_out));
-  m.impl("addmm.dtype", TORCH_FN(addmm_dtype));
-  m.impl("addmm.dtype_out", TORCH_FN(addmm_dtype_out));
-  m.impl("baddbmm.dtype", TORCH_FN(baddbmm_dtype));
-  m.impl("baddbmm.dtype_out", TORCH_FN(baddbmm_dtype_out));
+  m.impl("mm.dtype", TORCH_FN(mm_dtype), Source::kComposite);
+  m.impl("mm.dtype_out", TORCH_FN(mm_dtype_out), Source::kComposite);
+  m.impl("bmm.dtype", TORCH_FN(bmm_dtype), Source::kComposite);
+  m.impl("bmm.dtype_out", TORCH_FN(bmm_dtype_out), Source::kComposite);
+  m.impl("addmm.dtype", TORCH_FN(addmm_dtype), Source::kComposite);
+  m.impl("addmm.dtype_out", TORCH_FN(addmm_dtype_out), Source::kComposite);
+  m.impl("baddbmm.dtype", TORCH_FN(baddbmm_dtype), Source::kComposite);
+  m.impl("baddbmm.dtype_out", TORCH_FN(baddbmm_dtype_out), Source::kComposite);
 }
 
 } // namespace torch_backend

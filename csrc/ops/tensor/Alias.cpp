@@ -14,11 +14,24 @@ namespace {
 
 thread_local bool redirect = false;
 
+/// Asked of no plugin: what it says of an address may be wrong, and a kernel's memory is never from elsewhere.
+bool is_from_the_allocator(const void* ptr) {
+  c10::DeviceIndex device = 0;
+  void* base = nullptr;
+  std::size_t size = 0;
+  return device_allocator().owns(ptr, &device, &base, &size);
+}
+
 /// Note [Redirected CPU allocations]
 /// An aliased CPU kernel allocates its outputs and temporaries with PyTorch's CPU allocator. While such a kernel runs,
 /// this allocator hands out device memory labelled as CPU memory; an output is then relabelled, not copied. Temporaries
 /// count as device memory too, as a GPU kernel's workspace does. Only the thread that runs the kernel is redirected. A
 /// DataPtr carries its own deleter, so it does not matter which label it has when it is freed.
+///
+/// So the kernel's CPU tensors lie in device memory, and it may keep some, or copy some to the device as a graph's random
+/// operators do. A driver may take a copy for what it says it is: one from the host, of what is not the host's, is dropped.
+/// Such a copy therefore goes through memory of the host's own: see enqueue_raw_copy and
+/// empty_like_layout.
 class RedirectingCpuAllocator final : public c10::Allocator {
  public:
   explicit RedirectingCpuAllocator(c10::Allocator* next) : next_(next) {}
@@ -36,7 +49,7 @@ class RedirectingCpuAllocator final : public c10::Allocator {
   c10::DeleterFnPtr raw_deleter() const override {
     static const c10::DeleterFnPtr next_deleter = next_->raw_deleter();
     return [](void* ptr) {
-      if (device_allocator().device_of(ptr)) {
+      if (is_from_the_allocator(ptr)) {
         device_allocator().free(ptr);
       } else {
         next_deleter(ptr);
@@ -163,6 +176,10 @@ at::Tensor make_cpu_alias(const at::Tensor& tensor, c10::Storage storage) {
 bool is_device_memory(const at::Tensor& tensor) {
   const auto* storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
   return storage->nbytes() == 0 || device_allocator().is_own(storage->data_ptr());
+}
+
+bool lies_on_device(const at::Tensor& cpu) {
+  return device_api().host_access() && is_from_the_allocator(cpu.storage().data());
 }
 
 at::Tensor relabel_as_device(at::Tensor&& tensor, c10::Device device) {

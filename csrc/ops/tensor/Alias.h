@@ -21,6 +21,9 @@ at::Tensor make_cpu_alias(const at::Tensor& tensor, c10::Storage storage);
 /// it).
 bool is_device_memory(const at::Tensor& tensor);
 
+/// Whether `cpu` lies in memory that came from the allocator, whoever made it and whatever its storage says: by its address.
+bool lies_on_device(const at::Tensor& cpu);
+
 /// Turn a CPU tensor on device memory that nobody else refers to into a tensor of `device`. No copy.
 at::Tensor relabel_as_device(at::Tensor&& tensor, c10::Device device);
 

@@ -7,6 +7,7 @@
 #include <c10/core/DeviceGuard.h>
 
 #include "csrc/memory/DeviceAllocator.h"
+#include "csrc/ops/tensor/Alias.h"
 
 namespace torch_backend {
 
@@ -22,6 +23,7 @@ at::Tensor empty_like_layout(const at::Tensor& like, c10::Device device) {
   const bool dense = like.is_non_overlapping_and_dense();
   const auto strides = dense ? like.strides().vec() : at::infer_dense_strides(like.sizes(), like.strides());
   if (device.is_cpu()) {
+    const CpuAllocatorRedirect off(/*enable=*/false);
     return at::detail::empty_strided_cpu(like.sizes(), strides, like.scalar_type());
   }
   const c10::DeviceGuard guard(device);

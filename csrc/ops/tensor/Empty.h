@@ -11,7 +11,7 @@ namespace torch_backend {
 at::Tensor filled_if_deterministic(at::Tensor tensor);
 
 /// An uninitialized tensor on `device`, ours or the CPU, with the sizes, strides and dtype of `like` (dense strides if
-/// it is not).
+/// it is not). On the CPU its memory is the host's own: see Note [Redirected CPU allocations].
 at::Tensor empty_like_layout(const at::Tensor& like, c10::Device device);
 
 } // namespace torch_backend

@@ -131,8 +131,9 @@ uint64_t covering_bytes(const at::Tensor& tensor) {
   return static_cast<uint64_t>(last + 1) * static_cast<uint64_t>(tensor.element_size());
 }
 
-/// Host memory for what covering_bytes covers, one-dimensional.
+/// Memory of the host's own for what covering_bytes covers, one-dimensional.
 at::Tensor empty_covered(const at::Tensor& tensor) {
+  const CpuAllocatorRedirect off(/*enable=*/false);
   const auto elements = covering_bytes(tensor) / static_cast<uint64_t>(tensor.element_size());
   return at::detail::empty_cpu({static_cast<int64_t>(elements)}, tensor.scalar_type());
 }
@@ -206,6 +207,10 @@ bool may_overlap(const at::Tensor& a, const at::Tensor& b) {
 
 bool enqueue_raw_copy(const at::Tensor& dst, const at::Tensor& src, uint32_t kind, int device, const Stream& stream) {
   auto& api = device_api();
+  const auto* const host = kind == TB_COPY_HOST_TO_DEVICE ? &src : kind == TB_COPY_DEVICE_TO_HOST ? &dst : nullptr;
+  if (host && lies_on_device(*host)) {
+    return false;
+  }
   if (is_plain_copy(dst, src)) {
     const int dst_device = on_device(dst) ? index_of(dst) : -1;
     const int src_device = on_device(src) ? index_of(src) : -1;

@@ -38,7 +38,7 @@ bool are_same_elements(const at::Tensor& a, const at::Tensor& b);
 bool may_overlap(const at::Tensor& a, const at::Tensor& b);
 
 /// Enqueue the copy as a one or two-dimensional plugin copy of `kind` (TB_COPY_...). False, with nothing done, if it is not
-/// of that form. `device` owns the stream.
+/// of that form, or if the side that is called the host's lies in device memory. `device` owns the stream.
 bool enqueue_raw_copy(const at::Tensor& dst, const at::Tensor& src, uint32_t kind, int device, const Stream& stream);
 
 /// Call `use`, which enqueues copies on `stream` that use memory which the stream does not own: the host's or another

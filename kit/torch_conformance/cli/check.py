@@ -4,6 +4,7 @@ import contextlib
 import json
 import signal
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -256,7 +257,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 @contextlib.contextmanager
 def _progress(levels: "Sequence[Level]") -> Iterator["TellProgress"]:
-    """A progress bar on stderr, where that is a terminal."""
+    """On stderr: a bar where that is a terminal, else a line for each tenth of the run, or each of PyTorch's files."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=12),
@@ -269,20 +270,23 @@ def _progress(levels: "Sequence[Level]") -> Iterator["TellProgress"]:
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
         task = bars.add_task("opening the device", total=None, failed="", tests="")
-        failures = 0
+        failures = tenths = 0
         share = _Share(levels)
+        start = time.monotonic()
 
         def tell(result: "Result", session: "Sequence[str]") -> None:
-            nonlocal failures
+            nonlocal failures, tenths
             failures += result.outcome in FAILURES
-            bars.update(
-                task,
-                description=result.test.split("::")[0].removesuffix(".py"),
-                total=1.0,
-                completed=share.with_test(result.test, session),
-                tests=f"{share.done}/{len(session)}",
-                failed=f"{failures} failed" if failures else "",
-            )
+            completed = share.with_test(result.test, session)
+            failed = f"{failures} failed" if failures else ""
+            file = result.test.split("::")[0].removesuffix(".py")
+            tests = f"{share.done}/{len(session)}"
+            bars.update(task, description=file, total=1.0, completed=completed, tests=tests, failed=failed)
+            tenths, before = int(10 * completed), tenths
+            if not console.is_terminal and tenths != before and (levels or completed == 1):
+                left = (time.monotonic() - start) * (1 / completed - 1)
+                about = f"about {left:.0f} s left" if completed < 1 else ""
+                console.print(", ".join(filter(None, (f"{file}: {tests} tests", failed, about))), highlight=False)
 
         yield tell
 

@@ -131,7 +131,9 @@ def _offered_up_to(level: Level, report: Report) -> str:
 def badge(report: Report) -> str:
     """A small SVG for a README: the level that the device has reached."""
     level = report.reached
-    text = f"level {level.number} {level.name}{_offered_up_to(level, report)}" if level else "no level"
+    shares = coverage.shares(coverage.facts_of(report.results))
+    served = f", {shares['fallback']}% fallback" if shares else ""
+    text = f"level {level.number} {level.name}{_offered_up_to(level, report)}{served}" if level else "no level"
     colour = "#1f8a4c" if report.ok and level else "#c62f2f"
     label = f"torch_backend: {report.device.name}"
     widths = [round(6.6 * len(part)) + 14 for part in (label, text)]

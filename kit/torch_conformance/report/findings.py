@@ -235,13 +235,19 @@ class Report(Findings):
             return why
         if (reached := self.reached) is not None:
             level = f"{reached.number} ({reached.name}): {self._means(reached)}"
-            return f"Level reached: {level}.{self._share_not_offered(reached)}"
+            return f"Level reached: {level}.{self.served_text()}{self._share_not_offered(reached)}"
         return "No level is reached." if self.failures else "No level is reached: not all of its tests were run."
 
     def _means(self, level: Level) -> str:
         if level == DEVICE and not self.device.is_library:  # which the doctor does not know
             return "the device is there, and torch computes with it"
         return level.means
+
+    def served_text(self) -> str:
+        """What a level does not say: who serves how many of the operators. Empty if none were tested."""
+        shares = coverage.shares(coverage.facts_of(self.results))
+        text = ", ".join(f"{kind} {share}%" for kind, share in shares.items())
+        return f" Operators: {text}." if text else ""
 
     def _share_not_offered(self, reached: Level) -> str:
         """What a level that is reached does not say: how many of the tests up to it do not apply."""

@@ -51,6 +51,7 @@ def render(report: Findings) -> str:
         ),
         seconds_of_fallbacks=sum(cost.seconds for cost in fallbacks),
         slowest=coverage.slowest(facts),
+        slow_kernels=coverage.slow_kernels(facts),
         dtypes=coverage.dtypes(facts),
         matrix=[_row(op, cells) for op, cells in coverage.matrix(facts).items()],
         directions=get_args(coverage.Direction),

@@ -18,6 +18,7 @@ _SHOWN_CAUSES = 20
 _SHOWN_FUNCTIONS = 4
 _SHOWN_CHARACTERS = 300
 _SHOWN_REASONS = 12
+_SHOWN_SLOW_KERNELS = 10
 
 
 def show(report: Report, console: Console, verbose: bool = False) -> None:
@@ -114,6 +115,22 @@ def _show_coverage(report: Report, console: Console) -> None:
                 f"{cost.seconds:.3f}",
             )
         console.print(table)
+    _show_slow_kernels(coverage.slow_kernels(facts), console)
+
+
+def _show_slow_kernels(found: Sequence[coverage.SlowKernel], console: Console) -> None:
+    if not found:
+        return
+    console.print(Text("\nThe device's kernels that take longer than the CPU with its copies:", style="bold"))
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("operator")
+    for heading in ("milliseconds", "of the CPU"):
+        table.add_column(heading, justify="right")
+    for entry in found[:_SHOWN_SLOW_KERNELS]:
+        table.add_row(f"{entry.op} ({entry.dtype})", f"{entry.kernel:.3f}", f"{entry.fallback:.3f}")
+    console.print(table)
+    if len(found) > _SHOWN_SLOW_KERNELS:
+        console.print(f"... and {len(found) - _SHOWN_SLOW_KERNELS:,} more; --html shows all.")
 
 
 def show_causes(report: Findings, console: Console, verbose: bool) -> None:

@@ -163,6 +163,7 @@ def _declaration_of(plugin: "Plugin") -> Declaration:
     features: dict[str, str | None] = dict.fromkeys(set(FEATURES) - set(_ASKED))
     features |= _lacking(_OF_CAPABILITY, capabilities, "the device does not declare TB_CAP_{}")
     features |= _lacking(_OF_TABLE, tables, "the device library has no table {}")
+    features["memory limits"] = _unknown_memory(plugin.name)
     features["inductor"] = FEATURES["compile"].lacks(plugin.name)  # without code generation graphs run as captured
     features["profiler"] = has_activity(plugin.name)  # with that, work which is not shown is a fault
     return Declaration(
@@ -173,6 +174,19 @@ def _declaration_of(plugin: "Plugin") -> Declaration:
         capabilities=capabilities,
         tables=tables,
     )
+
+
+def _unknown_memory(device: str) -> str | None:
+    """What torch says of a device that does not say how much memory it has; None for one that does."""
+    import torch
+
+    try:
+        getattr(torch, device).mem_get_info()
+    except NotImplementedError as error:
+        return str(error).partition("\n")[0]
+    except Exception:  # which the tests find
+        return None
+    return None
 
 
 def _lacking(needed: Mapping[str, str], there: frozenset[str], why: str) -> dict[str, str]:

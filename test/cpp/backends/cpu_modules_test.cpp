@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "support/child_process.h"
-#include "support/xcpu_test.h"
+#include "support/xcpu_modules_test.h"
 
 namespace torch_backend::testing {
 namespace {
@@ -86,17 +86,6 @@ extern "C" void slow(blocks block, blocks grid, blocks, void* const* params) {
 }
 )";
 
-template <typename T>
-tb_launch_param value(const T& of) {
-  return {TB_PARAM_VALUE, sizeof(T), &of};
-}
-tb_launch_param pointer(const void* to) {
-  return {TB_PARAM_POINTER, 0, to};
-}
-tb_launch_param local(uint32_t size_bytes) {
-  return {TB_PARAM_LOCAL, size_bytes, nullptr};
-}
-
 // What the core's struct is like in C: the same on both sides.
 struct numbers {
   char small;
@@ -104,88 +93,18 @@ struct numbers {
   int16_t offset;
 };
 
-class XcpuModulesTest : public XcpuTest {
+class XcpuModulesTest : public XcpuModules {
  protected:
-  void TearDown() override {
-    for (const auto& [module, device] : modules_) EXPECT_OK(kernels->module_unload(device, module));
-    modules_.clear();
-    XcpuTest::TearDown();
-  }
-
-  void load_modules(option_map more = {}) {
-    more["modules"] = "1";
-    load(more);
-    kernels = static_cast<const tb_kernel_table*>(plugin->table("kernels.1"));
-    ASSERT_NE(kernels, nullptr);
-  }
-
-  tb_device_properties properties() {
-    tb_device_properties p = {};
-    p.struct_size = sizeof p;
-    EXPECT_OK(core->device_properties(0, &p));
-    return p;
-  }
-
-  tb_status try_load(const std::string& text, tb_module** out_module, const char* format = "c++", int32_t device = 0) {
-    return kernels->module_load(device, format, text.data(), text.size(), out_module);
-  }
-  tb_module* compile(const std::string& source, int32_t device = 0) {
-    tb_module* module = nullptr;
-    EXPECT_OK(try_load(source, &module, "c++", device));
-    return module ? (modules_[module] = device, module) : nullptr;
-  }
-  std::string image(tb_module* module) {
-    uint64_t size = 0;
-    EXPECT_OK(kernels->module_image(0, module, nullptr, &size));
-    std::string bytes(size, '\0');
-    EXPECT_OK(kernels->module_image(0, module, bytes.data(), &size));
-    EXPECT_EQ(size, bytes.size());
-    return bytes;
-  }
   // kSource. The compiler is asked by the first test that gets here.
   tb_module* load_module(int32_t device = 0) {
     static std::string compiled;
-    if (compiled.empty()) return compiled = image(compile(kSource, device)), modules_.begin()->first;
-    tb_module* module = nullptr;
-    EXPECT_OK(try_load(compiled, &module, "image", device));
-    return module ? (modules_[module] = device, module) : nullptr;
+    if (compiled.empty()) {
+      tb_module* first = compile(kSource, device);
+      compiled = image(first);
+      return first;
+    }
+    return load_image(compiled, device);
   }
-  void unload(tb_module* module) {
-    EXPECT_OK(kernels->module_unload(modules_.at(module), module));
-    modules_.erase(module);
-  }
-  tb_function* function(tb_module* module, const char* name, int32_t device = 0) {
-    tb_function* found = nullptr;
-    EXPECT_OK(kernels->module_function(device, module, name, &found));
-    return found;
-  }
-
-  tb_status launch(tb_function* what, const std::vector<tb_launch_param>& params, tb_stream* stream = nullptr,
-                   std::vector<uint32_t> grid = {1, 1, 1}, std::vector<uint32_t> block = {1, 1, 1}) {
-    return kernels->module_launch(0, what, grid.data(), block.data(), params.data(),
-                                  static_cast<uint32_t>(params.size()), stream);
-  }
-
-  template <typename T>
-  std::vector<T> numbers_at(const void* ptr, size_t count) {
-    const bytes raw = download(0, ptr, count * sizeof(T));
-    std::vector<T> all(count);
-    std::copy(raw.begin(), raw.end(), reinterpret_cast<unsigned char*>(all.data()));
-    return all;
-  }
-  int64_t number_at(const void* ptr) {
-    return numbers_at<int64_t>(ptr, 1)[0];
-  }
-  unsigned char* zeros(uint64_t size) {
-    unsigned char* ptr = allocate(0, size);
-    upload(0, ptr, bytes(size, 0));
-    return ptr;
-  }
-
-  const tb_kernel_table* kernels = nullptr;
-
- private:
-  std::map<tb_module*, int32_t> modules_;
 };
 
 TEST_F(XcpuModulesTest, AreOfferedOnDemand) {

@@ -75,29 +75,14 @@ TEST_F(XcpuOptionsTest, DelaysAreNumbersOrRanges) {
 
 TEST_F(XcpuOptionsTest, BadValuesAreRefusedWithWhatIsAllowed) {
   const std::tuple<const char*, const char*, const char*> cases[] = {
-      {"devices", "0", "1 to 64"},
-      {"devices", "65", "1 to 64"},
-      {"devices", "-1", "1 to 64"},
-      {"devices", "2.0", "1 to 64"},
-      {"devices", " 2", "1 to 64"},
-      {"memory", "0", "512MiB"},
-      {"memory", "4GB", "GiB"},
-      {"memory", "GiB", "GiB"},
-      {"memory", "1.5GiB", "GiB"},
-      {"memory", "99999999TiB", "TiB"},
-      {"memory", "-1", "512MiB"},
-      {"async", "yes", "0 or 1"},
-      {"async", "2", "0 or 1"},
-      {"protect", "true", "0 or 1"},
-      {"ipc", "yes", "0 or 1"},
-      {"modules", "yes", "0 or 1"},
-      {"threads", "0", "1 to 1024"},
-      {"threads", "1025", "1 to 1024"},
-      {"delay_us", "9-5", "LOW-HIGH"},
-      {"delay_us", "5-", "LOW-HIGH"},
-      {"delay_us", "-5", "LOW-HIGH"},
-      {"delay_us", "1ms", "LOW-HIGH"},
-      {"delay_us", "10000001", "10000000"},
+      {"devices", "0", "1 to 64"},        {"devices", "65", "1 to 64"},    {"devices", "-1", "1 to 64"},
+      {"devices", "2.0", "1 to 64"},      {"devices", " 2", "1 to 64"},    {"memory", "0", "512MiB"},
+      {"memory", "4GB", "GiB"},           {"memory", "GiB", "GiB"},        {"memory", "1.5GiB", "GiB"},
+      {"memory", "99999999TiB", "TiB"},   {"memory", "-1", "512MiB"},      {"async", "yes", "0 or 1"},
+      {"async", "2", "0 or 1"},           {"protect", "true", "0 or 1"},   {"ipc", "yes", "0 or 1"},
+      {"modules", "yes", "side_by_side"}, {"races", "yes", "0 or 1"},      {"threads", "0", "1 to 1024"},
+      {"threads", "1025", "1 to 1024"},   {"delay_us", "9-5", "LOW-HIGH"}, {"delay_us", "5-", "LOW-HIGH"},
+      {"delay_us", "-5", "LOW-HIGH"},     {"delay_us", "1ms", "LOW-HIGH"}, {"delay_us", "10000001", "10000000"},
   };
   for (const auto& [key, value, allowed] : cases) {
     set_options({{std::string("xcpu.") + key, value}});
@@ -111,6 +96,14 @@ TEST_F(XcpuOptionsTest, ADelayWithoutAsynchronyIsRefused) {
   set_options({{"xcpu.delay_us", "10"}});
   EXPECT_EQ(load_plugin(TB_XCPU_PLUGIN), nullptr);
   EXPECT_NE(take_failure_text().find("xcpu.async=1"), std::string::npos);
+}
+
+TEST_F(XcpuOptionsTest, RacesOfItemsInOrderAreRefused) {
+  for (const char* modules : {"0", "1"}) {
+    set_options({{"xcpu.races", "1"}, {"xcpu.modules", modules}});
+    EXPECT_EQ(load_plugin(TB_XCPU_PLUGIN), nullptr);
+    EXPECT_NE(take_failure_text().find("xcpu.modules=side_by_side"), std::string::npos);
+  }
 }
 
 } // namespace

@@ -69,6 +69,18 @@ TEST_F(XcpuProtectTest, HostMemoryIsNotProtected) {
   release(0, ptr, 4096, TB_MEMORY_HOST);
 }
 
+TEST_F(XcpuProtectTest, DeviceMemoryIsNotTheHostsSideOfACopy) {
+  load_protected();
+  unsigned char *a = allocate(0, 64), *b = allocate(1, 64), *host = allocate(0, 64, TB_MEMORY_HOST);
+  for (unsigned char* device : {a + 8, b + 8}) {
+    EXPECT_STATUS(TB_STATUS_INVALID_ARGUMENT, core->memory_copy(0, a, -1, device, 8, TB_COPY_HOST_TO_DEVICE, nullptr));
+    EXPECT_STATUS(TB_STATUS_INVALID_ARGUMENT, core->memory_copy(-1, device, 0, a, 8, TB_COPY_DEVICE_TO_HOST, nullptr));
+  }
+  EXPECT_OK(core->memory_copy(0, a, -1, host, 8, TB_COPY_HOST_TO_DEVICE, nullptr));
+  EXPECT_OK(core->memory_copy(-1, host, 0, a, 8, TB_COPY_DEVICE_TO_HOST, nullptr));
+  release(0, host, 64, TB_MEMORY_HOST);
+}
+
 TEST_F(XcpuProtectTest, MemoryIsProtectedAgainAfterCopiesAndFills) {
   load_protected();
   unsigned char *a = allocate(0, 64), *b = allocate(1, 64);

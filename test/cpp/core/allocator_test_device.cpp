@@ -40,7 +40,7 @@ tb_status properties(int32_t, tb_device_properties* out) {
   out->capabilities = options.extra_capabilities | (options.async ? TB_CAP_ASYNC : 0) |
                       (options.commit_granularity_bytes ? TB_CAP_VIRTUAL_MEMORY : 0);
   out->commit_granularity_bytes = options.commit_granularity_bytes;
-  out->total_memory_bytes = options.memory_bytes;
+  out->total_memory_bytes = options.says_total ? options.memory_bytes : 0;
   out->allocation_granularity_bytes = options.granularity_bytes;
   out->max_allocation_bytes = options.max_allocation_bytes;
   out->allocation_alignment_bytes = 64;

@@ -26,6 +26,7 @@ struct DeviceOptions {
   uint64_t memory_bytes = 8 * kGiB;
   uint64_t granularity_bytes = 0;
   uint64_t max_allocation_bytes = 0;
+  bool says_total = true; // in its properties
   bool has_memory_info = true;
   uint64_t commit_granularity_bytes = 0; // TB_CAP_VIRTUAL_MEMORY unless 0
 };

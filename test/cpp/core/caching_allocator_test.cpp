@@ -357,6 +357,29 @@ TEST_F(AllocatorTest, MemoryInfoFallsBackToWhatIsHeld) {
   }
 }
 
+TEST_F(AllocatorTest, ADriverSaysWhatPropertiesDoNot) {
+  restart({.memory_bytes = 100 * kMiB, .says_total = false});
+  EXPECT_EQ(allocator->memory_info(), (std::pair<std::size_t, std::size_t>{100 * kMiB, 100 * kMiB}));
+  allocator->set_memory_fraction(0.5);
+  const auto text = message_of_out_of_memory([&] { allocate(60 * kMiB); });
+  EXPECT_NE(text.find("limits this process to 50.00 MiB"), std::string::npos) << text;
+}
+
+TEST_F(AllocatorTest, MemoryOfUnknownSize) {
+  restart({.memory_bytes = 100 * kMiB, .says_total = false, .has_memory_info = false});
+  configure("garbage_collection_threshold:0.5");
+  allocator->free(allocate(30 * kMiB));
+  allocator->free(allocate(60 * kMiB)); // more than the threshold, if that were half of nothing
+  EXPECT_EQ(reserved_bytes(), static_cast<int64_t>(90 * kMiB));
+  const auto text = message_of_out_of_memory([&] { allocate(kGiB); });
+  EXPECT_EQ(text.find("capacity"), std::string::npos) << text;
+  EXPECT_EQ(text.find(" is free"), std::string::npos) << text;
+  EXPECT_NE(text.find("The device says: bank 3 is full"), std::string::npos) << text;
+  EXPECT_THROW(allocator->memory_info(), c10::NotImplementedError);
+  EXPECT_THROW(allocator->set_memory_fraction(0.5), c10::NotImplementedError);
+  allocator->set_memory_fraction(1.0);
+}
+
 TEST_F(AllocatorTest, OtherFailuresAreNotOutOfMemory) {
   device->fail_at = device->num_calls;
   EXPECT_THROW(allocate(512), c10::AcceleratorError);

@@ -177,6 +177,18 @@ TEST_F(ExpandableSegmentsTest, TheFractionLimitsPages) {
   free_all({a, b});
 }
 
+TEST_F(ExpandableSegmentsTest, MemoryOfUnknownSizeGrowsToo) {
+  restart_with({.memory_bytes = 100 * kMiB, .says_total = false, .has_memory_info = false});
+  void* a = allocate(30 * kMiB);
+  void* b = allocate(30 * kMiB);
+  EXPECT_EQ(device->num_allocates, 0);
+  EXPECT_EQ(segments().size(), 1u);
+  EXPECT_THROW(allocate(std::size_t{1} << 50), c10::OutOfMemoryError);
+  EXPECT_EQ(reserved_bytes(), 3 * kPage) << "nothing was committed for it";
+  expect_consistent(*allocator);
+  free_all({a, b});
+}
+
 TEST_F(ExpandableSegmentsTest, ADeviceWithoutAddressesGivesSegments) {
   device->fail_at = device->num_calls;
   device->fail_with = TB_STATUS_OUT_OF_MEMORY;

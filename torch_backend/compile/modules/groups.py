@@ -1,8 +1,8 @@
 """How the items of a block reduce together."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from torch_backend.compile.modules.loop_ir import Block, Declaration, Node
+from torch_backend.compile.modules.loop_ir import Block, Declaration, Node, Statement
 from torch_backend.compile.modules.passes import Reduced
 
 _TOGETHER = 8
@@ -95,6 +95,13 @@ class Group:
         for reduction in at_once:
             batch += reduction.at_once(head, ahead, subscripts)
         return Block("", ["Index step = 0;", Block(f"for (; steps - step >= {ahead}; step += {ahead})", batch), single])
+
+    @staticmethod
+    def leaving(line: Statement) -> list[Node]:
+        """``line``, by which an item may leave an element that is kept: with all its block, as they meet later on."""
+        value = replace(line.value, form=line.value.form.replace("continue;", "gone[0] = 1;"))
+        first: list[Node] = ["TB_BARRIER();", "if (item == 0) gone[0] = 0;", "TB_BARRIER();"]
+        return [*first, replace(line, value=value), "TB_BARRIER();", "if (gone[0]) continue;"]
 
     @staticmethod
     def shared(part: Reduced) -> list[Node]:

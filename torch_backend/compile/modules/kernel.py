@@ -355,7 +355,7 @@ class ModuleKernel(SIMDKernel[CSEVariable]):
             f"#define error_cell p{len(pointers)}",
             *(_IN_TURNS if self.in_stretches else []),
             f"#define TB_MEET {'TB_BARRIER();' if loops.group else ''}",
-            *map(self._exchange, self.atomics),
+            *map(self._adding, self.atomics),
             "TB_KERNEL(graph_kernel) {",
             *(f"  {line}" for line in head + write(nodes)),
             "} TB_END",
@@ -374,10 +374,10 @@ class ModuleKernel(SIMDKernel[CSEVariable]):
         return f"kernel({self.device}, KERNEL_NAME, '{texts}', '''\n{body}\n''', {keywords})"
 
     @staticmethod
-    def _exchange(dtype: torch.dtype) -> str:
+    def _adding(dtype: torch.dtype) -> str:
         name = name_of(dtype)
         if dtype.itemsize > 2:
-            return f"TB_ADD_BY_EXCHANGE({name}, {8 * dtype.itemsize}, {name})"
+            return f"TB_ADD_TO_WORD({name}, {8 * dtype.itemsize}, {name})"
         to, of = {"f16": ("tb_f32_of_half", "tb_half_of_f32"), "bf16": ("TB_F32_OF_BF16", "tb_round_bf16")}[name]
         return f"TB_ADD_TO_HALF({name}, {to}, {of})"
 

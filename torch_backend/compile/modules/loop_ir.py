@@ -5,7 +5,7 @@ Passes ask nodes which names they use and which they set. ``write`` makes C of t
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 import sympy
 from torch._inductor.codegen.common import CSEVariable
@@ -48,6 +48,11 @@ class Statement:
     value: Expression
     sets: str = ""
     buffer: str = ""
+
+
+def leaves(node: Any) -> TypeGuard[Statement]:
+    """Whether ``node`` may go on with the next iteration."""
+    return isinstance(node, Statement) and "continue;" in node.value.form
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from torch_backend.compile.modules.loop_ir import (
     Index,
     Node,
     expression,
+    leaves,
     names_in,
 )
 from torch_backend.compile.modules.passes import Part, Reduced
@@ -206,6 +207,11 @@ class Loops:
 
     def _groups(self, group: Group) -> list[Node]:
         arrays: list[Node] = []
+        for part in self.parts:
+            lines = part if isinstance(part, list) else part.before
+            if any(map(leaves, lines)):
+                arrays = ["TB_LOCAL_ARRAY(int, gone, 1);"]
+                lines[:] = [each for line in lines for each in (group.leaving(line) if leaves(line) else [line])]
 
         def written(part: Reduced) -> list[Node]:
             hint = V.graph.sizevars.optimization_hint(self.trees[-1].numel)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from torch_backend.compile.modules.loop_ir import Block, Declaration, Index, Node, Statement
+from torch_backend.compile.modules.loop_ir import Block, Declaration, Index, Node, Statement, leaves
 
 COUNT = 8
 """Elements that an item reads before it writes any: 16 bytes of the half types."""
@@ -43,7 +43,7 @@ def vectors_of(lines: list[Node], is_side_by_side: Callable[[Index], bool]) -> d
             continue
         is_load = isinstance(line, Declaration)
         access = _ACCESS.match(line.value.form)
-        if "continue;" in line.value.form or (is_load and stored and access):
+        if leaves(line) or (is_load and stored and access):
             return {}  # vectors are read first, and written whole
         stored |= not is_load
         if access and is_side_by_side(line.value.operands[1]):

@@ -4,7 +4,9 @@ import ctypes
 import fcntl
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -28,7 +30,7 @@ class Compiled:
 
 
 class Compiler:
-    """One libnvrtc. Threads: one."""
+    """One libnvrtc. Threads: any, and several at a time."""
 
     def __init__(self, library: Path) -> None:
         self._library = ctypes.CDLL(str(library))
@@ -71,12 +73,13 @@ def compile_all(
         fcntl.flock(lock, fcntl.LOCK_EX)
         done = json.loads(kept.read_text()) if kept.exists() else {}
         missing = [name for name in names if name not in done]
-        for number, name in enumerate(missing, 1):
-            log, cubin = compiler.compile(texts[name].read_text(), arch)
-            done[name] = asdict(Compiled(log, sass.read(cubin) if cubin else None))
-            if number % 100 == 0 or number == len(missing):
-                kept.with_suffix(".new").write_text(json.dumps(done))
-                kept.with_suffix(".new").replace(kept)
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            found = pool.map(lambda name: compiler.compile(texts[name].read_text(), arch), missing)
+            for number, (name, (log, cubin)) in enumerate(zip(missing, found, strict=True), 1):
+                done[name] = asdict(Compiled(log, sass.read(cubin) if cubin else None))
+                if number % 100 == 0 or number == len(missing):
+                    kept.with_suffix(".new").write_text(json.dumps(done))
+                    kept.with_suffix(".new").replace(kept)
     return {
         name: Compiled(done[name]["log"], sass.Kernel(**done[name]["code"]) if done[name]["code"] else None)
         for name in names

@@ -32,7 +32,7 @@ OURS = PROJECT / "build" / "kernels"
 NVRTC = {12: TOOLS / "nvidia/cuda_nvrtc/lib/libnvrtc.so.12", 13: TOOLS / "nvidia/cu13/lib/libnvrtc.so.13"}
 NVDISASM = TOOLS / "nvidia/cu13/bin/nvdisasm"
 ARCHS = ("sm_75", "sm_80", "sm_90", "sm_100")
-# What the table is about. The other pairs have each text once or twice between them.
+# What the table is about. The other pairs have each text once between them.
 CHECKED = (13, "sm_90")
 OTHERS = [pair for pair in ((major, arch) for major in NVRTC for arch in ARCHS) if pair != CHECKED]
 TABLE = tomllib.loads((Path(__file__).parent / "shows.toml").read_text(encoding="utf-8"))
@@ -63,7 +63,7 @@ def compiled(major: int, arch: str) -> dict[str, Compiled]:
 
 
 def dealt(texts: dict[str, Path], major: int, arch: str) -> list[str]:
-    part = list(texts) if (major, arch) == CHECKED else list(texts)[OTHERS.index((major, arch)) % 4 :: 4]
+    part = list(texts) if (major, arch) == CHECKED else list(texts)[OTHERS.index((major, arch)) :: len(OTHERS)]
     return of_arch(part, texts, arch)
 
 

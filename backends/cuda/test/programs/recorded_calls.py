@@ -141,6 +141,9 @@ def compactions() -> Iterator[Call]:
     for dtype in (torch.float32, torch.bfloat16, torch.int64):
         yield f"nonzero {short(dtype)}", torch.nonzero, (new(N, dtype=dtype),)
         yield f"masked_select {short(dtype)}", torch.masked_select, (new(N, dtype=dtype), mask)
+        # It needs no count on the host, so that what moves elements is launched though nothing is computed.
+        scatter = (new(N, dtype=dtype), mask, new(N, dtype=dtype))
+        yield f"masked_scatter {short(dtype)}", lambda x, m, s: x.masked_scatter_(m, s), scatter
         yield f"unique {short(dtype)}", torch.unique, (new(N, dtype=dtype),)
 
 
@@ -266,6 +269,8 @@ def attention() -> Iterator[Call]:
         yield f"attention {short(dtype)}", lambda q: attend(q, q, q).detach(), (q,)
         yield f"attention causal {short(dtype)}", lambda q: attend(q, q, q, is_causal=True).detach(), (q,)
         yield f"attention causal, backward {short(dtype)}", gradients(lambda q: attend(q, q, q, is_causal=True)), (q,)
+        row, long = new(1, 16, 1, 128, dtype=dtype), new(1, 16, 8192, 128, dtype=dtype)
+        yield f"attention, one row {short(dtype)}", attend, (row, long, new(1, 16, 8192, 128, dtype=dtype))
 
 
 def optimizers() -> Iterator[Call]:

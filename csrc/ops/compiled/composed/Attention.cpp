@@ -41,6 +41,7 @@ struct Args {
   std::array<int64_t, 4> query{}, key{}, value{}, out{}, bias{}, grad_out{}, grad_query{}, grad_key{}, grad_value{};
   std::array<int64_t, 2> logarithms{};
   int64_t below = 0;
+  int64_t parts = 1, part_size = 0;
   int64_t scale = 0, keep_scale = 0;
 };
 
@@ -143,6 +144,43 @@ bool is_aligned(const at::Tensor& tensor) {
          std::all_of(strides.begin(), strides.begin() + 3, [&](int64_t each) { return each * size % kBytes == 0; });
 }
 
+/// Parts of `places` that blocks of their own have, so that each processor has a block: of a size that `part_size` gets.
+int64_t parts_of(int device, int64_t blocks, int64_t places, int64_t others, int64_t* part_size) {
+  constexpr int64_t kLeastPart = 128;
+  if (runs_in_stretches(device)) {
+    return 1;
+  }
+  const auto processors = std::max<int64_t>(device_api().properties(device).multiprocessor_count, 1);
+  const int64_t wanted =
+      std::clamp<int64_t>((processors + blocks - 1) / blocks, 1, std::max<int64_t>(places / kLeastPart, 1));
+  *part_size = ((places + wanted - 1) / wanted + others - 1) / others * others;
+  return (places + *part_size - 1) / *part_size;
+}
+
+/// Puts together what the parts of the places have.
+void join(const Args& args, const at::Tensor& numbers, const at::Tensor& results, const at::Tensor& logarithms,
+          const at::Tensor& out) {
+  static constexpr Skeleton kJoin{"attention_join", "attention_join"};
+  const int64_t count = args.batches * args.heads * args.rows * out.size(3);
+  Specialization wanted(kJoin);
+  wanted.compute_in(ValueType::f32)
+      .index_of(count * args.parts < Geometry::kLimit32)
+      .number("WIDTH", out.size(3))
+      .type("TYPE", type_of(out))
+      .parameters(4);
+  const auto& function = find_function(out.device().index(), wanted);
+  std::array<int64_t, 10> values{args.batches, args.heads, args.rows, args.parts};
+  std::copy_n(out.strides().begin(), 4, values.begin() + 4);
+  std::copy_n(logarithms.strides().begin(), 2, values.begin() + 8);
+  enqueue(out, "aten::scaled_dot_product_attention", [&](Launch& launch) {
+    for (const auto* each : {&numbers, &results, &logarithms, &out}) {
+      launch.pointer(each->const_data_ptr());
+    }
+    launch.value(values.data(), sizeof(values));
+    launch.run(function, count, args.parts);
+  });
+}
+
 void run(Pass pass, const Call& call, const Operands& of) {
   const int device = of.query.device().index();
   const bool is_forward = pass == Pass::kForward, is_of_keys = pass == Pass::kGradKeys;
@@ -158,11 +196,21 @@ void run(Pass pass, const Call& call, const Operands& of) {
   const ValueType type = type_of(of.query);
   const int64_t width_a = of.query.size(3), width_b = of.value.size(3);
   const Tile tile = tile_of(device, pass, own, blocks, type, std::max(width_a, width_b));
-  const int64_t count = blocks * ((own + tile.own - 1) / tile.own);
+  int64_t count = blocks * ((own + tile.own - 1) / tile.own);
+  if (is_forward) {
+    args.parts = parts_of(device, count, args.places, tile.others, &args.part_size);
+  }
+  const bool has_parts = args.parts > 1;
+  const auto of_parts = [&](int64_t width) {
+    return at::empty({args.batches * args.parts, args.heads, args.rows, width}, of.query.options().dtype(at::kFloat));
+  };
+  const at::Tensor out = has_parts ? of_parts(width_b) : of.out;
+  const at::Tensor logarithms = has_parts ? of_parts(2) : of.logarithms; // or the two numbers that they are made of
+  count *= args.parts;
   const bool drops = call.dropout_p > 0;
   const auto read = is_forward ? std::initializer_list<at::Tensor>{of.query, of.key, of.value}
                                : std::initializer_list<at::Tensor>{of.query, of.key, of.value, of.grad_out};
-  const auto all = {of.query, of.key, of.value, of.out, bias, of.grad_out, of.grad_query, of.grad_key, of.grad_value};
+  const auto all = {of.query, of.key, of.value, out, bias, of.grad_out, of.grad_query, of.grad_key, of.grad_value};
   const auto step = [](const at::Tensor& tensor, const char* other) {
     return tensor.defined() && tensor.stride(3) == 1 ? "1" : other;
   };
@@ -190,7 +238,7 @@ void run(Pass pass, const Call& call, const Operands& of) {
       .text("STEP_query", step(of.query, "args.query[3]"))
       .text("STEP_key", step(of.key, "args.key[3]"))
       .text("STEP_value", step(of.value, "args.value[3]"))
-      .text("STEP_out", step(of.out, "args.out[3]"))
+      .text("STEP_out", step(out, "args.out[3]"))
       .text("STEP_grad_out", step(of.grad_out, "args.grad_out[3]"))
       .text("STEP_grad_query", step(of.grad_query, "args.grad_query[3]"))
       .text("STEP_grad_key", step(of.grad_key, "args.grad_key[3]"))
@@ -203,6 +251,7 @@ void run(Pass pass, const Call& call, const Operands& of) {
       .number("SIDE", tile.side)
       .number("ROWS_EACH", tile.rows_each)
       .number("DEPTH", kDepth)
+      .number("PARTS", has_parts)
       .number("MATRICES", tile.matrices)
       .number("STAGES", tile.stages)
       .parameters(is_forward ? 8 : 12);
@@ -211,23 +260,23 @@ void run(Pass pass, const Call& call, const Operands& of) {
   args.query = strides_of(of.query);
   args.key = strides_of(of.key);
   args.value = strides_of(of.value);
-  args.out = strides_of(of.out);
+  args.out = strides_of(out);
   args.bias = strides_of(bias);
   args.grad_out = strides_of(of.grad_out);
   args.grad_query = strides_of(of.grad_query);
   args.grad_key = strides_of(of.grad_key);
   args.grad_value = strides_of(of.grad_value);
-  args.logarithms = {of.logarithms.stride(0), of.logarithms.stride(1)};
+  args.logarithms = {logarithms.stride(0), logarithms.stride(1)};
   args.below = below_with_probability(1 - call.dropout_p);
   args.scale = scalar_of(call.scale, ValueType::f32);
   args.keep_scale = scalar_of(call.dropout_p < 1 ? 1 / (1 - call.dropout_p) : 0.0, ValueType::f32);
-  static_assert(sizeof(Args) == 46 * sizeof(int64_t));
+  static_assert(sizeof(Args) == 48 * sizeof(int64_t));
   enqueue(of.query, "aten::scaled_dot_product_attention", [&](Launch& launch) {
     const void* spare = (of.query.numel() > 0 ? of.query : of.key).const_data_ptr();
     const auto pointer = [&](const at::Tensor& tensor) {
       launch.pointer(tensor.defined() && tensor.numel() > 0 ? tensor.const_data_ptr() : spare);
     };
-    for (const auto* each : {&of.query, &of.key, &of.value, &bias, &of.logarithms, &of.out, &of.seed, &of.offset}) {
+    for (const auto* each : {&of.query, &of.key, &of.value, &bias, &logarithms, &out, &of.seed, &of.offset}) {
       pointer(*each);
     }
     if (!is_forward) {
@@ -243,6 +292,9 @@ void run(Pass pass, const Call& call, const Operands& of) {
       launch.run_blocks(function, count, tile.items);
     }
   });
+  if (has_parts) {
+    join(args, logarithms, out, of.logarithms, of.out);
+  }
 }
 
 } // namespace
@@ -306,8 +358,10 @@ void backward(const Call& call, const Drawn& drawn, const at::Tensor& grad_out, 
       at::empty({sizes[0] * sizes[1] * sizes[2] + kMostOthers, 2}, call.query.options().dtype(at::kFloat));
   Operands all{call.query,   call.key, call.value, call.bias,  logarithms, out,       drawn.seed,
                drawn.offset, grad_out, delta,      grad_query, grad_key,   grad_value};
-  run(Pass::kGradQuery, call, all);
-  run(Pass::kGradKeys, call, all);
+  rehearsed(call.query.device().index(), [&] {
+    run(Pass::kGradQuery, call, all);
+    run(Pass::kGradKeys, call, all);
+  });
 }
 
 } // namespace torch_backend::compiled::attention

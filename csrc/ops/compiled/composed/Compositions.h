@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "csrc/core/Runtime.h"
+#include "csrc/ops/compiled/engine/AheadImages.h"
 #include "csrc/ops/dispatch/Registrar.h"
 #include "csrc/ops/host/AtenKernel.h"
 
@@ -22,7 +23,11 @@ struct Composition<Op, kFormula, Return(Args...)> {
     if (device_api().host_access()) {
       return AtenKernel<Op>::call(std::forward<Args>(args)...);
     }
-    return kFormula(std::forward<Args>(args)...);
+    try {
+      return kFormula(args...);
+    } catch (const MissingImage&) {
+      return AtenKernel<Op>::call(std::forward<Args>(args)...);
+    }
   }
 };
 

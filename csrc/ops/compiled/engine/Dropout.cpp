@@ -5,6 +5,7 @@
 
 #include "csrc/core/Capture.h"
 #include "csrc/core/generator/PhiloxGenerator.h"
+#include "csrc/ops/compiled/engine/Rehearsal.h"
 
 namespace torch_backend::compiled {
 
@@ -18,7 +19,10 @@ tb_philox draw_for_dropout(const tb_kernel_context& context) {
                            "Dropout, whose random numbers would be the same in every replay (leave it out of the "
                            "captured part, or call eval()),");
   auto* generator = resolve_generator(std::nullopt, static_cast<c10::DeviceIndex>(context.device));
-  tb_philox numbers;
+  tb_philox numbers{};
+  if (!Rehearsal::goes_ahead()) {
+    return numbers;
+  }
   const std::lock_guard<std::mutex> lock(generator->mutex_);
   std::tie(numbers.seed, numbers.offset) = generator->philox_engine_inputs(256);
   return numbers;

@@ -73,6 +73,14 @@ uint64_t limit_of_process() {
 
 } // namespace
 
+std::string ImageCache::key_of(std::initializer_list<std::string_view> texts) {
+  std::string key;
+  for (const auto text : texts) {
+    key += c10::str(text.size(), ':', text);
+  }
+  return key;
+}
+
 ImageCache& ImageCache::of_process() {
   static auto* instance = new ImageCache(folder_of_process(), limit_of_process());
   return *instance;
@@ -96,7 +104,7 @@ std::optional<std::string> ImageCache::find(const std::string& key) const {
   auto image = unwrapped(contents.str());
   std::error_code ignored;
   const auto now = fs::file_time_type::clock::now();
-  if (image && now - fs::last_write_time(path, ignored) > kNoteEvery) {
+  if (image && limit_bytes_ != kNoLimit && now - fs::last_write_time(path, ignored) > kNoteEvery) {
     fs::last_write_time(path, now, ignored);
   }
   return image;

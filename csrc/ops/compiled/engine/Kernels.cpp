@@ -4,6 +4,8 @@
 #include <memory>
 
 #include "csrc/core/DType.h"
+#include "csrc/ops/compiled/engine/AheadImages.h"
+#include "csrc/ops/compiled/engine/Rehearsal.h"
 
 namespace torch_backend::compiled {
 namespace {
@@ -20,7 +22,11 @@ class CompiledKernel final : public Kernel {
     return Source::kGenerated;
   }
   tb_status run(const tb_kernel_context& context, const tb_arg* args, int32_t num_args) const override {
-    return function_(entry_, context, args, num_args);
+    try {
+      return rehearsed(context.device, [&] { return function_(entry_, context, args, num_args); });
+    } catch (const MissingImage&) {
+      return TB_STATUS_UNSUPPORTED;
+    }
   }
 
  private:

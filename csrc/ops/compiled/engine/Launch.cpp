@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "csrc/core/Runtime.h"
+#include "csrc/ops/compiled/engine/Rehearsal.h"
 #include "csrc/ops/plugin/PluginKernels.h"
 
 namespace torch_backend::compiled {
@@ -59,6 +60,9 @@ void Launch::run_each(const Function& function, int64_t count, int64_t cost) {
 }
 
 void Launch::run_blocks(const Function& function, int64_t blocks, uint32_t items) {
+  if (!Rehearsal::goes_ahead()) {
+    return;
+  }
   auto& api = device_api();
   const uint32_t most = api.properties(device_).max_grid[0];
   const uint32_t grid[3] = {static_cast<uint32_t>(std::min<int64_t>(blocks, most ? most : INT32_MAX)), 1, 1};

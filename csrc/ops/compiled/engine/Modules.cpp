@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -20,8 +21,10 @@
 #include "csrc/core/Plugin.h"
 #include "csrc/core/Runtime.h"
 #include "csrc/core/Status.h"
+#include "csrc/ops/compiled/engine/AheadImages.h"
 #include "csrc/ops/compiled/engine/ImageCache.h"
 #include "csrc/ops/compiled/engine/KernelText.h"
+#include "csrc/ops/compiled/engine/Rehearsal.h"
 #include "csrc/ops/plugin/PluginKernels.h"
 
 namespace torch_backend::compiled {
@@ -57,6 +60,8 @@ struct Hash {
 
 struct Compiled {
   std::mutex mutex; // held while it is compiled
+  std::atomic<bool> ready{false};
+  bool is_missing = false; // guarded by mutex
   int device = 0;
   Function function;
 };
@@ -65,6 +70,7 @@ struct DeviceModules {
   using Entry = std::pair<const Specialization, Compiled>;
   std::mutex mutex; // guards by_key, whose entries stay where they are
   std::unordered_map<Specialization, Compiled, Hash> by_key;
+  std::atomic<bool> lacks_any{false};
 };
 
 DeviceModules& modules_of(int device) {
@@ -79,13 +85,8 @@ std::string cache_key(int device, const std::string& text) {
     return {};
   }
   const auto& plugin = *active_plugin();
-  std::string key;
-  for (const auto& part :
-       {plugin.name(), plugin.vendor(), plugin.version(), std::string(properties.name), std::string(properties.arch),
-        std::string(properties.driver_version), std::string(language()->format), text}) {
-    key += c10::str(part.size(), ':', part);
-  }
-  return key;
+  return ImageCache::key_of({plugin.name(), plugin.vendor(), plugin.version(), properties.name, properties.arch,
+                             properties.driver_version, language()->format, text});
 }
 
 /// Whether `slot`, which is about an image, has failed: no error, as there is the source. Throws if the device is lost.
@@ -112,6 +113,9 @@ std::string image_of(int device, tb_module* module) {
   const auto slot = plugin_kernel_table().module_image;
   uint64_t size = 0;
   std::string image;
+  if (!slot) {
+    return image;
+  }
   for (int i = 0; i < 2; ++i) { // its size, then itself
     image.resize(size);
     const auto status = api.call(device, "module_image", slot, static_cast<int32_t>(device), module,
@@ -176,26 +180,60 @@ class Compilation {
   static inline Clock::duration taken_{};
 };
 
-tb_module* load_module(int device, const std::string& text) {
-  const auto key = cache_key(device, text);
-  auto& cache = ImageCache::of_process();
-  if (const auto image = key.empty() ? std::nullopt : cache.find(key)) {
+/// What the device makes of source; NULL if its driver compiles none, and its reason is the thread's error text.
+tb_module* load_source(int device, const std::string& text, bool is_kept) {
+  auto& api = device_api();
+  tb_module* module = nullptr;
+  const Compilation compilation(is_kept);
+  const auto status =
+      api.call(device, "module_load", plugin_kernel_table().module_load, static_cast<int32_t>(device),
+               language()->format, static_cast<const void*>(text.c_str()), static_cast<uint64_t>(text.size()), &module);
+  if (status == TB_STATUS_UNSUPPORTED) {
+    return nullptr;
+  }
+  if (status != TB_STATUS_OK) {
+    throw_status(status, api.name(), "module_load", device);
+  }
+  api.check_given(module, "module_load", "out_module", device);
+  return module;
+}
+
+/// `function` names the kernel to the user. Throws MissingImage.
+tb_module* load_module(int device, const std::string& text, const std::string& function) {
+  const auto* format = language()->format;
+  if (const auto image = find_ahead_image(device, format, text)) {
     if (auto* module = load_image(device, *image)) {
       return module;
     }
   }
-  auto& api = device_api();
-  tb_module* module = nullptr;
-  {
-    const Compilation compilation(!key.empty());
-    api.check_call(device, "module_load", plugin_kernel_table().module_load, static_cast<int32_t>(device),
-                   language()->format, static_cast<const void*>(text.c_str()), static_cast<uint64_t>(text.size()),
-                   &module);
+  if (const auto& compiler = ahead_compiler()) {
+    const Compilation compilation(/*is_kept=*/false);
+    const auto image = compiler(text);
+    auto* module = load_image(device, image);
+    TORCH_CHECK(module, device_api().name(), ":", device, " does not take what the compiler made of the kernel ",
+                function, ", ", image.size(), " bytes: module_load of an \"image\" has refused it.");
+    keep_ahead_image(device, format, text, image);
+    return module;
   }
-  api.check_given(module, "module_load", "out_module", device);
-  if (!key.empty()) {
+  const auto key = cache_key(device, text);
+  auto& cache = ImageCache::of_process();
+  if (!key.empty() && !compiles_ahead()) {
+    if (const auto image = cache.find(key)) {
+      if (auto* module = load_image(device, *image)) {
+        return module;
+      }
+    }
+  }
+  auto* module = load_source(device, text, !key.empty());
+  if (!module) {
+    throw_missing_image(device, function, take_error_text());
+  }
+  if (!key.empty() || compiles_ahead()) {
     if (const auto image = image_of(device, module); !image.empty()) {
-      cache.store(key, image);
+      keep_ahead_image(device, format, text, image);
+      if (!key.empty()) {
+        cache.store(key, image);
+      }
     }
   }
   return module;
@@ -207,7 +245,7 @@ Function compile(int device, const std::string& text, const std::string& name) {
   const auto unload = [&](tb_module* module) {
     api.clean_up(device, "module_unload", table.module_unload, static_cast<int32_t>(device), module);
   };
-  std::unique_ptr<tb_module, decltype(unload)> module(load_module(device, text), unload);
+  std::unique_ptr<tb_module, decltype(unload)> module(load_module(device, text, name), unload);
   Function function;
   api.check_call(device, "module_function", table.module_function, static_cast<int32_t>(device), module.get(),
                  name.c_str(), &function.handle);
@@ -216,8 +254,8 @@ Function compile(int device, const std::string& text, const std::string& name) {
   return function;
 }
 
-/// Compiled, now or before.
-const DeviceModules::Entry& compile_once(int device, const Specialization& wanted) {
+/// Compiled, now or before; NULL in a rehearsal, for what is not.
+const DeviceModules::Entry* compile_once(int device, const Specialization& wanted) {
   auto& all = modules_of(device);
   DeviceModules::Entry* entry = nullptr;
   {
@@ -225,22 +263,42 @@ const DeviceModules::Entry& compile_once(int device, const Specialization& wante
     entry = &*all.by_key.try_emplace(wanted).first;
   }
   auto& compiled = entry->second;
+  if (compiled.ready.load(std::memory_order_acquire)) {
+    return entry;
+  }
+  if (Rehearsal::note(wanted)) {
+    return nullptr;
+  }
   const std::lock_guard<std::mutex> lock(compiled.mutex);
-  if (!compiled.function.handle) {
+  if (!compiled.ready.load(std::memory_order_relaxed)) {
     const auto& skeleton = wanted.skeleton();
     SourceText text(language()->name);
     wanted.write(text);
-    compiled.function =
-        compile(device, text.complete(skeleton.texts, runs_in_stretches(device)), skeleton.function + text.suffix());
+    const auto name = skeleton.function + text.suffix();
+    if (compiled.is_missing) {
+      throw_missing_image(device, name, "");
+    }
+    try {
+      compiled.function = compile(device, text.complete(skeleton.texts, runs_in_stretches(device)), name);
+    } catch (const MissingImage&) {
+      compiled.is_missing = true;
+      all.lacks_any.store(true, std::memory_order_relaxed);
+      throw;
+    }
     compiled.device = device;
+    compiled.ready.store(true, std::memory_order_release);
   }
-  return *entry;
+  return entry;
 }
 
 } // namespace
 
 bool has_modules() {
   return plugin_kernel_table().module_launch && language();
+}
+
+const char* module_format() {
+  return has_modules() ? language()->format : nullptr;
 }
 
 int most_pointers() {
@@ -256,6 +314,14 @@ bool has_matrices(int device) {
   return std::string_view(language()->name) == "cuda" && device_api().properties(device).capability_major >= kAmpere;
 }
 
+bool blocks_take_turns(int device) {
+  return std::string_view(language()->name) == "cuda" && !runs_in_stretches(device);
+}
+
+bool lacks_images(int device) {
+  return modules_of(device).lacks_any.load(std::memory_order_relaxed);
+}
+
 const Function& find_function(int device, const Specialization& wanted) {
   // What this thread has launched lately, by the high bits of the hash and the device: no lock, no walk through the
   // table.
@@ -263,7 +329,12 @@ const Function& find_function(int device, const Specialization& wanted) {
   static thread_local std::array<const DeviceModules::Entry*, std::size_t{1} << kRecentBits> recent{};
   auto& last = recent[(wanted.hash() >> (64 - kRecentBits)) ^ static_cast<std::size_t>(device)];
   if (C10_UNLIKELY(!last || last->second.device != device || !(last->first == wanted))) {
-    last = &compile_once(device, wanted);
+    const auto* found = compile_once(device, wanted);
+    if (!found) {
+      static constexpr Function kNotLaunched;
+      return kNotLaunched;
+    }
+    last = found;
   }
   return last->second.function;
 }

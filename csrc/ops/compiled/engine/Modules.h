@@ -19,6 +19,8 @@ struct Function {
 
 /// Whether the active device takes modules in a language that the kernels are written in.
 bool has_modules();
+/// That language, as in module_formats; NULL without modules.
+const char* module_format();
 
 /// How many pointers a function may take beside up to 300 bytes of numbers: OpenCL promises 1024 bytes of parameters, and
 /// CUDA 4096.
@@ -31,8 +33,16 @@ bool runs_in_stretches(int device);
 /// Whether texts for the device have tb_add_product_f16 and what else preludes/cuda.h has of matrix units. Starts the driver.
 bool has_matrices(int device);
 
+/// Whether blocks of a launch may wait for those that have begun before them, with TB_AWAIT.
+bool blocks_take_turns(int device);
+
+/// Whether find_function has thrown MissingImage for the device.
+bool lacks_images(int device);
+
 /// `wanted` as a function. Blocks while it is compiled, the first time for the device. Throws RuntimeError with the
-/// compiler's messages. Threads: any; two that want the same wait for one compilation.
+/// compiler's messages, and MissingImage where nothing compiles it (Note [Images compiled ahead]). Threads: any; two that
+/// want the same wait for one compilation. In a rehearsal (Note [Rehearsals]) nothing is compiled, and a function without a
+/// handle stands for what is not.
 const Function& find_function(int device, const Specialization& wanted);
 
 /// A function of a text that was written at run time: `body` goes after what `write` writes and the `texts`, and has

@@ -39,6 +39,10 @@ struct WideOperand {
 };
 /// What one access moves, which is how operands must be aligned.
 constexpr int kWideBytes = 16;
+/// Whether an operand at `data` can be moved by vectors of `elements` where its elements lie side by side: it is aligned for
+/// them, and the other `strides` lead from vector to vector. Those of a dimension of `sizes` with one place do not matter.
+bool is_of_vectors(const void* data, std::size_t element_bytes, int64_t elements, c10::ArrayRef<int64_t> strides = {},
+                   c10::ArrayRef<int64_t> sizes = {});
 /// For vectors of `size` elements, of which an item has `ahead` at once: WIDE_DECLARE declares what it has, WIDE_READ(a, V)
 /// has each operand's vector V(number) as its a-th, WIDE_SHADOWS(a) declares `pointer`number to be where that is, and
 /// WIDE_WRITE(a, V) writes it back.

@@ -131,6 +131,10 @@ void derive_indexed(const Specialization& facts, SourceText& text) {
     if (mode == Mode::kAdd && compute == type) {
       text.define("ADD", c10::str("TB_ATOMIC_ADD_", name_of(type)));
     }
+    if (mode == Mode::kAdd && is_floating(type) && size_of(type) == 2 && facts.type_of("HERE_TYPE") == type &&
+        !facts.is("FACTOR") && !facts.is("SCALED")) {
+      text.define("HALVES", 1); // what is added needs no rounding of its own
+    }
     define_atomic(text, type);
   }
 }
@@ -755,7 +759,7 @@ bool read_indices(const tb_kernel_context& context, const char* op, const tb_ten
       count = compaction.count();
       places = workspace(context, count * mask.dim() * 8);
       if (count > 0) {
-        compaction.write_places(places, 1, count, mask.dim(), index->shape, count);
+        compaction.write_places(places, 1, count, mask.dim(), index->shape);
       }
     }
     for (int k = 0; k < mask.dim(); ++k) {
@@ -902,7 +906,7 @@ tb_status nonzero(const void* entry, const tb_kernel_context& context, const tb_
   const int64_t shape[] = {count, self->ndim};
   const auto status = context.host->alloc_output(0, 2, shape, &out);
   if (status == TB_STATUS_OK && count > 0 && self->ndim > 0) {
-    compaction.write_places(View(out).data, out.strides[0], out.strides[1], self->ndim, self->shape, count);
+    compaction.write_places(View(out).data, out.strides[0], out.strides[1], self->ndim, self->shape);
   }
   return status;
 }

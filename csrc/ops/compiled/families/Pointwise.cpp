@@ -16,6 +16,7 @@
 #include "csrc/core/DType.h"
 #include "csrc/core/KernelHost.h"
 #include "csrc/core/Runtime.h"
+#include "csrc/ops/compiled/engine/AheadImages.h"
 #include "csrc/ops/compiled/engine/Geometry.h"
 #include "csrc/ops/compiled/engine/KernelText.h"
 #include "csrc/ops/compiled/engine/Kernels.h"
@@ -153,13 +154,11 @@ int vector_of(int device, const PointwiseEntry& entry, const Call& call, const G
     return 0;
   }
   for (std::size_t n = 0; n < static_cast<std::size_t>(call.num_operands); ++n) {
-    const auto& operand = *call.operands[n];
-    const auto address = reinterpret_cast<uintptr_t>(operand.data) + static_cast<uint64_t>(operand.byte_offset);
+    const tb_tensor& operand = *call.operands[n];
     const auto& strides = geometry.strides[n];
     const auto step = kind_of(strides[inner]);
-    const bool is_aligned =
-        address % kWideBytes == 0 &&
-        std::all_of(strides.begin(), strides.begin() + inner, [&](int64_t stride) { return stride % vector == 0; });
+    const bool is_aligned = is_of_vectors(static_cast<const char*>(operand.data) + operand.byte_offset,
+                                          size_of(call.types[n]), vector, {strides.data(), inner});
     if (step == StrideKind::kOther || (step == StrideKind::kOne && !is_aligned)) {
       return 0;
     }
@@ -501,15 +500,18 @@ bool copy_elements(const at::Tensor& dst, const at::Tensor& src, const Stream& s
   CallSpan span("kernel_launch", context.device);
   span.kernel(context.stream, "aten::copy_");
   bool copied = false;
-  if (whole && dst.element_size() > 8) {
-    const tb_tensor to = describe(dst, bits_of(dst.element_size())), from = describe(src, to.dtype);
-    copied = copy_views(context, View(to), View(from));
-  } else {
-    const auto dtype_of = [&](const at::Tensor& tensor) {
-      return whole ? bits_of(tensor.element_size()) : tb_dtype_or_none(tensor.scalar_type());
-    };
-    copied = compute(kCopies[turned][conjugated], describe(dst, dtype_of(dst)), describe(src, dtype_of(src)), context,
-                     whole);
+  try {
+    if (whole && dst.element_size() > 8) {
+      const tb_tensor to = describe(dst, bits_of(dst.element_size())), from = describe(src, to.dtype);
+      copied = copy_views(context, View(to), View(from));
+    } else {
+      const auto dtype_of = [&](const at::Tensor& tensor) {
+        return whole ? bits_of(tensor.element_size()) : tb_dtype_or_none(tensor.scalar_type());
+      };
+      copied = compute(kCopies[turned][conjugated], describe(dst, dtype_of(dst)), describe(src, dtype_of(src)), context,
+                       whole);
+    }
+  } catch (const MissingImage&) { // the host copies
   }
   if (copied) {
     span.enqueued();

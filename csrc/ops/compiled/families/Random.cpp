@@ -147,9 +147,8 @@ bool Draw::is_wide() const {
     return false;
   }
   return std::all_of(operands_.begin(), operands_.begin() + num_operands_, [&](const tb_tensor* operand) {
-    const auto bytes = static_cast<uint64_t>(per_step()) * operand->dtype.bits / 8;
-    const auto address = reinterpret_cast<uintptr_t>(operand->data) + operand->byte_offset;
-    return bytes >= 4 && address % std::min<uint64_t>(bytes, kWideBytes) == 0;
+    const View view(*operand);
+    return per_step() * view.element_bytes() >= 4 && is_of_vectors(view.data, view.element_bytes(), per_step());
   });
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include <c10/util/StringUtil.h>
 
@@ -21,19 +22,20 @@
 namespace torch_backend::compiled::scans {
 namespace {
 
-constexpr int64_t kElementsPerItem = 4; // EACH of the skeleton
-constexpr int64_t kWorthTogether = 32;  // elements of a line, or lines side by side
+constexpr int64_t kWorthTogether = 32; // elements of a line, or lines side by side
 
 /// How the work is divided; see the skeleton.
 struct Division {
   bool columns = false;
   uint32_t group = 0;
+  int64_t each = 0;
+  bool in_turn = false;
   int64_t parts = 1;
   int64_t part_size;
 };
 
-/// `side_by_side`: lines whose first elements are neighbours.
-Division divide(int device, int64_t lines, int64_t count, int64_t side_by_side) {
+/// `side_by_side`: lines whose first elements are neighbours; `most`: elements that an item may have at once.
+Division divide(int device, int64_t lines, int64_t count, int64_t side_by_side, int64_t most, bool may_wait) {
   Division division;
   division.part_size = count;
   if (runs_in_stretches(device)) {
@@ -44,14 +46,22 @@ Division divide(int device, int64_t lines, int64_t count, int64_t side_by_side) 
   const int64_t blocks = 8 * std::max(device_api().properties(device).multiprocessor_count, 1); // at once
   int64_t whole = 1; // a part is a multiple of it
   if (side_by_side < kWorthTogether && count >= kWorthTogether && items > 1) {
-    const auto enough = static_cast<uint64_t>((count + kElementsPerItem - 1) / kElementsPerItem);
+    constexpr int64_t kLeast = 4, kWarp = 32;
+    division.each = most;
+    while (division.each > kLeast && count < division.each * kWarp) {
+      division.each /= 2;
+    }
+    const auto enough = static_cast<uint64_t>((count + division.each - 1) / division.each);
     division.group = static_cast<uint32_t>(std::min<uint64_t>(std::bit_ceil(std::max<uint64_t>(enough, 32)), items));
-    whole = division.group * kElementsPerItem;
-    division.parts = std::clamp<int64_t>(blocks / lines, 1, std::max<int64_t>(count / (4 * whole), 1));
+    whole = division.group * division.each;
+    const int64_t tiles = (count + whole - 1) / whole;
+    division.in_turn = may_wait && blocks_take_turns(device) && lines < blocks && tiles > 1;
+    division.parts =
+        division.in_turn ? tiles : std::clamp<int64_t>(blocks / lines, 1, std::max<int64_t>(count / whole, 1));
   } else {
     // An item adds up the parts before its own: not more of them than a part has elements.
-    const auto most = static_cast<int64_t>(std::sqrt(static_cast<double>(count)));
-    division.parts = std::clamp<int64_t>(blocks * items / lines, 1, std::max<int64_t>(most / 2, 1));
+    const auto most_parts = static_cast<int64_t>(std::sqrt(static_cast<double>(count)));
+    division.parts = std::clamp<int64_t>(blocks * items / lines, 1, std::max<int64_t>(most_parts / 2, 1));
   }
   division.part_size = ((count + division.parts - 1) / division.parts + whole - 1) / whole * whole;
   division.parts = (count + division.part_size - 1) / division.part_size;
@@ -76,8 +86,16 @@ void derive_scan(const Specialization& facts, SourceText& text) {
   text.define("TAKE(at, K)", c10::str("{", takes, " }"));
   text.define("WORKSPACE", c10::str("p", num_outputs + 1));
   text.line(facts.entry<ReductionEntry>().text);
+  if (facts.number_of("VECTOR") != 0) {
+    std::vector<WideOperand> operands;
+    for (int n = 0; n <= num_outputs; ++n) {
+      operands.push_back({n, facts.type_of("TYPE", n), n == num_outputs, n < num_outputs});
+    }
+    const int64_t vector = facts.number_of("VECTOR");
+    define_wide(text, "p", operands, vector, facts.number_of("EACH") / vector);
+  }
 }
-constexpr Skeleton kScan{"scan", "scan", derive_scan};
+constexpr Skeleton kScan{"vectors scan", "scan", derive_scan};
 
 tb_status scan(const tb_kernel_context& context, const ReductionEntry& entry, c10::ArrayRef<View> outputs,
                const View& input, int64_t dim, ValueType compute) {
@@ -143,7 +161,25 @@ tb_status scan(const tb_kernel_context& context, const ReductionEntry& entry, c1
   }
   const bool neighbours_are_kept =
       std::llabs(kept.inner_stride(num_outputs)) < std::llabs(strides[static_cast<std::size_t>(num_outputs)]);
-  const auto division = divide(context.device, lines, count, neighbours_are_kept ? kept.inner_size() : 1);
+  const int64_t most = num_outputs == 2 ? 8 : std::max<int64_t>(64 / static_cast<int64_t>(size_of(compute)), 4);
+  const auto division =
+      divide(context.device, lines, count, neighbours_are_kept ? kept.inner_size() : 1, most, !is_complex(compute));
+  const auto are_vectors = [&](int64_t elements) {
+    bool are = count % elements == 0;
+    for (int n = 0; n < num_operands && are; ++n) {
+      const auto operand = static_cast<std::size_t>(n);
+      const View& view = *operands[operand];
+      are = strides[operand] == 1 &&
+            is_of_vectors(view.data, size_of(view.type()), elements, kept.strides[operand], kept.sizes);
+    }
+    return are;
+  };
+  std::size_t least = kWideBytes;
+  for (int n = 0; n < num_operands; ++n) {
+    least = std::min(least, size_of(operands[static_cast<std::size_t>(n)]->type()));
+  }
+  int64_t vector = std::min<int64_t>(kWideBytes / static_cast<int64_t>(least), division.each);
+  vector = vector > 1 && vector * static_cast<int64_t>(least) >= 4 && are_vectors(vector) ? vector : 0;
   const auto specialize = [&](bool totals) {
     Specialization wanted(kScan);
     wanted.entry(&entry)
@@ -155,17 +191,22 @@ tb_status scan(const tb_kernel_context& context, const ReductionEntry& entry, c1
         .number("KEPT", kept.geometry.rank_class())
         .flag("COLUMNS", division.columns)
         .number("GROUP", division.group)
+        .number("EACH", division.each)
+        .number("VECTOR", vector)
         .flag("PARTS", division.parts > 1)
         .flag("TOTALS", totals)
+        .flag("IN_TURN", division.in_turn)
         .parameters(num_operands + (division.parts > 1 ? 1 : 0));
     for (int n = 0; n < num_operands; ++n) {
       wanted.type("TYPE", n, operands[static_cast<std::size_t>(n)]->type());
     }
     return wanted;
   };
-  const int64_t states = lines * division.parts;
+  const int64_t units = lines * division.parts;
+  const int64_t states = units + (division.in_turn ? lines * (division.parts / division.group) : 0);
+  const int64_t turns = division.in_turn ? (states + 3) / 2 * 8 : 0; // bytes: of a count, and a word for each state
   ArgsStruct args;
-  args.add({lines, count, division.parts, division.part_size, 0, 8 * states});
+  args.add({lines, count, division.parts, division.part_size, turns, turns + 8 * states});
   args.add_dims(kept.geometry);
   for (int n = 0; n < num_operands; ++n) {
     args.add(strides[static_cast<std::size_t>(n)]);
@@ -175,13 +216,14 @@ tb_status scan(const tb_kernel_context& context, const ReductionEntry& entry, c1
   }
   void* workspace = nullptr;
   if (division.parts > 1) {
-    const auto status = context.host->alloc_workspace(static_cast<uint64_t>(states) * 8 * 2, &workspace);
+    const auto status = context.host->alloc_workspace(static_cast<uint64_t>(turns + states * 8 * 2), &workspace);
     if (status != TB_STATUS_OK) {
       return status;
     }
+    fill_bytes(context, workspace, 0, turns);
   }
   for (const bool totals : {true, false}) {
-    if (totals && division.parts == 1) {
+    if (totals && (division.parts == 1 || division.in_turn)) {
       continue;
     }
     const auto& function = find_function(context.device, specialize(totals));
@@ -194,13 +236,13 @@ tb_status scan(const tb_kernel_context& context, const ReductionEntry& entry, c1
     }
     args.pass(launch);
     if (division.group) {
-      launch.run_blocks(function, states, division.group);
+      launch.run_blocks(function, units, division.group);
     } else if (runs_in_stretches(context.device)) {
       launch.run(function, division.columns ? lines / kept.inner_size() * ((kept.inner_size() + 63) / 64) : lines,
                  division.columns ? count * 64 : count * 2);
     } else {
       const uint32_t items = block_items(context.device);
-      launch.run_blocks(function, (states + items - 1) / items, items);
+      launch.run_blocks(function, (units + items - 1) / items, items);
     }
   }
   return TB_STATUS_OK;

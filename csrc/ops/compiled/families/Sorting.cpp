@@ -25,10 +25,32 @@ constexpr int64_t kMaxTop = 64;
 /// Places are 32-bit numbers.
 constexpr int64_t kMaxSize = Geometry::kLimit32;
 
-enum class Step : uint8_t { kRuns, kMerge, kTop, kFinish, kMedian, kNanMedian, kStarts, kKeys, kUnique };
-constexpr const char* kStepNames[] = {"STEP_runs",   "STEP_merge",  "STEP_top",  "STEP_finish", "STEP_finish",
-                                      "STEP_finish", "STEP_starts", "STEP_keys", "STEP_unique"};
-constexpr Skeleton kSort{"sort", "sort"};
+enum class Step : uint8_t { kRuns, kMerge, kTop, kFinish, kMedian, kNanMedian, kKeys, kCounts };
+constexpr const char* kStepNames[] = {"STEP_runs",   "STEP_merge",  "STEP_top",  "STEP_finish",
+                                      "STEP_finish", "STEP_finish", "STEP_keys", "STEP_counts"};
+constexpr Skeleton kSort{"keys sort", "sort"};
+constexpr Skeleton kRadix{"keys adding radix", "radix"};
+
+/// The bits that keys of a dtype may differ in, as digits of a radix sort.
+struct Digits {
+  static constexpr int64_t kBits = 8;
+  int64_t first_bit;
+  int64_t count;
+};
+Digits digits_of(ValueType type) {
+  switch (type) { // keys of halves are those of floats
+    case ValueType::bf16:
+      return {16, 2};
+    case ValueType::f16:
+      return {8, 3};
+    default:
+      return {0, static_cast<int64_t>(size_of(type))};
+  }
+}
+/// As BIAS in keys.h.
+int64_t bias_of(ValueType type) {
+  return type == ValueType::i8 ? 1 << 7 : type == ValueType::i16 ? 1 << 15 : 0;
+}
 
 ValueType sorted_in(ValueType type) {
   return type == ValueType::u64 ? ValueType::i64 : compute_type(type);
@@ -56,6 +78,10 @@ class Sorter {
   }
 
   void sort() {
+    if (sorts_by_digits()) {
+      sort_digits();
+      return;
+    }
     const int64_t run = sort_runs(size_);
     if (size_ <= run) {
       width_ = size_;
@@ -103,20 +129,29 @@ class Sorter {
     launch(step, rows_ * kept, 2, {elements_.data, places_, values, indices, keys_});
   }
 
-  void mark_starts(char* marks) {
-    launch(Step::kStarts, total_, 1, {keys_, keys_, marks});
+  /// Work on the places where a value begins, as unique tells values apart.
+  Compaction starts(const char* op) const {
+    constexpr const char* kOther = "i == 0 || TB_LOAD_AS(MASK, p0, i - 1) != TB_LOAD_AS(MASK, p0, i)";
+    constexpr const char* kOtherOrNaN =
+        "i == 0 || TB_LOAD_AS(MASK, p0, i - 1) != TB_LOAD_AS(MASK, p0, i) || TB_LOAD_AS(MASK, p0, i) == ~(MASK)0";
+    return Compaction(context_, op, View(keys_, key_type(), total_),
+                      is_floating(sorted_in(type_)) ? kOtherOrNaN : kOther);
   }
-  void write_unique(const char* starts, int64_t count, char* values, char* inverse, char* counts) {
-    first_ = inverse != nullptr;
-    width_ = counts != nullptr;
-    kept_ = count;
-    launch(Step::kUnique, count, total_ / count + 1,
-           {elements_.data, places_, values, inverse ? inverse : values, counts ? counts : values, starts});
+  void write_unique(Compaction& starts, int64_t count, char* values, char* inverse, char* counts) {
+    char* places = counts ? workspace(context_, count * 8) : nullptr;
+    starts.unique(values, elements_.data, elements_.element_bytes(), places_, inverse, places);
+    if (counts) {
+      kept_ = count;
+      launch(Step::kCounts, count, 1, {places, places, counts});
+    }
   }
 
  private:
-  int key_bytes() const {
-    return wide_ ? 8 : 4;
+  ValueType key_type() const {
+    return wide_ ? ValueType::u64 : ValueType::u32;
+  }
+  int64_t key_bytes() const {
+    return static_cast<int64_t>(size_of(key_type()));
   }
   /// Elements that a block sorts: keys and their places of 16 bits lie near twice.
   int64_t tile_of(int device) const {
@@ -142,29 +177,89 @@ class Sorter {
     launch(Step::kRuns, (runs + together - 1) / together, 0, pointers);
     return width_;
   }
+  /// A digit costs what merging all runs once does: keys are read twice, to count or to look for places, and moved with
+  /// their places. But it has three launches.
+  bool sorts_by_digits() const {
+    if (stretches_ || items_ < 32) {
+      return false;
+    }
+    int64_t merges = 0;
+    for (int64_t width = tile_; width < size_; width *= 2) {
+      ++merges;
+    }
+    return digits_of(type_).count + 1 < merges;
+  }
+  void sort_digits() {
+    constexpr int64_t kItems = 256, kEach = 8; // more of them would need too many registers
+    const auto group = std::min<int64_t>(items_, kItems), tile = group * kEach;
+    const int64_t at_once = 4 * std::max(device_api().properties(context_.device).multiprocessor_count, 1);
+    const int64_t most = std::clamp<int64_t>(at_once / rows_, 1, (size_ + tile - 1) / tile);
+    const int64_t part_size = ((size_ + most - 1) / most + tile - 1) / tile * tile;
+    const int64_t parts = (size_ + part_size - 1) / part_size;
+    const auto [first_bit, count] = digits_of(type_);
+    allocate(total_);
+    char* other_keys = workspace(context_, total_ * key_bytes());
+    char* other_places = workspace(context_, total_ * 4);
+    const int64_t lines = rows_ << Digits::kBits;
+    char* tallies = workspace(context_, lines * parts * 4);
+    char* totals = workspace(context_, lines * 4);
+    for (int64_t n = 0; n < count; ++n) {
+      const bool is_first = n == 0;
+      const auto run = [&](const char* step, int64_t blocks, std::initializer_list<const void*> pointers) {
+        Specialization wanted(kRadix);
+        const bool has_elements = is_first && std::strcmp(step, "STEP_before") != 0;
+        add_keys(wanted, has_elements ? type_ : wide_ ? ValueType::i64 : ValueType::i32);
+        wanted.flag(step, true)
+            .called(step + std::strlen("STEP_"))
+            .flag("FIRST", has_elements)
+            .number("GROUP", group)
+            .number("EACH", kEach)
+            .parameters(static_cast<int>(pointers.size()));
+        const auto& function = find_function(context_.device, wanted);
+        const int64_t args[] = {rows_, size_, parts, part_size, first_bit + n * Digits::kBits};
+        Launch launch(context_);
+        for (const auto* pointer : pointers) {
+          launch.pointer(pointer);
+        }
+        launch.value(args, sizeof args);
+        launch.run_blocks(function, blocks, static_cast<uint32_t>(group));
+      };
+      const char* from = is_first ? elements_.data : keys_;
+      run("STEP_tally", rows_ * parts, {from, tallies});
+      run("STEP_before", lines, {tallies, totals});
+      run("STEP_move", rows_ * parts, {from, places_, other_keys, other_places, tallies, totals});
+      std::swap(keys_, other_keys);
+      std::swap(places_, other_places);
+    }
+    width_ = size_;
+  }
   void allocate(int64_t count) {
     keys_ = workspace(context_, count * key_bytes());
     places_ = workspace(context_, count * 4);
   }
 
+  /// What keys.h says of elements of `type`.
+  void add_keys(Specialization& wanted, ValueType type) const {
+    const auto compute = sorted_in(type);
+    wanted.compute_in(compute)
+        .index_of(total_ < Geometry::kLimit32 / 2) // twice the width of a run, which is less than all
+        .type("KEY", key_type())
+        .flag("WIDE", wide_)
+        .flag("FLOATING", is_floating(compute))
+        .number("DESCENDING", descending_)
+        .type("VALUE", type)
+        .flag("UNSIGNED", type == ValueType::u64)
+        .number("BIAS", bias_of(type));
+  }
   /// `count`: of what is done, which costs so much each; of blocks where a tile is near.
   void launch(Step step, int64_t count, int64_t cost, std::initializer_list<const void*> pointers) {
-    const bool fits = total_ < Geometry::kLimit32 / 2; // twice the width of a run, which is less than all
-    const auto compute = sorted_in(type_);
     const char* median = step == Step::kMedian      ? "numbers"
                          : step == Step::kNanMedian ? "(numbers > 0 ? (numbers - 1) / 2 : 0)"
                                                     : nullptr;
     Specialization wanted(kSort);
-    wanted.compute_in(compute)
-        .index_of(fits)
-        .flag(kStepNames[static_cast<int>(step)], true)
+    add_keys(wanted, type_);
+    wanted.flag(kStepNames[static_cast<int>(step)], true)
         .called(kStepNames[static_cast<int>(step)] + std::strlen("STEP_"))
-        .type("KEY", wide_ ? ValueType::u64 : ValueType::u32)
-        .flag("WIDE", wide_)
-        .flag("FLOATING", is_floating(compute))
-        .number("DESCENDING", descending_)
-        .type("VALUE", type_)
-        .flag("UNSIGNED", type_ == ValueType::u64)
         .type("WORD", word_type(elements_.element_bytes()))
         .number("K", step == Step::kTop ? top_ : 1)
         .number("TILE", step == Step::kRuns ? tile_ : 0)
@@ -338,12 +433,8 @@ tb_status unique(const tb_kernel_context& context, const char* op, const tb_tens
   }
   Sorter sorter(context, View(given.data, given.dtype, total), 1, total, false);
   in_order ? sorter.number() : sorter.sort();
-  char* marks = workspace(context, total);
-  sorter.mark_starts(marks);
-  Compaction compaction(context, op, View(marks, ValueType::u8, total));
-  const int64_t count = compaction.count();
-  char* starts = workspace(context, count * 8);
-  compaction.write_places(starts, 1, 1, 1, &total, count);
+  Compaction starts = sorter.starts(op);
+  const int64_t count = starts.count();
   const auto status = allocate_all(count);
   if (status == TB_STATUS_OK) {
     sorter.write_unique(starts, count, values, wants_inverse ? inverse : nullptr, wants_counts ? counts : nullptr);

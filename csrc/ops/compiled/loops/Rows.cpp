@@ -1,10 +1,14 @@
 #include "csrc/ops/compiled/loops/Rows.h"
 
 #include <algorithm>
+#include <bit>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <c10/util/StringUtil.h>
 
+#include "csrc/core/Runtime.h"
 #include "csrc/ops/compiled/engine/Modules.h"
 #include "csrc/ops/compiled/engine/Part.h"
 #include "csrc/ops/compiled/engine/Support.h"
@@ -14,6 +18,20 @@ namespace {
 
 /// Longer ones are divided among processors, and do not stay in their caches.
 constexpr int64_t kLongestRow = 65536;
+/// What an item keeps of a row: elements of each operand, and most of them, where so many bytes do for all operands.
+constexpr int64_t kKept = 8;
+constexpr int64_t kMostKept = 32;
+constexpr uint64_t kMostKeptBytes = 128;
+constexpr uint32_t kBlockOfManyKept = 128; // items that have many registers: small blocks fill a processor better
+/// What it moves at least where it does not keep the row.
+constexpr int64_t kAheadElements = 16;
+
+/// Of input `input`: else the last step alone has its elements.
+bool is_in_sums(const RowEntry& entry, int input) {
+  const auto name = c10::str("x", input);
+  return std::string_view(entry.term_a).find(name) != std::string_view::npos ||
+         std::string_view(entry.term_b).find(name) != std::string_view::npos || (input == 0 && entry.sums_a == 0);
+}
 
 struct RowPlan {
   const RowEntry* entry;
@@ -27,6 +45,7 @@ struct RowPlan {
   uint32_t items = 1; // of a block; `width` of them do a row together
   uint32_t width = 1;
   uint32_t each = 0; // most elements that an item keeps; 0: there are more
+  int vector = 0;    // elements that it moves at once; 0: one by one
 
   const View& operand(int n) const {
     return *operands[static_cast<std::size_t>(n)];
@@ -36,6 +55,18 @@ struct RowPlan {
   }
   bool repeats(int n) const {
     return row.inner_stride(n) == 0;
+  }
+
+  bool is_side_by_side(int n) const {
+    return is_there(n) && !repeats(n);
+  }
+  bool are_vectors(int64_t elements) const {
+    bool are = row.geometry.count % elements == 0;
+    for (int n = 0; n < num_operands && are; ++n) {
+      are = !is_side_by_side(n) || is_of_vectors(operand(n).data, size_of(operand(n).type()), elements,
+                                                 kept.strides[static_cast<std::size_t>(n)], kept.sizes);
+    }
+    return are;
   }
 
   bool lay_out(uint64_t dims) {
@@ -63,16 +94,47 @@ struct RowPlan {
     return row.inner_stride(0) == 1;
   }
 
+  /// Elements that an item moves at once; 0: rows are not aligned, or not of whole vectors.
+  int vector_of() const {
+    std::size_t least = kWideBytes;
+    for (int n = 0; n < num_operands; ++n) {
+      least = is_side_by_side(n) ? std::min(least, size_of(operand(n).type())) : least;
+    }
+    int vector = kWideBytes / static_cast<int>(least);
+    while (vector > 1 && !are_vectors(vector)) {
+      vector /= 2;
+    }
+    return vector > 1 && static_cast<std::size_t>(vector) * least >= 4 ? vector : 0;
+  }
+
   void divide(int device) {
     items = block_items(device);
+    if (items == 1) {
+      return;
+    }
     const int64_t count = row.geometry.count;
-    each = count <= 16 ? 2 : 8;
-    width = 8; // side by side they read whole sectors of memory
-    while (width < items && static_cast<int64_t>(width) * each < count) {
+    vector = vector_of();
+    uint64_t bytes = 0; // kept of each element
+    for (int n = num_outputs; n < num_operands; ++n) {
+      bytes += is_side_by_side(n) && is_in_sums(*entry, n - num_outputs) ? size_of(compute) : 0;
+    }
+    const auto fit = static_cast<int64_t>(std::bit_floor(kMostKeptBytes / std::max<uint64_t>(bytes, 1)));
+    const int64_t most = std::clamp(fit, kKept, kMostKept);
+    // A warp needs no barriers; where there are few rows, all processors are to have some.
+    const bool few = kept.geometry.count < 8 * std::max(device_api().properties(device).multiprocessor_count, 1);
+    width = vector != 0 ? std::bit_ceil(static_cast<uint32_t>(std::min<int64_t>(count / vector, 8))) : 8;
+    while (width < items && static_cast<int64_t>(width) * (few || width < 32 ? kKept : most) < count) {
       width *= width < 32 ? 4 : 2;
     }
     width = std::min(width, items);
-    each = static_cast<int64_t>(width) * each < count ? 0 : each;
+    const auto wanted = static_cast<uint32_t>((count + width - 1) / width);
+    each = std::bit_ceil(std::max({wanted, static_cast<uint32_t>(vector), 2U}));
+    each = each > most ? 0 : each;
+    items = each > kKept ? std::max(width, std::min(items, kBlockOfManyKept)) : items;
+  }
+  int64_t ahead() const {
+    const int64_t per = std::max(vector, 1);
+    return each != 0 ? each / per : kAheadElements / per;
   }
 
   Specialization specialize(c10::ArrayRef<const char*> absent) const;
@@ -82,7 +144,8 @@ void derive_rows(const Specialization& facts, SourceText& text) {
   const auto& entry = facts.entry<RowEntry>();
   const auto num_outputs = static_cast<int>(facts.number_of("OUTPUTS"));
   const auto num_inputs = static_cast<int>(facts.number_of("INPUTS"));
-  std::string constants, loads, row_stores, kept_elements, keep, kept_element;
+  std::string constants, loads, late_loads, row_stores, kept_elements, keep, kept_element;
+  std::vector<WideOperand> wide = {{0, facts.operand_type(0), false, true}};
   for (int input = 0; input < num_inputs; ++input) {
     const int n = num_outputs + input;
     const auto type = facts.operand_type(n);
@@ -91,10 +154,16 @@ void derive_rows(const Specialization& facts, SourceText& text) {
     } else if (facts.operand_step(n) == StrideKind::kZero) {
       constants += c10::str("const T x", input, " = (T)TB_LOAD_", name_of(type), "(p", n, ", base[", n, "]); ");
     } else {
-      loads += c10::str("const T x", input, " = (T)TB_LOAD_", name_of(type), "(p", n, ", base[", n, "] + k); ");
+      const auto load = c10::str("const T x", input, " = (T)TB_LOAD_", name_of(type), "(p", n, ", K(", n, ")); ");
+      wide.push_back({n, type, true, false});
+      if (!is_in_sums(entry, input)) {
+        late_loads += load;
+        continue;
+      }
+      loads += load;
       kept_elements += c10::str("T kept", input, "[EACH]; ");
-      keep += c10::str("kept", input, "[j] = x", input, "; ");
-      kept_element += c10::str("const T x", input, " = kept", input, "[j]; ");
+      keep += c10::str("KEPT_AT(kept", input, ") = x", input, "; ");
+      kept_element += c10::str("const T x", input, " = KEPT_AT(kept", input, "); ");
     }
   }
   for (int n = 1; n < num_outputs; ++n) {
@@ -105,7 +174,8 @@ void derive_rows(const Specialization& facts, SourceText& text) {
   }
   text.define("STASHES", entry.stashes && facts.operand_type(0) == facts.computes_in());
   text.define("CONSTANTS", constants);
-  text.define("LOADS", loads);
+  text.define("LOADS(K)", loads);
+  text.define("LATE_LOADS(K)", late_loads);
   text.define("KEPT_ELEMENTS", kept_elements);
   text.define("KEEP_ELEMENT", keep);
   text.define("KEPT_ELEMENT", kept_element);
@@ -118,8 +188,11 @@ void derive_rows(const Specialization& facts, SourceText& text) {
   text.define("DERIVE_B", entry.derive_b);
   text.define("MAP", entry.map);
   text.define("STORE_ROW", row_stores);
+  if (facts.number_of("VECTOR") != 0) {
+    define_wide(text, "p", wide, facts.number_of("VECTOR"), facts.number_of("AHEAD"));
+  }
 }
-constexpr Skeleton kRows{"rows", "rows", derive_rows};
+constexpr Skeleton kRows{"vectors rows", "rows", derive_rows};
 
 Specialization RowPlan::specialize(c10::ArrayRef<const char*> absent) const {
   Specialization wanted(kRows);
@@ -133,6 +206,8 @@ Specialization RowPlan::specialize(c10::ArrayRef<const char*> absent) const {
       .number("GROUP", items)
       .number("WIDTH", width)
       .number("EACH", each)
+      .number("VECTOR", vector)
+      .number("AHEAD", ahead())
       .parameters(num_operands);
   for (int n = 0; n < num_operands; ++n) {
     wanted.operand(n, is_there(n) ? operand(n).type() : ValueType::none, row.inner_stride(n));

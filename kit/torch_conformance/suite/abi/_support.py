@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
 
-from torch_backend.abi import CaptureMode, Device, DeviceError, DeviceLibrary, MemoryKind, Status, status_name
+from torch_backend.abi import CaptureMode, CopyKind, Device, DeviceError, DeviceLibrary, MemoryKind, Status, status_name
 from torch_backend.files import modules, patience
 from torch_conformance import needs
 
@@ -34,6 +34,11 @@ _MOST_PATIENCE = 7.0  # some wait for what would end by itself after a minute
 
 ROUNDS = 6
 """How often a test looks at used_bytes: what other processes take in one round is hardly there in every other."""
+
+TIMES = (1, 4, 16, 64, 256, 1024)
+"""How often large memory is copied to keep a stream busy, until it was: who is fast needs more copies."""
+
+_LARGE_BYTES = (64 << 20, 16 << 20, 2 << 20)
 
 _PART_BYTES = 4096
 _SAMPLES = 3
@@ -95,6 +100,16 @@ def host_memory(device: Device, content: bytes) -> Iterator[int]:
             address = ctypes.addressof(buffer)
         ctypes.memmove(address, content, len(content))
         yield address
+
+
+def total_bytes(device: Device) -> int:
+    """How much memory the device has; ends the test as not offered if it does not say so."""
+    total = device.properties.total_memory_bytes
+    if total == 0 and "memory_info" in device.library.core:
+        _, total = device.memory_info()
+    if total == 0:
+        needs.not_offered("total_memory_bytes is 0: unknown")
+    return total
 
 
 def used_bytes(device: Device) -> int:
@@ -211,6 +226,28 @@ def expect_to_wait(
         assert was_done, f"{device}: {what}"
         if was_held:
             return
+
+
+@contextmanager
+def large_copies(device: Device, stream: int | None) -> Iterator[Callable[[int], None]]:
+    """What enqueues so many copies of large memory: they keep the stream busy where there are no host functions."""
+    with ExitStack() as stack:
+        for size in _LARGE_BYTES:
+            stack.callback(device.synchronize)  # memory may be free only in the order of the stream
+            try:
+                target, source = (stack.enter_context(memory(device, size)) for _ in range(2))
+                break
+            except DeviceError as error:
+                stack.close()
+                if error.status != Status.OUT_OF_MEMORY or size == _LARGE_BYTES[-1]:
+                    raise
+        stack.callback(device.synchronize, stream)
+
+        def enqueue(times: int) -> None:
+            for _ in range(times):
+                device.copy(target, source, size, CopyKind.DEVICE_TO_DEVICE, stream)
+
+        yield enqueue
 
 
 def expect_soon(event: threading.Event, what: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 from torch_backend.abi import Capability, CopyKind, Device, DeviceError, DeviceLibrary, MemoryKind, Status, status_name
 from torch_conformance import needs
 from torch_conformance.promises import promise
-from torch_conformance.suite.abi._support import Hold, expect_bytes, host_memory, memory, pattern
+from torch_conformance.suite.abi._support import Hold, expect_bytes, host_memory, memory, pattern, total_bytes
 
 _SIZES = (1, 2, 3, 7, 31, 63, 64, 65, 255, 511, 513, 4095, 4096, 4097, 65537, (1 << 20) + 1)
 _KINDS = pytest.mark.parametrize("kind", [MemoryKind.DEVICE, MemoryKind.HOST, MemoryKind.SHARED], ids=lambda k: k.name)
@@ -211,8 +211,7 @@ def test_memory_is_there_after_a_request_failed(library: DeviceLibrary) -> None:
 def test_memory_is_there_after_it_ran_out(library: DeviceLibrary) -> None:
     """Memory that ran out can be allocated again once some of it is freed."""
     for device in library.devices:
-        total = device.properties.total_memory_bytes
-        piece = max(total // 16, 1)
+        piece = max(total_bytes(device) // 16, 1)
         held: list[int] = []
         try:
             full = _allocate_until_it_fails(device, piece, held)

@@ -13,12 +13,14 @@ from torch_conformance import needs
 from torch_conformance.promises import promise
 from torch_conformance.suite.abi._support import (
     PATIENT_SECONDS,
+    TIMES,
     Hold,
     call_optional,
     expect_bytes,
     expect_to_wait,
     host_function,
     host_memory,
+    large_copies,
     memory,
     pattern,
     some_streams,
@@ -28,6 +30,8 @@ pytestmark = needs.capability("ASYNC")
 
 _SIZE = 4096
 _EARLY_SECONDS = 0.05
+_BRIEF_SECONDS = 0.01
+_TOO_FAST = "so many large copies are over before more is enqueued"
 _UNTOUCHED = 0x5A5A5A5A5A5A5A5A
 
 
@@ -284,6 +288,73 @@ def test_who_waits_for_the_second_record_gets_the_second(library: DeviceLibrary)
                         hold.release()
                         device.synchronize(second)
                         expect_bytes(device.read(used, _SIZE, second), data, f"{device}: after the second record")
+
+
+@promise("TB_CAP_EVENT_RERECORD 1, event_record 3")
+@needs.capability("EVENT_RERECORD")
+def test_a_second_record_is_behind_copies(library: DeviceLibrary) -> None:
+    """An event that is recorded again is pending while copies before it are, be there host functions or not."""
+    for device in library.devices:
+        with device.stream() as stream, device.event() as event, large_copies(device, stream) as copy:
+            for times in TIMES:
+                with device.event() as once:
+                    device.record(event, stream)
+                    device.synchronize(stream)
+                    copy(times)
+                    device.record(once, stream)
+                    device.record(event, stream)
+                    complete = device.is_complete(event)
+                    pending = not device.is_complete(once)
+                    device.synchronize(stream)
+                if pending:
+                    break
+            else:
+                needs.not_offered(_TOO_FAST)
+            assert not complete, (
+                f"{device}: event_query says OK after a second record, while an event that was recorded before it, for "
+                "the first time, is pending: a second record replaces the first"
+            )
+
+
+@promise("stream_wait_event 1, TB_CAP_EVENT_RERECORD 1")
+@needs.capability("EVENT_RERECORD")
+@pytest.mark.parametrize("again", ["before the wait", "after the wait"])
+def test_a_wait_behind_copies(library: DeviceLibrary, again: str) -> None:
+    """A stream waits for the last record before the call, be there another one before or after it."""
+    data = pattern(_SIZE, seed=5)
+    for device in library.devices:
+        with ExitStack() as stack:
+            first, second, idle = (stack.enter_context(device.stream()) for _ in range(3))
+            source, made, used = (stack.enter_context(memory(device, _SIZE)) for _ in range(3))
+            copy = stack.enter_context(large_copies(device, first))
+            device.write(source, data)
+            for times in TIMES:
+                device.write(made, bytes(_SIZE))
+                with device.event() as event, device.event() as once:
+                    if again == "before the wait":
+                        device.record(event, idle)
+                        device.synchronize(idle)
+                    copy(times)
+                    device.record(once, first)
+                    device.copy(made, source, _SIZE, CopyKind.DEVICE_TO_DEVICE, first)
+                    device.record(event, first)
+                    device.wait_event(event, second)
+                    if again == "after the wait":
+                        device.record(event, idle)
+                    device.copy(used, made, _SIZE, CopyKind.DEVICE_TO_DEVICE, second)
+                    time.sleep(_BRIEF_SECONDS)
+                    pending = not device.is_complete(once)
+                    device.synchronize(second)
+                    device.synchronize(first)
+                expect_bytes(
+                    device.read(used, _SIZE),
+                    data,
+                    f"a stream of {device} did not wait for the last record, with another {again}: what it copied",
+                )
+                if pending:
+                    break
+            else:
+                needs.not_offered(_TOO_FAST)
 
 
 @promise("event_create 2")

@@ -3,7 +3,7 @@
 from torch_backend.abi import DeviceLibrary
 from torch_conformance import needs
 from torch_conformance.promises import promise
-from torch_conformance.suite.abi._support import ROUNDS, memory, pattern, used_bytes
+from torch_conformance.suite.abi._support import ROUNDS, memory, pattern, total_bytes, used_bytes
 
 pytestmark = needs.slot("memory_info")
 
@@ -22,7 +22,7 @@ def test_free_memory_is_at_most_all_memory(library: DeviceLibrary) -> None:
 def test_allocations_show_in_memory_info(library: DeviceLibrary) -> None:
     """A large allocation makes less memory free, and its end makes more free."""
     for device in library.devices:
-        size = min(256 << 20, device.properties.total_memory_bytes // 4)
+        size = min(256 << 20, total_bytes(device) // 4)
         for attempt in range(ROUNDS):
             before = used_bytes(device)
             with memory(device, size) as address:

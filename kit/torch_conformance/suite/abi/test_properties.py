@@ -65,7 +65,8 @@ def test_properties_stay(library: DeviceLibrary) -> None:
     "all calls 6.2, TB_CAP_ASYNC, tb_device_properties.name, tb_device_properties.arch",
     "tb_device_properties.total_memory_bytes, tb_device_properties.allocation_granularity_bytes",
     "tb_device_properties.allocation_alignment_bytes, tb_device_properties.dtype_mask",
-    "tb_device_properties.warp_size, tb_device_properties.stream_priority_lowest, tb_device_properties.numa_node",
+    "tb_device_properties.multiprocessor_count, tb_device_properties.warp_size",
+    "tb_device_properties.stream_priority_lowest, tb_device_properties.numa_node",
     "tb_device_properties.max_block_items, tb_device_properties.compute_dtype_mask",
     "tb_device_properties.driver_version 1, tb_device_properties.commit_granularity_bytes, tb_core_table",
 )

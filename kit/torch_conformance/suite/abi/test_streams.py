@@ -24,6 +24,7 @@ from torch_conformance.suite.abi._support import (
 pytestmark = needs.capability("ASYNC")
 
 _SIZE = 1 << 16
+_LONG = 16 << 20  # bytes whose copy takes longer than many of _SIZE take to enqueue
 
 
 @promise("all calls 10.2")
@@ -31,8 +32,14 @@ def test_work_on_one_stream_runs_in_order(library: DeviceLibrary) -> None:
     """Copies on one stream run one after the other, in the order they were enqueued."""
     steps = 20
     for device in library.devices:
-        with some_streams(device) as streams, memory(device, _SIZE) as first, memory(device, _SIZE) as second:
+        with (
+            some_streams(device) as streams,
+            memory(device, _SIZE) as first,
+            memory(device, _SIZE) as second,
+            memory(device, 2 * _LONG) as before,
+        ):
             for stream in streams:
+                device.copy(before, before + _LONG, _LONG, CopyKind.DEVICE_TO_DEVICE, stream)
                 sources = [ctypes.create_string_buffer(pattern(_SIZE, seed=step), _SIZE) for step in range(steps)]
                 targets = [ctypes.create_string_buffer(_SIZE) for _ in range(steps)]
                 for source, target in zip(sources, targets, strict=True):

@@ -22,7 +22,7 @@ from torch_conformance import needs
 from torch_conformance.promises import promise
 from torch_conformance.suite.abi._module_sources import Mixed, sum_of
 from torch_conformance.suite.abi._modules import Launch, Parameter, Pointer, modules_of
-from torch_conformance.suite.abi._support import expect_bytes, memory, pattern
+from torch_conformance.suite.abi._support import expect_bytes, memory, pattern, total_bytes
 from torch_conformance.threads import in_numbered_threads
 
 pytestmark = needs.capability("VIRTUAL_MEMORY")
@@ -261,7 +261,7 @@ def test_full_memory_is_out_of_memory(library: DeviceLibrary) -> None:
     """A commit that finds no memory is OUT_OF_MEMORY, and the next works once some was taken back."""
     for device in library.devices:
         granularity = device.properties.commit_granularity_bytes
-        size = max(device.properties.total_memory_bytes // 16 // granularity, 1) * granularity
+        size = max(total_bytes(device) // 16 // granularity, 1) * granularity
         with device.reservation(20 * size) as base:
             held: list[int] = []
             full: int = Status.OK

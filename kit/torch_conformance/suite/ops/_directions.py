@@ -14,6 +14,7 @@ DIFFERENTIABLE = (torch.float32, torch.float64, torch.bfloat16, torch.float16, t
 
 def try_forward(trial: Trial) -> None:
     """Fail unless all samples have the CPU's results without gradients, and leave their arguments as the CPU does."""
+    largest: Case | None = None
     with torch.no_grad():
         for case in trial.cases():
             answer = trial.on_host(trial.op, case)
@@ -22,6 +23,9 @@ def try_forward(trial: Trial) -> None:
             actual = trial.on_device(trial.op, case)
             trial.compare(case, actual, answer)
             trial.compare_arguments(case)
+            largest = case if largest is None else max(largest, case, key=Case.size)
+        if largest is not None:
+            trial.time_against_fallback(largest)
 
 
 def try_backward(trial: Trial) -> None:

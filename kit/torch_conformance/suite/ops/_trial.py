@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from statistics import median
 from time import perf_counter
@@ -29,6 +29,8 @@ UNINITIALIZED = frozenset({"empty", "empty_like", "empty_permuted", "empty_strid
 
 SPARSE_LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
+_TIMED_CALLS = 5
+
 Gradients: TypeAlias = list[Tensor | None]
 
 
@@ -47,6 +49,10 @@ class Case:
     device: SampleInput
     what: str
     is_random: bool
+
+    def size(self) -> int:
+        """Elements of all its tensors."""
+        return sum(x.numel() for x in tensors(arguments(self.host)))
 
 
 @dataclass
@@ -160,6 +166,36 @@ class Trial:
         used = self._has_generator and (draws.any or not torch.equal(before, torch.get_rng_state()))
         assert not used, f"{case.what} drew random numbers from the CPU's generator, not from the device's"
         return result
+
+    def time_against_fallback(self, case: Case) -> None:
+        """Tell the report how long the device library's own kernel takes, and how long the CPU does with its copies."""
+        if self._watch.source != "plugin":
+            return
+
+        def device() -> None:
+            _call(self.op, case.device)
+
+        def fallback() -> None:
+            there = case.device.transform(  # type: ignore[no-untyped-call]
+                lambda x: x.cpu() if isinstance(x, Tensor) else x
+            )
+            for result in tensors(_call(self.op, there)):
+                result.to(self.device)
+
+        with suppress(Exception):  # of samples that the call has changed
+            times = (self._milliseconds(device), self._milliseconds(fallback))
+            facts.record(milliseconds=times[0], fallback_milliseconds=times[1])
+
+    def _milliseconds(self, function: Callable[[], None]) -> float:
+        """The least of a few calls."""
+        times = []
+        for _ in range(_TIMED_CALLS):
+            synchronize(self.device)
+            started = perf_counter()
+            function()
+            synchronize(self.device)
+            times.append(1e3 * (perf_counter() - started))
+        return round(min(times), 4)
 
     @contextmanager
     def unwatched(self) -> Iterator[None]:

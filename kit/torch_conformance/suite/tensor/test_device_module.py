@@ -18,13 +18,12 @@ def test_counts_and_availability(device: str, backend: ModuleType) -> None:
 
 
 def test_properties(device: str, backend: ModuleType) -> None:
-    """Every device tells its name and its memory."""
+    """Every device tells its name."""
     for index in range(backend.device_count()):
         properties = backend.get_device_properties(index)
         assert properties.name == backend.get_device_name(f"{device}:{index}") != "", (
             f"device {index} has the name {properties.name!r}"
         )
-        assert properties.total_memory > 0, f"device {index} says that it has no memory"
 
 
 @needs.devices(2)

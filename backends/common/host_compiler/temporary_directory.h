@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace xcpu::modules {
+namespace plugin {
 
 // Where TMPDIR says, else in /tmp. Gone with everything in it when this is. Throws std::system_error, as the functions.
 class temporary_directory {
@@ -28,4 +28,4 @@ class temporary_directory {
 void write_file(const std::string& path, std::string_view content);
 std::string read_file(const std::string& path);
 
-} // namespace xcpu::modules
+} // namespace plugin

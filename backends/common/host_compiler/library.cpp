@@ -3,7 +3,7 @@
 #include <dlfcn.h>
 #include <link.h>
 
-namespace xcpu::modules {
+namespace plugin {
 
 result library::open(const std::string& path, std::shared_ptr<const library>* out_library) {
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -20,14 +20,14 @@ library::~library() {
 }
 
 // dlsym also looks in what the library needs, such as the C library.
-block_function library::find(const char* name) const {
+void* library::find(const char* name) const {
   void* symbol = dlsym(handle_, name);
   const link_map *own = nullptr, *owner = nullptr;
   Dl_info info;
   if (!symbol || dlinfo(handle_, RTLD_DI_LINKMAP, &own) != 0 ||
       !dladdr1(symbol, &info, reinterpret_cast<void**>(const_cast<link_map**>(&owner)), RTLD_DL_LINKMAP))
     return nullptr;
-  return own == owner ? reinterpret_cast<block_function>(symbol) : nullptr;
+  return own == owner ? symbol : nullptr;
 }
 
-} // namespace xcpu::modules
+} // namespace plugin

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace xcpu::modules {
+namespace plugin {
 
 // FNV-1a. `before` is that of what comes before.
 inline uint64_t checksum(std::string_view of, uint64_t before = 0xcbf29ce484222325ull) {
@@ -12,4 +12,4 @@ inline uint64_t checksum(std::string_view of, uint64_t before = 0xcbf29ce4842223
   return before;
 }
 
-} // namespace xcpu::modules
+} // namespace plugin

@@ -1,17 +1,12 @@
 // A shared object in this process.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string>
 
 #include "../result.h"
 
-namespace xcpu::modules {
-
-// What a module's functions are: see "c++" at tb_launch_param.
-using block_function = void (*)(const uint32_t* block, const uint32_t* grid, const uint32_t* block_size,
-                                void* const* params);
+namespace plugin {
 
 // Shared by the module and by launches that are pending.
 class library {
@@ -22,8 +17,8 @@ class library {
   library(const library&) = delete;
   library& operator=(const library&) = delete;
 
-  // Null if the library itself has no such function.
-  block_function find(const char* name) const;
+  // Null if the library itself has no such symbol.
+  void* find(const char* name) const;
 
  private:
   explicit library(void* handle) : handle_(handle) {}
@@ -31,4 +26,4 @@ class library {
   void* handle_;
 };
 
-} // namespace xcpu::modules
+} // namespace plugin

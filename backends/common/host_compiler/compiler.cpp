@@ -19,25 +19,10 @@
 #include "checksum.h"
 #include "temporary_directory.h"
 
-namespace xcpu::modules {
+namespace plugin {
 namespace {
 
 using words = std::vector<std::string>;
-
-// The maths of a kernel is that of its source: no contraction, no reordering. Nobody looks at errno and at traps.
-const words& flags() {
-  static const words all = {"-std=c++17",
-                            "-O3",
-                            "-march=native",
-                            "-shared",
-                            "-fPIC",
-                            "-w",
-                            "-fno-math-errno",
-                            "-fno-trapping-math",
-                            "-ffp-contract=off",
-                            "-fvisibility=default"};
-  return all;
-}
 
 // Much more is not read; what comes first is what is wrong.
 constexpr size_t kLongestMessage = 4000;
@@ -144,14 +129,16 @@ std::string processor() {
   return all;
 }
 
-std::string ask_version() {
+} // namespace
+
+std::string compiler_version(std::string_view called) {
   const temporary_directory directory;
   bool succeeded = false;
   std::string text;
   if (!run({"--version"}, directory, &succeeded, &text).ok() || !succeeded || text.empty()) return "";
   uint64_t sum = checksum(processor(), checksum(text));
-  for (const words* all : {&command(), &flags()})
-    for (const std::string& word : *all) sum = checksum(word + "\n", sum);
+  for (const std::string& word : command()) sum = checksum(word + "\n", sum);
+  sum = checksum(called, sum);
   std::string line;
   for (const char each : text.substr(0, std::min<size_t>(text.find('\n'), 46)))
     if (each >= ' ' && each <= '~') line += each;
@@ -160,25 +147,13 @@ std::string ask_version() {
   return line + number;
 }
 
-} // namespace
-
-const std::string& compiler_version() {
-  static const std::string asked = ask_version();
-  return asked;
-}
-
-result compile(std::string_view source, const temporary_directory& in, std::string* out_path) {
-  const std::string from = in.file("module.cpp");
-  *out_path = in.file("module.so");
-  write_file(from, source);
-  words arguments = flags();
-  arguments.insert(arguments.end(), {"-o", *out_path, from, "-lm"});
+result run_compiler(const words& arguments, const temporary_directory& in, const std::string& made) {
   bool succeeded = false;
   std::string text;
   result r = run(arguments, in, &succeeded, &text);
-  if (r.ok() && (!succeeded || access(out_path->c_str(), R_OK) != 0))
+  if (r.ok() && (!succeeded || access(made.c_str(), R_OK) != 0))
     r = {TB_STATUS_INVALID_ARGUMENT, "the C++ compiler refuses the module:\n" + readable(std::move(text), in)};
   return r;
 }
 
-} // namespace xcpu::modules
+} // namespace plugin

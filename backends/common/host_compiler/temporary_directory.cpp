@@ -7,7 +7,7 @@
 #include <iterator>
 #include <system_error>
 
-namespace xcpu::modules {
+namespace plugin {
 namespace {
 
 [[noreturn]] void fail(const std::string& what) {
@@ -19,7 +19,7 @@ namespace {
 temporary_directory::temporary_directory() {
   std::error_code none;
   const std::filesystem::path where = std::filesystem::temp_directory_path(none);
-  path_ = (none ? std::filesystem::path("/tmp") : where) / "torch_backend_xcpu_XXXXXX";
+  path_ = (none ? std::filesystem::path("/tmp") : where) / "torch_backend_XXXXXX";
   if (!mkdtemp(path_.data())) fail("no directory " + path_ + " can be made (TMPDIR says where)");
 }
 
@@ -41,4 +41,4 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-} // namespace xcpu::modules
+} // namespace plugin
