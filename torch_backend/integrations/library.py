@@ -43,11 +43,8 @@ class Library:
             )
 
     def _adapt_module(self, name: str, device: str) -> None:
-        version = self._version()
-        if not _parse(self.versions[0]) <= _parse(version) < _parse(self.versions[1]):
-            self._warn(
-                device, f"tried with {self.versions[0]} up to, not including, {self.versions[1]}, it is {version}"
-            )
+        if reason := self.not_tried():
+            self._warn(device, reason)
             return
         module = sys.modules[name]
         try:
@@ -56,7 +53,14 @@ class Library:
             if name in self.actions:
                 self.actions[name](module, device)
         except (AttributeError, LookupError) as error:
-            self._warn(device, f"{name} of version {version} is not as expected: {error}")
+            self._warn(device, f"{name} of version {self._version()} is not as expected: {error}")
+
+    def not_tried(self) -> str | None:
+        """Why the installed version is left alone; None if it is one that was tried."""
+        version = self._version()
+        if _parse(self.versions[0]) <= _parse(version) < _parse(self.versions[1]):
+            return None
+        return f"tried with {self.versions[0]} up to, not including, {self.versions[1]}, it is {version}"
 
     def _version(self) -> str:
         try:

@@ -1,10 +1,15 @@
 """Hugging Face Transformers: ``Trainer``, ``pipeline``, what they ask of the device, offloaded caches, and parallelism.
 
+``generate_batch`` sizes its cache by the device's memory and, asked for it, prepares a batch while one is computed.
+
 Devices come from Accelerate's state, but mixed precision, memory, random states and pipelines have lists of their own,
 with no way for other devices. May go once they ask torch.accelerator.
 """
 
+import functools
+from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 from torch_backend.integrations.library import Library
 
@@ -13,12 +18,36 @@ def _name_process_groups(module: ModuleType, device: str) -> None:
     module.DISTRIBUTED_BACKEND_MAP.setdefault(device, f"{device}ccl")
 
 
+def _let_batches_overlap(module: ModuleType, device: str) -> None:
+    """Also, what is filled on the current stream is there before other streams use it, which nothing else sees to."""
+    buffers = module.ContinuousBatchingAsyncIOs
+    buffers._supported_device_types += (device,)
+    for name in ("__init__", "reset"):
+        setattr(buffers, name, _then_synchronized(getattr(buffers, name)))
+
+
+def _then_synchronized(fills: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(fills)
+    def fill(*args: Any, **kwargs: Any) -> None:
+        import torch
+
+        fills(*args, **kwargs)
+        torch.accelerator.synchronize()
+
+    return fill
+
+
 LIBRARY = Library(
     name="transformers",
     versions=("5", "6"),
     cuda_code={
         "transformers.cache_utils": ("Cache.update",),
         "transformers.distributed.pipeline_parallel": (),
+        "transformers.generation.continuous_batching.continuous_api": (
+            "ContinuousBatchingManager._run_generation_loop",
+        ),
+        "transformers.generation.continuous_batching.requests": (),
+        "transformers.generation.continuous_batching.utils": (),
         "transformers.utils.import_utils": ("is_torch_bf16_gpu_available",),
         "transformers.utils.type_validators": ("device_validator",),
         "transformers.training_args": ("TrainingArguments._setup_devices",),
@@ -32,5 +61,8 @@ LIBRARY = Library(
         "transformers.integrations.accelerate": ("check_and_set_device_map", "get_max_memory"),
         "transformers.modeling_utils": ("caching_allocator_warmup",),
     },
-    actions={"transformers.distributed.utils": _name_process_groups},
+    actions={
+        "transformers.distributed.utils": _name_process_groups,
+        "transformers.generation.continuous_batching.input_outputs": _let_batches_overlap,
+    },
 )

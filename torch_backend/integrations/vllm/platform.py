@@ -1,0 +1,147 @@
+"""What vLLM asks of a device."""
+
+from typing import Any
+
+import psutil
+import torch
+from vllm.platforms.interface import DeviceCapability, Platform, PlatformEnum
+
+from torch_backend.integrations.vllm import LIBRARY
+
+if reason := LIBRARY.not_tried():
+    raise RuntimeError(
+        f"torch_backend does not serve by this vLLM: {reason}. Install one that was tried, or set "
+        "TORCH_BACKEND_INTEGRATIONS=-vllm to serve without the device."
+    )
+
+_NAME = torch._C._get_privateuse1_backend_name()
+_device: Any = getattr(torch, _NAME)
+
+
+class DevicePlatform(Platform):
+    """The active device, with one kernel in Triton replaced and without compilation or graphs.
+
+    What this class does not have, vLLM asks of ``torch.<name>``.
+    """
+
+    _enum = PlatformEnum.OOT
+    device_name = device_type = _NAME
+    dispatch_key = "PrivateUse1"
+    dist_backend = "gloo"
+    simple_compile_backend = "eager"
+    device_control_env_var = "TORCH_BACKEND_VISIBLE_DEVICES"
+
+    @property
+    def supported_dtypes(self) -> list[torch.dtype]:
+        """The first is what vLLM takes where a checkpoint's is not among them."""
+        return [dtype for dtype in (torch.bfloat16, torch.float16, torch.float32) if dtype in _dtypes()]
+
+    @classmethod
+    def check_if_supports_dtype(cls, dtype: torch.dtype) -> None:
+        if dtype not in _dtypes():
+            has = ", ".join(sorted(str(each).removeprefix("torch.") for each in _dtypes() if each.is_floating_point))
+            raise ValueError(f"The device '{_NAME}' has no {dtype}. Give --dtype one of its own: {has}.")
+
+    @classmethod
+    def get_device_name(cls, device_id: int = 0) -> str:
+        return _device.get_device_name(device_id)
+
+    @classmethod
+    def get_device_total_memory(cls, device_id: int = 0) -> int:
+        return _device.get_device_properties(device_id).total_memory
+
+    @classmethod
+    def get_device_capability(cls, device_id: int = 0) -> DeviceCapability | None:
+        """None: the numbers mean NVIDIA's."""
+        return None
+
+    @classmethod
+    def num_compute_units(cls, device_id: int = 0) -> int:
+        return _device.get_device_properties(device_id).multi_processor_count
+
+    @classmethod
+    def set_device(cls, device: torch.device) -> None:
+        torch.accelerator.set_device_index(device)
+
+    @classmethod
+    def manual_seed_all(cls, seed: int) -> None:
+        _device.manual_seed_all(seed)
+
+    @classmethod
+    def get_current_memory_usage(cls, device: torch.types.Device = None) -> float:
+        return _device.max_memory_allocated(device)
+
+    @classmethod
+    def inference_mode(cls) -> Any:
+        return torch.no_grad()
+
+    @classmethod
+    def is_pin_memory_available(cls) -> bool:
+        return False
+
+    @classmethod
+    def import_kernels(cls) -> None:
+        """vLLM's own are for CUDA or the CPU."""
+
+    @classmethod
+    def register_triton_kernel_overrides(cls) -> None:
+        from torch_backend.integrations.vllm import kernels
+
+        kernels.register()
+
+    @classmethod
+    def get_attn_backend_cls(cls, selected_backend: Any, attn_selector_config: Any, *_: Any, **__: Any) -> str:
+        for name, is_asked in {
+            "multi-head latent attention": attn_selector_config.use_mla,
+            "sparse attention": getattr(attn_selector_config, "use_sparse", False),
+        }.items():
+            if is_asked:
+                raise NotImplementedError(
+                    f"The model has {name}, for which torch_backend has no kernel yet: '{_NAME}' cannot serve it."
+                )
+        return "torch_backend.integrations.vllm.attention.PagedBackend"
+
+    @classmethod
+    def get_punica_wrapper(cls) -> str:
+        return "vllm.lora.punica_wrapper.punica_cpu.PunicaWrapperCPU"
+
+    @classmethod
+    def opaque_attention_op(cls) -> bool:
+        return True
+
+    @classmethod
+    def support_hybrid_kv_cache(cls) -> bool:
+        return True
+
+    @classmethod
+    def check_runner_kv_caches_multi_layer(cls) -> None:
+        """The caches of several layers may be one tensor."""
+
+    @classmethod
+    def check_and_update_config(cls, vllm_config: Any) -> None:
+        from vllm.config import CompilationMode, CUDAGraphMode  # imports the platform
+
+        if vllm_config.parallel_config.worker_cls == "auto":
+            vllm_config.parallel_config.worker_cls = "torch_backend.integrations.vllm.worker.DeviceWorker"
+        vllm_config.parallel_config.disable_custom_all_reduce = True
+        compilation = vllm_config.compilation_config
+        compilation.mode = CompilationMode.NONE
+        compilation.cudagraph_mode = CUDAGraphMode.NONE
+        compilation.cudagraph_capture_sizes = []
+        cache = vllm_config.cache_config
+        if not cache.user_specified_block_size:
+            cache.block_size = 16
+        if cache.gpu_memory_utilization == type(cache).gpu_memory_utilization:
+            cache.gpu_memory_utilization *= _share_of_memory()
+
+
+def _share_of_memory() -> float:
+    """How much of what vLLM takes by default is there: the host's memory is others' as well."""
+    properties = _device.get_device_properties()
+    if "HOST_ACCESS" not in properties.capabilities or not properties.total_memory:
+        return 1.0
+    return min(1.0, psutil.virtual_memory().available / 2 / properties.total_memory)
+
+
+def _dtypes() -> frozenset[torch.dtype]:
+    return _device.get_device_properties().dtypes
