@@ -121,6 +121,9 @@ class DeviceApi {
   /// Default: row by row through memory_copy.
   void memory_copy_2d(int device, void* dst, uint64_t dst_pitch_bytes, const void* src, uint64_t src_pitch_bytes,
                       uint64_t width_bytes, uint64_t height, uint32_t kind, tb_stream* stream);
+  bool has_memory_copy_2d() const {
+    return table_.memory_copy_2d != nullptr;
+  }
   /// OK or UNSUPPORTED (no such slot: the caller asks its own allocators, which know what they hold).
   tb_status memory_info(int device, uint64_t* out_free_bytes, uint64_t* out_total_bytes);
   tb_status memory_query(const void* ptr, tb_pointer_info* out_info);

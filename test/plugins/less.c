@@ -1,6 +1,7 @@
 /* xcpu, offering and saying less than it can. LIBRARY is xcpu's path. What the core does instead is tested on it.
  *
  * WITHOUT            capabilities that it does not declare
+ * ROWS_ONE_BY_ONE    it has no memory_copy_2d
  * MEMORY_UNKNOWN     it does not say how much memory it has
  * CCL_SIZE           the struct_size of its table ccl.1
  * CCL_REFUSES        of ccl.1 only bytes are sent, and all else that is optional, but for errors, is UNSUPPORTED
@@ -58,6 +59,9 @@ TB_EXPORT const tb_plugin* tb_plugin_entry(const tb_host* the_host) {
   MADE(memory_info) = NULL;
 #endif
   if ((WITHOUT)&TB_CAP_EVENT_TIMING) MADE(event_elapsed) = NULL;
+#ifdef ROWS_ONE_BY_ONE
+  MADE(memory_copy_2d) = NULL;
+#endif
 #ifdef CCL_SIZE
   cut(CCL_SIZE);
 #endif

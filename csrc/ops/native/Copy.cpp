@@ -34,7 +34,8 @@ namespace {
 // From cheapest to dearest; each falls to the next where it does not apply.
 //   1. Synchronous device with host-coherent memory: every copy is ATen's CPU copy on aliases.
 //   2. Plain copies (same dtype, same dense layout, no conj/neg difference): one memory_copy on the stream.
-//   3. Rows: same dtype, both sides collapse to equally long runs of bytes: one memory_copy_2d.
+//   3. Rows: same dtype, both sides collapse to equally long runs of bytes: one memory_copy_2d. A plugin
+//      without that slot copies a row a call: then many rows come last of all that can copy them.
 //   4. Host-accessible asynchronous device: ATen's CPU copy on aliases, as a host function on the stream.
 //   5. Memory that the host cannot reach: the plugin's kernel "aten::copy_", else, on a device that takes modules, one of
 //      ours.
@@ -96,6 +97,11 @@ void copy_within_device(const at::Tensor& dst, const at::Tensor& src) {
     call.enter();
     copy_on_host(to, from);
     call.leave();
+    return;
+  }
+  // Through the host what lies between a view's elements would be written too.
+  if (!dst.is_non_overlapping_and_dense() &&
+      enqueue_raw_copy(dst, src, TB_COPY_DEVICE_TO_DEVICE, index_of(dst), stream, /*row_by_row=*/true)) {
     return;
   }
   static const auto copy = c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", "");

@@ -122,6 +122,14 @@ std::optional<RowPair> as_row_pair(const at::Tensor& dst, const at::Tensor& src)
   return RowPair{*to, *from};
 }
 
+/// Whether one copy of all that the rows lie in, gaps included, takes less time than a copy for each: a call costs a
+/// device some microseconds, in which its memory moves about as many bytes as the limit below.
+bool are_better_together(const RowPair& rows) {
+  constexpr uint64_t kFewRows = 16;
+  constexpr uint64_t kBytesPerCall = 256 << 10;
+  return rows.dst.height > kFewRows && std::max(rows.dst.pitch_bytes, rows.src.pitch_bytes) < kBytesPerCall;
+}
+
 /// The part of `tensor`'s storage that its elements lie in, as offset and size in bytes from its first element.
 uint64_t covering_bytes(const at::Tensor& tensor) {
   int64_t last = 0;
@@ -205,7 +213,8 @@ bool may_overlap(const at::Tensor& a, const at::Tensor& b) {
   return may_lie_apart(dimensions, distance / item);
 }
 
-bool enqueue_raw_copy(const at::Tensor& dst, const at::Tensor& src, uint32_t kind, int device, const Stream& stream) {
+bool enqueue_raw_copy(const at::Tensor& dst, const at::Tensor& src, uint32_t kind, int device, const Stream& stream,
+                      bool row_by_row) {
   auto& api = device_api();
   const auto* const host = kind == TB_COPY_HOST_TO_DEVICE ? &src : kind == TB_COPY_DEVICE_TO_HOST ? &dst : nullptr;
   if (host && lies_on_device(*host)) {
@@ -219,6 +228,9 @@ bool enqueue_raw_copy(const at::Tensor& dst, const at::Tensor& src, uint32_t kin
   }
   const auto rows = as_row_pair(dst, src);
   if (!rows || kind == TB_COPY_PEER) {
+    return false;
+  }
+  if (!row_by_row && !api.has_memory_copy_2d() && are_better_together(*rows) && !graph::is_capturing(stream)) {
     return false;
   }
   api.memory_copy_2d(device, data_of(dst), rows->dst.pitch_bytes, data_of(src), rows->src.pitch_bytes,
@@ -239,10 +251,10 @@ void use_on_stream(const Stream& stream, const at::Tensor& memory, c10::function
 }
 
 bool try_host_copy(const at::Tensor& dst, const at::Tensor& src, uint32_t kind, const Stream& stream,
-                   const at::Tensor& host, bool wait) {
+                   const at::Tensor& host, bool wait, bool row_by_row) {
   bool enqueued = false;
   use_on_stream(stream, host, [&] {
-    enqueued = enqueue_raw_copy(dst, src, kind, stream.device_index(), stream);
+    enqueued = enqueue_raw_copy(dst, src, kind, stream.device_index(), stream, row_by_row);
     if (!enqueued || graph::is_capturing(stream)) {
       return;
     }
@@ -275,11 +287,13 @@ uint64_t copy_from_host(const at::Tensor& host_tensor, const at::Tensor& device_
   }
   const Stream stream = current_stream(device_tensor.device().index());
   graph::refuse_in_capture(stream, "copy from pageable host memory");
-  if (try_host_copy(device_tensor, host_tensor, TB_COPY_HOST_TO_DEVICE, stream, host_tensor, /*wait=*/true)) {
+  const bool dense = device_tensor.is_non_overlapping_and_dense();
+  // What lies between the rows of others is theirs, so that it is not written if that can be helped.
+  if (try_host_copy(device_tensor, host_tensor, TB_COPY_HOST_TO_DEVICE, stream, host_tensor, /*wait=*/true,
+                    /*row_by_row=*/!dense)) {
     return host_tensor.nbytes();
   }
-  const at::Tensor covered =
-      device_tensor.is_non_overlapping_and_dense() ? empty_covered(device_tensor) : copy_covered(device_tensor, stream);
+  const at::Tensor covered = dense ? empty_covered(device_tensor) : copy_covered(device_tensor, stream);
   at::Tensor values = as_covered(covered, device_tensor);
   at::native::copy_(values, host_tensor);
   use_on_stream(stream, covered, [&] {

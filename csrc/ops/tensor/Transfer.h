@@ -38,8 +38,11 @@ bool are_same_elements(const at::Tensor& a, const at::Tensor& b);
 bool may_overlap(const at::Tensor& a, const at::Tensor& b);
 
 /// Enqueue the copy as a one or two-dimensional plugin copy of `kind` (TB_COPY_...). False, with nothing done, if it is not
-/// of that form, or if the side that is called the host's lies in device memory. `device` owns the stream.
-bool enqueue_raw_copy(const at::Tensor& dst, const at::Tensor& src, uint32_t kind, int device, const Stream& stream);
+/// of that form, or if the side that is called the host's lies in device memory. Where a plugin copies one row a call,
+/// many rows that lie near each other are left to other ways to copy unless `row_by_row`, but for a capture, which has no
+/// other. `device` owns the stream.
+bool enqueue_raw_copy(const at::Tensor& dst, const at::Tensor& src, uint32_t kind, int device, const Stream& stream,
+                      bool row_by_row = false);
 
 /// Call `use`, which enqueues copies on `stream` that use memory which the stream does not own: the host's or another
 /// device's, so that the memory outlives what it had enqueued if it fails. See Note [Failed waits].
@@ -48,7 +51,7 @@ void use_on_stream(const Stream& stream, const at::Tensor& memory, c10::function
 /// Enqueue the copy if it is a raw one, and keep `host`, which is one of its sides, from being used again before it is
 /// over: by waiting if `wait` or if it is not page-locked.
 bool try_host_copy(const at::Tensor& dst, const at::Tensor& src, uint32_t kind, const Stream& stream,
-                   const at::Tensor& host, bool wait);
+                   const at::Tensor& host, bool wait, bool row_by_row = false);
 
 /// A CPU tensor with the values of `device_tensor`, same sizes, dtype and (if dense) strides, complete on return.
 /// Always a copy through the plugin.
