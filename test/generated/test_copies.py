@@ -88,3 +88,27 @@ def test_every_half_number(check):
         lambda x: x.half(), torch.cat([between, torch.tensor([65519.0, 65520.0, 1e9, 2.0**-25, 2.0**-24])]), exact=True
     )
     check(lambda x: x.bfloat16(), between, exact=True)
+
+
+FLOAT8 = [torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz]
+
+
+@pytest.mark.parametrize("dtype", FLOAT8, ids=str)
+def test_every_number_of_eight_bits(check, dtype):
+    numbers = torch.arange(256, dtype=torch.int32).to(torch.uint8).view(dtype)
+    for target in (torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int32, torch.bool, torch.complex64):
+        finite = numbers if target.is_floating_point or target.is_complex else numbers[numbers.float().isfinite()]
+        check(lambda x, target=target: x.to(target), finite, exact=True)
+    check(lambda x: x.view(16, 16).t().contiguous().view(torch.uint8), numbers, exact=True)
+
+
+@pytest.mark.parametrize("dtype", FLOAT8, ids=str)
+def test_every_half_number_becomes_one_of_eight_bits(check, dtype):
+    halves = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(torch.float16)
+    near = torch.cat([halves.float(), halves.float() * (1 + 2**-12), halves.float() * (1 - 2**-12)])
+    far = torch.tensor([1e38, -1e38, 1e-45, -1e-45, 2.0**-126, 0.0, -0.0])
+    for values in (halves, halves.view(torch.bfloat16), torch.cat([near, far]), near.double()):
+        check(lambda x: x.to(dtype).view(torch.uint8), values, exact=True)
+    for values in (torch.arange(-300, 300), torch.tensor([True, False]), near.to(torch.complex64)[::7]):
+        check(lambda x: x.to(dtype).view(torch.uint8), values, exact=True)
+    check(lambda x: x.view(-1, 3, 8)[:, ::2].to(dtype).view(torch.uint8), near, exact=True)

@@ -149,3 +149,74 @@ def test_gradients(check):
         return torch.autograd.grad(result, leaves, result.detach())
 
     check(train, values(4, 30, 20), values(10, 20), values(10), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("sizes", [*SIZES, (0, 5, 3), (5, 0, 3), (1, 4096, 33)], ids=str)
+def test_products_of_eight_bit_integers(check, sizes):
+    rows, depth, columns = sizes
+    left, right = (torch.randint(-128, 128, size, dtype=torch.int8) for size in ((rows, depth), (depth, columns)))
+    left[:1], right[:, :1] = -128, -128
+    check(torch._int_mm, left, right)
+    check(torch._int_mm, left, right.t().contiguous().t())
+    check(torch._int_mm, left.repeat_interleave(2, 1)[:, ::2], right)
+    out = torch.empty(rows, columns, dtype=torch.int32)
+    check(lambda x, y, out: torch._int_mm(x, y, out=out), left, right, out)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("sizes", [(1, 64, 32), (3, 96, 5), (130, 40, 64), (300, 128, 48), (2, 4096, 16)], ids=str)
+def test_products_with_weights_of_eight_bits(dtype, sizes):
+    """Against float64: PyTorch's kernel for the CPU reads beyond rows whose length is no multiple of 16."""
+    rows, depth, columns = sizes
+    weight = torch.randint(-128, 128, (columns, depth), dtype=torch.int8)
+    scales = torch.rand(columns).to(dtype)
+    x = (torch.randn(rows, 2 * depth) / depth).to(dtype)[:, :depth]
+    product = torch._weight_int8pack_mm(x.to(DEVICE), weight.to(DEVICE), scales.to(DEVICE))
+    expected = (x.double() @ weight.double().t() * scales.double()).to(dtype)
+    eps = torch.finfo(dtype).eps
+    torch.testing.assert_close(product.cpu(), expected, rtol=4 * eps, atol=128 * eps)
+
+
+E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, E4M3], ids=str)
+@pytest.mark.parametrize("kinds", [(E4M3, E4M3), (E5M2, E4M3)], ids=str)
+def test_scaled_products(check, kinds, dtype):
+    left, right = torch.randn(16, 32).to(kinds[0]), torch.randn(48, 32).to(kinds[1]).t()
+    scales = torch.tensor(0.5), torch.tensor(0.125)
+    limits = {"rtol": 1e-5, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 0.13, "atol": 0.04}
+
+    def product(left, right, *arguments, **options):
+        left, right = left.view(kinds[0]), right.view(kinds[1])
+        return torch._scaled_mm(left, right, *arguments, out_dtype=dtype, **options).float()
+
+    left, right = left.view(torch.uint8), right.view(torch.uint8)  # those of eight bits are not compared with limits
+    check(product, left, right, *scales, **limits)
+    check(product, left[::2], right, *scales, bias=torch.randn(48).bfloat16(), **limits)
+    rows, columns = torch.rand(16, 1), torch.rand(1, 48)
+    if dtype != E4M3:
+        check(product, left, right, rows, columns, **limits)
+    else:
+        check(product, left, right, *scales, scale_result=torch.tensor(2.0), **limits)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"input": torch.zeros(4, 32)}, "a matrix is of Float; both must be of float8"),
+        ({"input": torch.zeros(4, 31).to(E4M3)}, r"shapes cannot be multiplied \(4x31 and 32x16\)"),
+        ({"input": torch.zeros(4).to(E4M3)}, "mat1 must be a matrix"),
+        ({"scale_a": torch.ones(3, 1)}, r"scale_a is of Float and size \[3, 1\]; .* or be of size \[4, 1\]"),
+        ({"scale_b": torch.ones(16)}, r"scale_b .* size \[1, 16\], one for each column"),
+        ({"bias": torch.ones(3)}, "Bias must be size 16 but got 3"),
+        ({"out_dtype": torch.int32}, "out_dtype is Int"),
+    ],
+    ids=["dtype", "depth", "vector", "rows", "columns", "bias", "out_dtype"],
+)
+def test_scaled_products_that_there_are_not(change, says):
+    given = {"input": torch.zeros(4, 32).to(E4M3), "mat2": torch.zeros(32, 16).to(E4M3)}
+    given |= {"scale_a": torch.ones(()), "scale_b": torch.ones(())} | change
+    there = {name: value.to(DEVICE) if isinstance(value, torch.Tensor) else value for name, value in given.items()}
+    with pytest.raises((RuntimeError, ValueError), match=says):
+        torch._scaled_mm(**there)

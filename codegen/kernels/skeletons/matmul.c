@@ -1,6 +1,7 @@
 // Matrix products: out[b] = alpha * (left[b] @ right[b]) + beta * self[b], any strides. Goes after "strips".
 //
-// OUT, LEFT, RIGHT, SELF  how values are stored: f32 of TB_LOAD_f32; SELF only where it is added
+// OUT, LEFT, RIGHT, SELF  how values are stored: f32 of TB_LOAD_f32; SELF only where there is one
+// SELF_SCALES             not 0: the product is multiplied by self in place of the sum
 // ROWS_MOST, COLUMNS_MOST, DEPTH  of the tile that a block computes at once, and how much of k it takes at a time
 // FEW                     not 0: there are at most FEW rows: the right side is read once, where it lies
 
@@ -13,11 +14,17 @@ typedef struct {
 
 
 #ifdef SELF
+#define SELF_AT(batch, row, column)                                                         \
+  ((T)TB_LOAD_AS(SELF, p3, (batch) * (Index)args.self[0] + (row) * (Index)args.self[1] +    \
+                               (column) * (Index)args.self[2]))
+#if SELF_SCALES
+#define WITH_SELF(x, self) ((x) * (self))
+#else
+#define WITH_SELF(x, self) ((T)TB_SCALAR(0) * (x) + (T)TB_SCALAR(1) * (self))
+#endif
 #define FINISH(batch, row, column, x)                                                                             \
   TB_STORE_AS(OUT, p0, (batch) * (Index)args.out[0] + (row) * (Index)args.out[1] + (column) * (Index)args.out[2], \
-              (T)TB_SCALAR(0) * (x) + (T)TB_SCALAR(1) *                                                           \
-                  (T)TB_LOAD_AS(SELF, p3, (batch) * (Index)args.self[0] + (row) * (Index)args.self[1] +           \
-                                              (column) * (Index)args.self[2]))
+              WITH_SELF(x, SELF_AT(batch, row, column)))
 #else
 #define FINISH(batch, row, column, x)                                                                             \
   TB_STORE_AS(OUT, p0, (batch) * (Index)args.out[0] + (row) * (Index)args.out[1] + (column) * (Index)args.out[2], \

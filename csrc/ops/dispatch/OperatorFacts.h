@@ -27,6 +27,8 @@ enum class Fact {
   kAlongDimResult,
   kBinomialResult,
   kOneAnswerResult,
+  kIntegerProductResult,
+  kScaledProductResult,
   kRangeResult,  // for inputs alone
   kSharedSparse, // Note [Kernels that know no device], by layout; of operators and of overloads
   kSharedSparseCompressed,

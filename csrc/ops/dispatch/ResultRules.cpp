@@ -133,6 +133,35 @@ std::optional<Stack> one_answer(c10::ArrayRef<c10::IValue> arguments) {
   return Stack{at::Tensor(at::detail::empty_meta({}, c10::ScalarType::Bool))};
 }
 
+bool are_multiplied(const at::Tensor& left, const at::Tensor& right) {
+  return left.dim() == 2 && right.dim() == 2 && left.size(1) == right.size(0);
+}
+
+/// (self, mat2) of 8-bit integers
+std::optional<Stack> integer_product(c10::ArrayRef<c10::IValue> arguments) {
+  const at::Tensor& left = arguments[0].toTensor();
+  const at::Tensor& right = arguments[1].toTensor();
+  const auto are_bytes = left.scalar_type() == c10::kChar && right.scalar_type() == c10::kChar;
+  if (!are_bytes || !are_multiplied(left, right)) {
+    return std::nullopt;
+  }
+  return Stack{at::Tensor(at::detail::empty_meta({left.size(0), right.size(1)}, c10::kInt))};
+}
+
+/// (self, mat2, scales): a row of 8-bit integers, and a scale, for each column of the result
+std::optional<Stack> scaled_product(c10::ArrayRef<c10::IValue> arguments) {
+  const at::Tensor& self = arguments[0].toTensor();
+  const at::Tensor& weight = arguments[1].toTensor();
+  const at::Tensor& scales = arguments[2].toTensor();
+  const bool is_taken = self.scalar_type() == c10::kFloat || c10::isReducedFloatingType(self.scalar_type());
+  if (!is_taken || weight.scalar_type() != c10::kChar || !same_dtypes(self, scales) || weight.dim() != 2 ||
+      !are_multiplied(self, weight.t()) || scales.dim() != 1 || scales.size(0) != weight.size(0) ||
+      self.stride(1) != 1 || !weight.is_contiguous()) {
+    return std::nullopt;
+  }
+  return Stack{at::Tensor(at::detail::empty_meta({self.size(0), weight.size(0)}, self.scalar_type()))};
+}
+
 /// (start, end, step): of the dtype that they have, since an output of another one is not among the arguments.
 std::optional<Stack> range(c10::ArrayRef<c10::IValue> arguments) {
   return Stack{at::arange(arguments[0].toScalar(), arguments[1].toScalar(), arguments[2].toScalar(),
@@ -157,6 +186,8 @@ ResultRule find_result_rule(const std::string& overload) {
       {Fact::kAlongDimResult, along_dim},
       {Fact::kBinomialResult, binomial},
       {Fact::kOneAnswerResult, one_answer},
+      {Fact::kIntegerProductResult, integer_product},
+      {Fact::kScaledProductResult, scaled_product},
   };
   const auto* rule =
       std::find_if(std::begin(kRules), std::end(kRules), [&](auto& each) { return has_fact(each.first, overload); });

@@ -29,6 +29,7 @@
   _(distances)                     \
   _(grid)                          \
   _(ranges)                        \
+  _(scaled_products)               \
   _(solves)                        \
   _(spectral)
 

@@ -14,28 +14,40 @@ struct Named {
 
 /// In the order of ValueType, without w128.
 constexpr Named kTypes[] = {
-    {ValueType::b8, TB_DTYPE_BOOL, 8},      {ValueType::u8, TB_DTYPE_UINT, 8},
-    {ValueType::i8, TB_DTYPE_INT, 8},       {ValueType::i16, TB_DTYPE_INT, 16},
-    {ValueType::i32, TB_DTYPE_INT, 32},     {ValueType::i64, TB_DTYPE_INT, 64},
-    {ValueType::u16, TB_DTYPE_UINT, 16},    {ValueType::u32, TB_DTYPE_UINT, 32},
-    {ValueType::u64, TB_DTYPE_UINT, 64},    {ValueType::f16, TB_DTYPE_FLOAT, 16},
-    {ValueType::bf16, TB_DTYPE_BFLOAT, 16}, {ValueType::f32, TB_DTYPE_FLOAT, 32},
-    {ValueType::f64, TB_DTYPE_FLOAT, 64},   {ValueType::c32, TB_DTYPE_COMPLEX, 32},
-    {ValueType::c64, TB_DTYPE_COMPLEX, 64}, {ValueType::c128, TB_DTYPE_COMPLEX, 128},
+    {ValueType::b8, TB_DTYPE_BOOL, 8},
+    {ValueType::u8, TB_DTYPE_UINT, 8},
+    {ValueType::i8, TB_DTYPE_INT, 8},
+    {ValueType::i16, TB_DTYPE_INT, 16},
+    {ValueType::i32, TB_DTYPE_INT, 32},
+    {ValueType::i64, TB_DTYPE_INT, 64},
+    {ValueType::u16, TB_DTYPE_UINT, 16},
+    {ValueType::u32, TB_DTYPE_UINT, 32},
+    {ValueType::u64, TB_DTYPE_UINT, 64},
+    {ValueType::f16, TB_DTYPE_FLOAT, 16},
+    {ValueType::bf16, TB_DTYPE_BFLOAT, 16},
+    {ValueType::f32, TB_DTYPE_FLOAT, 32},
+    {ValueType::f64, TB_DTYPE_FLOAT, 64},
+    {ValueType::c32, TB_DTYPE_COMPLEX, 32},
+    {ValueType::c64, TB_DTYPE_COMPLEX, 64},
+    {ValueType::c128, TB_DTYPE_COMPLEX, 128},
+    {ValueType::e4m3fn, TB_DTYPE_FLOAT8_E4M3FN, 8},
+    {ValueType::e4m3fnuz, TB_DTYPE_FLOAT8_E4M3FNUZ, 8},
+    {ValueType::e5m2, TB_DTYPE_FLOAT8_E5M2, 8},
+    {ValueType::e5m2fnuz, TB_DTYPE_FLOAT8_E5M2FNUZ, 8},
 };
 
 template <class Has>
 constexpr TypeMask mask_of_types(Has has) {
   TypeMask mask{};
   for (const auto& type : kTypes) {
-    if (has(type.type)) {
+    if (!is_float8(type.type) && has(type.type)) {
       mask[TB_DTYPE_MASK_WORD(type.code, type.bits)] |= TB_DTYPE_MASK_FLAG(type.code, type.bits);
     }
   }
   return mask;
 }
 
-constexpr std::size_t kCodes = 8;
+constexpr std::size_t kCodes = TB_DTYPE_FLOAT8_E5M2FNUZ + 1;
 constexpr std::size_t kSizes = 17; // bytes, and no bytes
 
 constexpr std::array<std::array<ValueType, kSizes>, kCodes> types_by_dtype() {
@@ -77,8 +89,9 @@ std::size_t size_of(ValueType type) {
 }
 
 const char* name_of(ValueType type) {
-  static constexpr const char* kNames[] = {"b8",  "u8",   "i8",  "i16", "i32", "i64", "u16",  "u32", "u64",
-                                           "f16", "bf16", "f32", "f64", "c32", "c64", "c128", "w128"};
+  static constexpr const char* kNames[] = {"b8",  "u8",   "i8",     "i16",      "i32",  "i64",      "u16",
+                                           "u32", "u64",  "f16",    "bf16",     "f32",  "f64",      "c32",
+                                           "c64", "c128", "e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "w128"};
   return type == ValueType::none ? "" : kNames[static_cast<int>(type)];
 }
 

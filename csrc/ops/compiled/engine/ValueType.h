@@ -9,7 +9,8 @@
 
 namespace torch_backend::compiled {
 
-/// w128 is no dtype's: 16 bytes that are moved as they are.
+/// Those of eight bits and an exponent are converted, and computed with in f32. w128 is no dtype's: 16 bytes that are moved
+/// as they are.
 enum class ValueType : uint8_t {
   b8,
   u8,
@@ -27,6 +28,10 @@ enum class ValueType : uint8_t {
   c32,
   c64,
   c128,
+  e4m3fn,
+  e4m3fnuz,
+  e5m2,
+  e5m2fnuz,
   w128,
   none
 };
@@ -39,7 +44,12 @@ std::size_t size_of(ValueType type);
 /// "f32", the end of TB_LOAD_f32.
 const char* name_of(ValueType type);
 
-/// What kernels compute in where values are of `type`: f32 for the half types, i32 for the small integers and bool, i64 for
+/// float8: numbers that copies convert, and no other kernel takes.
+inline bool is_float8(ValueType type) {
+  return type >= ValueType::e4m3fn && type <= ValueType::e5m2fnuz;
+}
+
+/// What kernels compute in where values are of `type`: f32 for the half types and float8, i32 for the small integers and bool, i64 for
 /// u32, c64 for complex numbers of halves.
 inline ValueType compute_type(ValueType type) {
   switch (type) {
@@ -53,6 +63,10 @@ inline ValueType compute_type(ValueType type) {
       return ValueType::i64;
     case ValueType::f16:
     case ValueType::bf16:
+    case ValueType::e4m3fn:
+    case ValueType::e4m3fnuz:
+    case ValueType::e5m2:
+    case ValueType::e5m2fnuz:
       return ValueType::f32;
     case ValueType::c32:
       return ValueType::c64;
@@ -97,7 +111,7 @@ inline bool is_common(ValueType type) {
   return type <= ValueType::i64 || is_floating(type);
 }
 
-/// As a dtype_mask, those of all that are not complex, of complex numbers and their parts, and of all.
+/// As a dtype_mask, those of all that are not complex, of complex numbers and their parts, and of all, but for float8.
 using TypeMask = std::array<uint64_t, TB_DTYPE_MASK_WORDS>;
 extern const TypeMask kCommonTypes;
 extern const TypeMask kRealTypes;

@@ -79,7 +79,16 @@ struct Product {
   const tb_arg* alpha = &kOne;
   const tb_arg* beta = &kOne;
   bool conjugates_left = false;
+  bool self_scales = false; // self is multiplied with the product, not added to it
 };
+
+/// Whether values of these dtypes are multiplied: of one, or the weights are 8-bit integers, or both sides are.
+bool are_multiplied(const Product& product) {
+  const auto out = product.out.type, left = product.left.type, right = product.right.type;
+  const bool are_common = left == out && (right == out || (product.self_scales && right == ValueType::i8));
+  const bool are_integers = out == ValueType::i32 && left == ValueType::i8 && right == ValueType::i8;
+  return (are_common || are_integers) && (!product.self.is_there || product.self.type == out);
+}
 
 /// The struct Args of the skeleton.
 struct Args {
@@ -174,8 +183,7 @@ tb_status run(Product product, const tb_kernel_context& context) {
   if (out.sizes[0] * out.sizes[1] * out.sizes[2] == 0) {
     return TB_STATUS_OK;
   }
-  if (left.type != out.type || right.type != out.type || (self.is_there && self.type != out.type) ||
-      !(is_common(out.type) || is_complex(out.type)) || out.type == ValueType::b8 ||
+  if (!are_multiplied(product) || !(is_common(out.type) || is_complex(out.type)) || out.type == ValueType::b8 ||
       !computes(context.device, compute)) {
     return TB_STATUS_UNSUPPORTED;
   }
@@ -212,9 +220,10 @@ tb_status run(Product product, const tb_kernel_context& context) {
   wanted.compute_in(compute)
       .index_of(fits_32)
       .type("OUT", out.type)
-      .type("LEFT", out.type)
-      .type("RIGHT", out.type)
+      .type("LEFT", left.type)
+      .type("RIGHT", right.type)
       .type("SELF", self.is_there ? out.type : ValueType::none)
+      .number("SELF_SCALES", product.self_scales)
       .number("FEW", few ? kFewRows : 0)
       .number("T_BYTES", size_bytes)
       .number("ROWS_MOST", tile.rows)
@@ -273,7 +282,7 @@ tb_status run(Product product, const tb_kernel_context& context) {
 
 tb_status product(const void* /*entry*/, const tb_kernel_context& context, const tb_arg* args, int32_t /*num_args*/) {
   using Op = op::mm_out;
-  static_assert(agree<Op, op::bmm_out>());
+  static_assert(agree<Op, op::bmm_out, op::_int_mm_out>());
   Product all;
   all.left = Matrix(args[Op::self]);
   all.right = Matrix(args[Op::mat2]);
@@ -293,6 +302,20 @@ tb_status sum_with_product(const void* /*entry*/, const tb_kernel_context& conte
   all.beta = &args[Op::beta];
   all.alpha = &args[Op::alpha];
   all.out = Matrix(args[Op::out]);
+  return run(all, context);
+}
+
+/// (input [m, k], weight [n, k] of 8-bit integers, scales [n])
+tb_status product_with_scaled_weight(const void* /*entry*/, const tb_kernel_context& context, const tb_arg* args,
+                                     int32_t /*num_args*/) {
+  using Op = op::_weight_int8pack_mm;
+  Product all;
+  all.left = Matrix(args[Op::self]);
+  all.right = Matrix(args[Op::mat2]);
+  all.right.transpose();
+  all.self = Matrix(args[Op::scales]);
+  all.self_scales = true;
+  all.out = Matrix(args[Op::result]);
   return run(all, context);
 }
 
@@ -344,6 +367,8 @@ void add(Kernels& kernels) {
   add(op::addmm_out::kName, guarded<sum_with_product>);
   add(op::baddbmm_out::kName, guarded<sum_with_product>);
   add(op::addmv_out::kName, guarded<sum_with_vector>);
+  add(op::_int_mm_out::kName, guarded<product>);
+  add(op::_weight_int8pack_mm::kName, guarded<product_with_scaled_weight>);
   add(op::dot::kName, guarded<dot>);
   add(op::vdot::kName, guarded<dot>, &kConjugates);
 }

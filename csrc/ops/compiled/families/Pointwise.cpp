@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include <c10/util/BFloat16.h>
+#include <c10/util/Float8_e4m3fn.h>
 #include <c10/util/Half.h>
 #include <c10/util/StringUtil.h>
 
@@ -284,6 +286,13 @@ void derive_pointwise(const Specialization& facts, SourceText& text) {
   text.define("SCALARS", scalar_words(num_scalars, value));
   if (!is_complex(value)) {
     text.define("TB_V", name_of(value));
+  }
+  for (int n = 0; n < facts.number_of("OPERANDS"); ++n) {
+    if (is_float8(facts.operand_type(n))) {
+      text.define("E4M3FN_BEYOND", static_cast<int64_t>(c10::Float8_e4m3fn(INFINITY).x)); // by PyTorch's version
+      text.line(kernel_text("float8"));
+      break;
+    }
   }
   write_apply(text, entry, value);
   std::string results, stores;
