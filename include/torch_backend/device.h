@@ -338,7 +338,8 @@ typedef struct tb_core_table {
 
   /* Enqueue a copy of `height` rows of `width_bytes`, `*_pitch_bytes` apart; otherwise as memory_copy within `device`
    * (kinds but PEER). Pre: width_bytes <= both pitches; width_bytes, height > 0. Both sides may lie in one allocation; a
-   * device that cannot do that says UNSUPPORTED then. Default: row by row. Since 1.0. */
+   * device that cannot do that says UNSUPPORTED then. Default: row by row, or, where many rows lie near
+   * each other, by kernels or by the host. Since 1.0. */
   tb_status (*memory_copy_2d)(int32_t device, void* dst, uint64_t dst_pitch_bytes, const void* src,
                               uint64_t src_pitch_bytes, uint64_t width_bytes, uint64_t height, uint32_t kind,
                               tb_stream* stream);

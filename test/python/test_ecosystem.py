@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from torch_backend.files import patience
+
 EXAMPLES = Path(__file__).parents[2] / "examples" / "ecosystem"
 LIBRARIES = {path.stem: path.stem.split("_")[0] for path in sorted(EXAMPLES.glob("*.py"))}
 TORCHRUN = ("-m", "torch.distributed.run", "--nproc_per_node=2")
@@ -27,7 +29,7 @@ def run(name: str, *arguments: str | os.PathLike[str], all_lines: bool = False) 
         env=os.environ | {"TORCH_BACKEND": name, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=patience.seconds(240),
         check=False,
     )
     assert process.returncode == 0, process.stdout + process.stderr
@@ -41,7 +43,7 @@ def needs(library: str) -> None:
 
 
 def test_there_are_examples() -> None:
-    libraries = {"accelerate", "diffusers", "lightning", "ray", "safetensors", "torchmetrics", "transformers"}
+    libraries = {"accelerate", "diffusers", "lightning", "peft", "ray", "safetensors", "torchmetrics", "transformers"}
     assert set(LIBRARIES.values()) == libraries
 
 

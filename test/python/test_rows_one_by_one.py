@@ -62,7 +62,7 @@ def test_rows_to_a_dense_tensor(mode: str) -> None:
             lambda view=view: view(pinned).to("xcpu", non_blocking=True),
             lambda view=view: torch.empty(view(host).shape).pin_memory().copy_(view(there), non_blocking=True),
         ):
-            count = copies_of(lambda act=act: results.append(act()))
+            count = copies_of(lambda act=act, results=results: results.append(act()))
             assert count <= FEW, f"{name}: {count} copies"
             torch.testing.assert_close(results[-1].cpu(), view(host), msg=name, rtol=0, atol=0)
 
