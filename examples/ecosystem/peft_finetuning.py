@@ -35,6 +35,7 @@ CONFIG = transformers.LlamaConfig(
 )
 ADAPTERS = peft.LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", modules_to_save=["lm_head"])
 TRAINED = StateDictOptions(ignore_frozen_params=True)
+device = torch.accelerator.current_accelerator() or torch.device("cpu")
 
 
 def base() -> peft.PeftModel:
@@ -54,8 +55,8 @@ def sequences(first: torch.Tensor, length: int) -> torch.Tensor:
 def train(folder: Path) -> None:
     """One rank's part. The first one prints the first and the last loss."""
     dist.init_process_group()
-    device = torch.accelerator.current_accelerator()
-    torch.accelerator.set_device_index(int(os.environ["LOCAL_RANK"]) % torch.accelerator.device_count())
+    if torch.accelerator.is_available():
+        torch.accelerator.set_device_index(int(os.environ["LOCAL_RANK"]) % torch.accelerator.device_count())
     model = base().to(device)
     model.gradient_checkpointing_enable()
     for layer in model.get_base_model().model.layers:
@@ -96,9 +97,17 @@ def main() -> None:
     if "RANK" in os.environ:
         train(folder)
         return
-    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={RANKS}", __file__, folder]
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        f"--nproc_per_node={RANKS}",
+        __file__,
+        folder,
+    ]
     first, last = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.split()[-2:]
-    model = merge(folder).to(torch.accelerator.current_accelerator())
+    model = merge(folder).to(device)
     prompts = sequences(torch.arange(8), 24).to(model.device)
     answers = model.generate(prompts[:, :4], max_new_tokens=20, do_sample=False)
     right = (answers == prompts)[:, 4:].float().mean().item()

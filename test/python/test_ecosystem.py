@@ -43,7 +43,17 @@ def needs(library: str) -> None:
 
 
 def test_there_are_examples() -> None:
-    libraries = {"accelerate", "diffusers", "lightning", "peft", "ray", "safetensors", "torchmetrics", "transformers"}
+    libraries = {
+        "accelerate",
+        "diffusers",
+        "lightning",
+        "peft",
+        "ray",
+        "safetensors",
+        "torchao",
+        "torchmetrics",
+        "transformers",
+    }
     assert set(LIBRARIES.values()) == libraries
 
 

@@ -58,7 +58,8 @@ def pointwise() -> Iterator[Call]:
         yield f"add a bias {short(dtype)}", torch.add, (new(ROWS, COLUMNS, dtype=dtype), new(COLUMNS, dtype=dtype))
         x = new(2048, 2048, dtype=dtype)
         yield f"add transposed {short(dtype)}", torch.add, (x, torch.empty_like(x).t())
-    for dtype in (torch.float16, torch.bfloat16, torch.float64, torch.uint8, torch.int64, torch.bool):
+    casts = (torch.float16, torch.bfloat16, torch.float64, torch.uint8, torch.int64, torch.bool)
+    for dtype in (*casts, torch.float8_e4m3fn, torch.float8_e5m2):
         yield f"cast to float32 {short(dtype)}", lambda x: x.float(), (new(N, dtype=dtype),)
         yield f"cast from float32 {short(dtype)}", lambda x, d=dtype: x.to(d), (new(N),)
     for dtype in (torch.int64, torch.int32, torch.uint8):
@@ -239,6 +240,10 @@ def products() -> Iterator[Call]:
         x = new(1024, 1024, dtype=dtype)
         bias = new(1024, dtype=dtype)
         yield f"addmm of a transposed {short(dtype)}", lambda b, x, w: torch.addmm(b, x, w.t()), (bias, x, x)
+    x, w = new(1024, 1024, dtype=torch.int8), new(1024, 1024, dtype=torch.int8)
+    yield "mm int8", torch._int_mm, (x, w)
+    x, scales = new(1024, 1024, dtype=torch.bfloat16), new(1024, dtype=torch.bfloat16)
+    yield "mm bfloat16 with weights int8", torch._weight_int8pack_mm, (x, w, scales)
     yield "cholesky float32", torch.linalg.cholesky, (new(64, 128, 128),)
     yield (
         "solve_triangular float32",
