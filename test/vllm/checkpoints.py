@@ -1,8 +1,15 @@
-"""Small checkpoints with random weights and a tokenizer of bytes, one of each family; adapters for one of them."""
+"""Small checkpoints with random weights and a tokenizer of bytes, one of each family; adapters for one of them.
 
+A family's weights also come in eight bits, as the format compressed-tensors has them.
+"""
+
+import json
+import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
     BloomConfig,
@@ -79,6 +86,96 @@ def write_adapter(family: str, checkpoint: Path, folder: Path) -> Path:
     adapted = get_peft_model(model, LoraConfig(r=8, target_modules=["q_proj", "v_proj"], init_lora_weights=False))
     adapted.save_pretrained(folder)
     return folder
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """How weights and activations become eight bits.
+
+    Attributes:
+        weights_by_channel: a scale for each row, otherwise one for the projections that vLLM makes one of.
+        largest_activation: that of the scale of all; None: a scale for each token, of its largest.
+    """
+
+    dtype: torch.dtype
+    weights_by_channel: bool = True
+    largest_activation: float | None = None
+
+    @property
+    def largest(self) -> float:
+        return 127.0 if self.dtype == torch.int8 else torch.finfo(self.dtype).max
+
+    def round(self, x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        quotient = (x / scale).clamp(-self.largest, self.largest)
+        return (quotient.round() if self.dtype == torch.int8 else quotient).to(self.dtype)
+
+    def weights(self, weights: list[torch.Tensor]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Those that vLLM makes one of, rounded, with their scales."""
+        rows = [weight.abs().amax(1, keepdim=True) for weight in weights]
+        if not self.weights_by_channel:
+            rows = [torch.cat(rows).amax(0)] * len(rows)
+        scales = [row / self.largest for row in rows]
+        return [(self.round(*pair), pair[1]) for pair in zip(weights, scales, strict=True)]
+
+    def activations(self, x: torch.Tensor) -> torch.Tensor:
+        """``x`` as the products take it."""
+        if self.largest_activation is None:
+            scale = x.abs().amax(-1, keepdim=True) / self.largest
+        else:
+            scale = torch.tensor(self.largest_activation / self.largest)
+        return self.round(x, scale).to(x.dtype) * scale
+
+    def config(self) -> dict[str, object]:
+        """That of compressed-tensors."""
+        kind = "int" if self.dtype == torch.int8 else "float"
+        by_token = self.largest_activation is None
+        each = {"num_bits": 8, "type": kind, "symmetric": True}
+        weights = {"strategy": "channel" if self.weights_by_channel else "tensor", "dynamic": False}
+        activations = {"strategy": "token" if by_token else "tensor", "dynamic": by_token}
+        group = {"targets": ["Linear"], "weights": each | weights, "input_activations": each | activations}
+        return {
+            "quant_method": "compressed-tensors",
+            "format": f"{kind}-quantized",
+            "ignore": ["lm_head"],
+            "config_groups": {"group_0": group},
+        }
+
+
+def write_half(checkpoint: Path, folder: Path) -> Path:
+    """The checkpoint with values that float16 holds, in float32."""
+    shutil.copytree(checkpoint, folder)
+    weights = {name: tensor.half().float() for name, tensor in load_file(checkpoint / "model.safetensors").items()}
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    return folder
+
+
+_TOGETHER = (("q_proj", "k_proj", "v_proj"), ("o_proj",), ("gate_proj", "up_proj"), ("down_proj",))
+
+
+def write_rounded(checkpoint: Path, rounding: Rounding, folder: Path) -> tuple[Path, Path]:
+    """A checkpoint of Llama whose weights are rounded, and one with the same values in float32."""
+    weights = load_file(checkpoint / "model.safetensors")
+    values = dict(weights)
+    firsts = [(name, together) for together in _TOGETHER for name in weights if f".{together[0]}." in name]
+    for first, together in firsts:
+        names = [first.replace(together[0], name) for name in together]
+        for name, (rounded, scale) in zip(names, rounding.weights([values[name] for name in names]), strict=True):
+            weights |= {name: rounded, f"{name}_scale": scale}
+            values[name] = rounded.float() * scale
+            if rounding.largest_activation is not None:
+                scale_name = name.replace("weight", "input_scale")
+                weights[scale_name] = torch.tensor([rounding.largest_activation / rounding.largest])
+    for name, tensors in {"rounded": weights, "values": values}.items():
+        shutil.copytree(checkpoint, folder / name)
+        save_file(tensors, folder / name / "model.safetensors", {"format": "pt"})
+    write_config(folder / "rounded", rounding.config())
+    return folder / "rounded", folder / "values"
+
+
+def write_config(checkpoint: Path, quantization: dict[str, object]) -> None:
+    """Say how the weights are quantized."""
+    path = checkpoint / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"quantization_config": quantization}))
 
 
 def _tokenizer() -> PreTrainedTokenizerFast:

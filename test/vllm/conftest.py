@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 # Processes of the engine are this process's own where it is one, so that its counts are.
 ENVIRONMENT = {
@@ -16,8 +17,20 @@ ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
     "OMP_NUM_THREADS": "1",
 }
+NEW = 12
+SMALL_CACHE = {"kv_cache_memory_bytes": 64 << 20}
+GREEDY = {"temperature": 0, "max_tokens": NEW}
+Checkpoint = Callable[[str], Path]
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 Generate = Callable[..., dict[str, Any]]
+
+
+def prompts(count: int) -> list[list[int]]:
+    """Of several lengths: some are longer than what one step takes (64), and two begin alike for several blocks."""
+    random = torch.Generator().manual_seed(1)
+    made = [torch.randint(0, 256, (3 + 37 * i % 90,), generator=random).tolist() for i in range(count)]
+    made[-1] = made[1] + [7, 8, 9]
+    return made
 
 
 @pytest.fixture(scope="session")

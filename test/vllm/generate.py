@@ -1,8 +1,8 @@
 """What vLLM generates on the active device: ``generate.py CHECKPOINT REQUEST``, both ways in JSON.
 
 A request has ``prompts``, lists of tokens; ``sampling``, keywords of SamplingParams; ``engine``, those of LLM; and may
-have ``adapter``, a folder. One line has ``tokens`` by prompt, ``fallbacks`` by operator, ``metrics`` and the number
-of ``blocks`` of the cache.
+have ``adapter``, a folder. One line has ``tokens`` by prompt, ``logprobs`` by token, if asked for, ``fallbacks`` by
+operator, ``metrics`` and the number of ``blocks`` of the cache.
 """
 
 import json
@@ -11,6 +11,7 @@ import sys
 import torch
 from vllm import LLM, SamplingParams
 from vllm.lora.request import LoRARequest
+from vllm.outputs import CompletionOutput
 
 
 def main() -> None:
@@ -28,11 +29,16 @@ def main() -> None:
         fallbacks = {entry.op: entry.calls for entry in torch_backend.fallback.report().entries}
     result = {
         "tokens": [[list(completion.token_ids) for completion in output.outputs] for output in outputs],
+        "logprobs": [[_logprobs(completion) for completion in output.outputs] for output in outputs],
         "fallbacks": fallbacks,
         "metrics": {metric.name: metric.value for metric in llm.get_metrics() if hasattr(metric, "value")},
         "blocks": llm.llm_engine.vllm_config.cache_config.num_gpu_blocks,
     }
     print("\n" + json.dumps(result))
+
+
+def _logprobs(completion: CompletionOutput) -> list[dict[int, float]]:
+    return [{token: each.logprob for token, each in place.items()} for place in completion.logprobs or ()]
 
 
 if __name__ == "__main__":

@@ -9,27 +9,14 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from checkpoints import FAMILIES, write_adapter
-from conftest import ENVIRONMENT, Generate, Run
+from conftest import ENVIRONMENT, GREEDY, NEW, SMALL_CACHE, Checkpoint, Generate, Run, prompts
 from scipy.stats import chisquare
-
-Checkpoint = Callable[[str], Path]
-NEW = 12
-SMALL_CACHE = {"kv_cache_memory_bytes": 64 << 20}
-GREEDY = {"temperature": 0, "max_tokens": NEW}
-
-
-def prompts(count: int) -> list[list[int]]:
-    """Of several lengths: some are longer than what one step takes (64), and two begin alike for several blocks."""
-    random = torch.Generator().manual_seed(1)
-    made = [torch.randint(0, 256, (3 + 37 * i % 90,), generator=random).tolist() for i in range(count)]
-    made[-1] = made[1] + [7, 8, 9]
-    return made
 
 
 @functools.cache
@@ -203,3 +190,16 @@ def test_a_chat_in_pieces(server: str) -> None:
     pieces = [json.loads(line)["choices"][0] for line in lines[:-1]]
     assert pieces[-1]["finish_reason"] == "length"
     assert len(pieces) > 3
+
+
+def test_what_was_fine_tuned(device: str, generate: Generate, tmp_path: Path) -> None:
+    """The example's model answers as it has learned."""
+    example = Path(__file__).parents[2] / "examples" / "ecosystem" / "peft_finetuning.py"
+    subprocess.run([sys.executable, example, tmp_path], check=True, timeout=900)
+    first = torch.arange(8)
+    expected = torch.stack([first] + [first := (5 * first + 7) % 97 for _ in range(15)], 1)
+    engine = SMALL_CACHE | {"skip_tokenizer_init": True}
+    request = {"prompts": expected[:, :4].tolist(), "sampling": GREEDY | {"detokenize": False}, "engine": engine}
+    result = generate(tmp_path / "model", request)
+    assert [tokens for (tokens,) in result["tokens"]] == expected[:, 4:].tolist()
+    assert result["fallbacks"] == {}

@@ -65,14 +65,14 @@ class Group:
         slots: (requests, keys), the row of the cache of each; of no meaning past a request's last.
         positions: (requests, queries), each query's place in its request.
         is_whole: one request from its first token on: every query sees all keys up to its own.
-        masks: by the window, what each query sees: (requests, 1, queries, keys).
+        masks: by the window and the dtype, what is added to scores: (requests, 1, queries, keys).
     """
 
     tokens: slice
     slots: torch.Tensor
     positions: torch.Tensor
     is_whole: bool
-    masks: dict[int | None, torch.Tensor] = field(default_factory=dict)
+    masks: dict[tuple[int | None, torch.dtype], torch.Tensor] = field(default_factory=dict)
 
     @cached_property
     def distances(self) -> torch.Tensor:
@@ -80,14 +80,18 @@ class Group:
         keys = torch.arange(self.slots.shape[1], device=self.slots.device)
         return self.positions[..., None] - keys
 
-    def mask(self, window: int | None) -> torch.Tensor:
-        """``window``: how many keys a query sees at most, its own included; None: all before it."""
-        if window not in self.masks:
-            seen = self.distances >= 0
+    def mask(self, window: int | None, dtype: torch.dtype) -> torch.Tensor:
+        """0 where a query sees a key, else -inf: made once, where PyTorch would make it of booleans for each layer.
+
+        ``window``: how many keys a query sees at most, its own included; None: all before it.
+        """
+        if (window, dtype) not in self.masks:
+            is_hidden = self.distances < 0
             if window is not None:
-                seen &= self.distances < window
-            self.masks[window] = seen[:, None]
-        return self.masks[window]
+                is_hidden |= self.distances >= window
+            mask = torch.zeros(is_hidden.shape, dtype=dtype, device=is_hidden.device)
+            self.masks[window, dtype] = mask.masked_fill_(is_hidden, float("-inf"))[:, None]
+        return self.masks[window, dtype]
 
 
 @dataclass
@@ -226,7 +230,7 @@ class PagedAttention(AttentionImpl[PagedMetadata]):
             queries,
             keys,
             values,
-            attn_mask=None if is_causal else group.mask(self.sliding_window),
+            attn_mask=None if is_causal else group.mask(self.sliding_window, queries.dtype),
             is_causal=is_causal,
             scale=self.scale,
             enable_gqa=self.num_heads != self.num_kv_heads,
@@ -244,5 +248,5 @@ class PagedAttention(AttentionImpl[PagedMetadata]):
         if self.slopes is not None:
             self.slopes = self.slopes.to(scores.device)
             scores = scores - self.slopes[:, None, None] * group.distances[:, None]
-        scores = scores.masked_fill(~group.mask(self.sliding_window), float("-inf"))
+        scores = scores + group.mask(self.sliding_window, scores.dtype)
         return scores.softmax(-1).to(values.dtype) @ values

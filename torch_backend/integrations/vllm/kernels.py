@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from torch_backend.integrations.vllm import experts
+from torch_backend.integrations.vllm import experts, quantization
 from torch_backend.integrations.vllm import layers as layers  # which vLLM then finds by their names
 
 _SLOT_MAPPING = "vllm.v1.worker.block_table.ComputeSlotMappingKernel"
@@ -19,6 +19,7 @@ _SLOT_MAPPING = "vllm.v1.worker.block_table.ComputeSlotMappingKernel"
 def register() -> None:
     """Put them in place of vLLM's, in this process."""
     experts.register()
+    quantization.register()
     module, _, owner = _SLOT_MAPPING.rpartition(".")
     kernel = getattr(importlib.import_module(module), owner)
     takes_names = _by_name(kernel.kernel, _compute_slot_mapping)

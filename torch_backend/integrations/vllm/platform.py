@@ -37,6 +37,17 @@ class DevicePlatform(Platform):
         return [dtype for dtype in (torch.bfloat16, torch.float16, torch.float32) if dtype in _dtypes()]
 
     @classmethod
+    def dtypes(cls) -> frozenset[torch.dtype]:
+        """All that the device has."""
+        return _dtypes()
+
+    @classmethod
+    def verify_quantization(cls, quant: str) -> None:
+        from torch_backend.integrations.vllm import quantization
+
+        quantization.check_method(quant)
+
+    @classmethod
     def check_if_supports_dtype(cls, dtype: torch.dtype) -> None:
         if dtype not in _dtypes():
             has = ", ".join(sorted(str(each).removeprefix("torch.") for each in _dtypes() if each.is_floating_point))
@@ -91,6 +102,8 @@ class DevicePlatform(Platform):
 
     @classmethod
     def get_attn_backend_cls(cls, selected_backend: Any, attn_selector_config: Any, *_: Any, **__: Any) -> str:
+        from torch_backend.integrations.vllm.attention import PagedBackend  # imports the platform
+
         for name, is_asked in {
             "multi-head latent attention": attn_selector_config.use_mla,
             "sparse attention": getattr(attn_selector_config, "use_sparse", False),
@@ -99,6 +112,12 @@ class DevicePlatform(Platform):
                 raise NotImplementedError(
                     f"The model has {name}, for which torch_backend has no kernel yet: '{_NAME}' cannot serve it."
                 )
+        cache = attn_selector_config.kv_cache_dtype
+        if cache is not None and cache not in PagedBackend.supported_kv_cache_dtypes:
+            raise NotImplementedError(
+                f"torch_backend has no attention over a cache in {cache}: --kv-cache-dtype has to be auto, float16 or "
+                "bfloat16."
+            )
         return "torch_backend.integrations.vllm.attention.PagedBackend"
 
     @classmethod
@@ -121,6 +140,10 @@ class DevicePlatform(Platform):
     def check_and_update_config(cls, vllm_config: Any) -> None:
         from vllm.config import CompilationMode, CUDAGraphMode  # imports the platform
 
+        if vllm_config.quant_config is not None:
+            from torch_backend.integrations.vllm import quantization
+
+            quantization.check(vllm_config)
         if vllm_config.parallel_config.worker_cls == "auto":
             vllm_config.parallel_config.worker_cls = "torch_backend.integrations.vllm.worker.DeviceWorker"
         vllm_config.parallel_config.disable_custom_all_reduce = True
