@@ -3,13 +3,12 @@
 May go once torchao asks whether ``torch._scaled_mm`` is there and not which GPU.
 """
 
-from types import ModuleType
 from typing import Any
 
 from torch_backend.integrations.library import Library
 
 
-def _multiply_float8(module: ModuleType, device: str) -> None:
+def _multiply_float8(module: Any, device: str) -> None:
     asks_the_gpu = module._check_hardware_support
     with_scales = (module.PerTensor, module.PerRow)
 

@@ -49,8 +49,8 @@ inline bool is_float8(ValueType type) {
   return type >= ValueType::e4m3fn && type <= ValueType::e5m2fnuz;
 }
 
-/// What kernels compute in where values are of `type`: f32 for the half types and float8, i32 for the small integers and bool, i64 for
-/// u32, c64 for complex numbers of halves.
+/// What kernels compute in where values are of `type`: f32 for the half types and float8, i32 for the small integers and
+/// bool, i64 for u32, c64 for complex numbers of halves.
 inline ValueType compute_type(ValueType type) {
   switch (type) {
     case ValueType::b8:
