@@ -52,10 +52,10 @@ def test_requests_that_are_put_off_go_on_where_they_were(checkpoint: Checkpoint,
     assert result["fallbacks"] == {}
 
 
-def test_two_devices_have_a_part_each(device: str, checkpoint: Checkpoint, generate: Generate) -> None:
+def test_two_devices_have_a_part_each(told: str, checkpoint: Checkpoint, generate: Generate) -> None:
     path = checkpoint("llama")
     engine = {"tensor_parallel_size": 2}
-    devices = {f"TORCH_BACKEND_{device.upper()}_DEVICES": "2"}
+    devices = {f"TORCH_BACKEND_{told.upper()}_DEVICES": "2"}
     result = generate(path, {"prompts": prompts(8), "sampling": GREEDY, "engine": engine | SMALL_CACHE}, **devices)
     assert [one for (one,) in result["tokens"]] == expected(path, 8)
 
@@ -90,11 +90,11 @@ def test_samples_are_the_models_probabilities(checkpoint: Checkpoint, generate: 
     assert chisquare(counts, (probabilities.double() / probabilities.double().sum() * count).numpy()).pvalue > 1e-4
 
 
-def test_the_cache_has_what_memory_the_model_leaves(device: str, checkpoint: Checkpoint, generate: Generate) -> None:
+def test_the_cache_has_what_memory_the_model_leaves(told: str, checkpoint: Checkpoint, generate: Generate) -> None:
     path = checkpoint("qwen3")
     blocks = {}
     for mib in (512, 1024):
-        memory = {f"TORCH_BACKEND_{device.upper()}_MEMORY": str(mib << 20)}
+        memory = {f"TORCH_BACKEND_{told.upper()}_MEMORY": str(mib << 20)}
         request = {"prompts": prompts(2), "sampling": GREEDY, "engine": {"gpu_memory_utilization": 0.8}}
         result = generate(path, request, **memory)
         assert [one for (one,) in result["tokens"]] == expected(path, 2)
