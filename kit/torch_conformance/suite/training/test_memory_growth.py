@@ -1,17 +1,19 @@
 """Training does not take more memory the longer it goes on."""
 
 import gc
+import time
 from types import ModuleType
 
 import pytest
 import torch
-from torch_conformance import needs, routes
+from torch_conformance import needs, patience, routes
 from torch_conformance.suite.training._models import CASES
 from torch_conformance.suite.training._training import MakeOptimizer, adam, batches, model_of, moved, sgd, step
 
 pytestmark = needs.feature("memory statistics")
 
 STEPS = 6
+PATIENT_SECONDS = 10
 KINDS = ("cnn", "lstm", "transformer")  # besides the simplest
 
 
@@ -78,10 +80,15 @@ def test_an_exception_in_backward_leaves_nothing(device: str, backend: ModuleTyp
         with pytest.raises(KeyError):
             (y.exp() * 3).sum().backward()
 
+    # The thread that ran the backward pass drops the rest of it when the caller has the exception already: one pass may
+    # still be in use before and after. So there are two in between, and the last one is waited for.
     run()
     gc.collect()
     before = backend.memory_allocated()
-    run()
+    for _ in range(2):
+        run()
     gc.collect()
-    left = backend.memory_allocated() - before
-    assert left == 0, f"{left} bytes are still in use"
+    end = time.monotonic() + patience.seconds(PATIENT_SECONDS)
+    while (left := backend.memory_allocated() - before) > 0 and time.monotonic() < end:
+        time.sleep(0.01)
+    assert left <= 0, f"{left} bytes are still in use"
