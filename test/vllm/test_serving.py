@@ -192,7 +192,7 @@ def test_a_chat_in_pieces(server: str) -> None:
     assert len(pieces) > 3
 
 
-def test_what_was_fine_tuned(device: str, generate: Generate, tmp_path: Path) -> None:
+def test_what_was_fine_tuned(generate: Generate, tmp_path: Path) -> None:
     """The example's model answers as it has learned."""
     example = Path(__file__).parents[2] / "examples" / "ecosystem" / "peft_finetuning.py"
     subprocess.run([sys.executable, example, tmp_path], check=True, timeout=900)

@@ -115,8 +115,8 @@ class DevicePlatform(Platform):
         cache = attn_selector_config.kv_cache_dtype
         if cache is not None and cache not in PagedBackend.supported_kv_cache_dtypes:
             raise NotImplementedError(
-                f"torch_backend has no attention over a cache in {cache}: --kv-cache-dtype has to be auto, float16 or "
-                "bfloat16."
+                f"torch_backend has no attention over a cache in {cache}: --kv-cache-dtype has to be one of "
+                f"{', '.join(PagedBackend.supported_kv_cache_dtypes)}."
             )
         return "torch_backend.integrations.vllm.attention.PagedBackend"
 
