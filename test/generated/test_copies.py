@@ -26,6 +26,30 @@ def test_strided_copies_keep_bits(check, dtype):
     check(lambda x, y: x[1:4].copy_(y[::2]), values.clone(), values, exact=True)
 
 
+# Squares of 32 or 64 elements, whole ones and parts, that both sides have neighbours in.
+@pytest.mark.parametrize("dtype", [torch.bool, torch.bfloat16, torch.float32, torch.complex64, torch.complex128])
+@pytest.mark.parametrize(
+    ("sizes", "dims"),
+    [
+        ((300, 200), (1, 0)),
+        ((64, 1024), (1, 0)),
+        ((1000, 33), (1, 0)),
+        ((65, 4, 129), (2, 1, 0)),
+        ((3, 100, 5, 40), (0, 3, 2, 1)),
+        ((2, 2, 3, 40, 2, 50), (1, 5, 0, 2, 4, 3)),
+    ],
+    ids=str,
+)
+def test_transposed_copies(check, dtype, sizes, dims):
+    values = torch.randint(-9, 9, sizes).to(dtype)
+    turned = values.permute(dims)
+    check(lambda x: x.permute(dims).contiguous(), values, exact=True)
+    check(lambda x: x.flip(0).permute(dims).contiguous(), values, exact=True)
+    room = torch.ones([*turned.shape[:-1], turned.shape[-1] + 3], dtype=dtype)
+    check(lambda y, x: y[..., 1:-2].copy_(x.permute(dims)), room, values, exact=True)
+    check(lambda y, x: y.copy_(x[:1].expand(x.shape).permute(dims)), turned.contiguous(), values, exact=True)
+
+
 # Neighbours that are moved together, of as many bytes as sizes, strides and the place of the first one allow.
 @pytest.mark.parametrize("inner", [1, 3, 4, 6, 8, 16])
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.bfloat16, torch.float32, torch.int64, torch.complex64])

@@ -58,6 +58,23 @@ def test_long_rows(check, dtype):
         check(torch.sort, few[:, :70001], stable=True, descending=descending, exact=True)
 
 
+@pytest.mark.parametrize("dtype", DTYPES[1:])
+def test_first_places_of_long_rows(dtype):
+    """Of equal elements the first ones, as a stable sort has them: places too, for which the CPU makes no promise."""
+    random = torch.Generator().manual_seed(0)
+    bits = torch.randint(0, 256, (3 * 20_003 * dtype.itemsize,), generator=random).to(torch.uint8).view(dtype)
+    word = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize]
+    few = bits[: bits.numel() // 3 * 2][torch.randint(0, 9, (2, 20_003), generator=random)]
+    for x in (bits.view(3, -1), few, torch.zeros(1, 9_001, dtype=dtype)):
+        for count, largest in ((1, True), (1, False), (5, True), (700, False), (2_100, True)):
+            places = x.sort(dim=1, descending=largest, stable=True).indices[:, :count]
+            values, found = x.to(DEVICE).topk(count, 1, largest)
+            assert torch.equal(found.cpu(), places)
+            assert torch.equal(values.cpu().view(word), x.view(word).gather(1, places))  # NaN's bits too
+            if not largest:
+                assert torch.equal(x.to(DEVICE).kthvalue(count, 1).indices.cpu(), places[:, -1])
+
+
 def test_dimensions(check):
     x = torch.randperm(120).reshape(4, 5, 6).float()
     for dim in (0, 1, 2):

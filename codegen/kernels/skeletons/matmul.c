@@ -4,6 +4,9 @@
 // SELF_SCALES             not 0: the product is multiplied by self in place of the sum
 // ROWS_MOST, COLUMNS_MOST, DEPTH  of the tile that a block computes at once, and how much of k it takes at a time
 // FEW                     not 0: there are at most FEW rows: the right side is read once, where it lies
+// EDGE                    side by side: an item computes EDGE by EDGE elements; FUSES where T is floating
+// MATRICES                not 0: matrix units multiply, for a block of ITEMS items; LEFT_WIDE, RIGHT_WIDE: eight elements that
+//                         are fetched together are aligned, and are there or not together
 
 typedef struct {
   i64 batches, rows, columns, depth;
@@ -173,27 +176,156 @@ TB_KERNEL(matmul) {
 
 #else
 
-// A block of ITEMS items: each computes EDGE by EDGE elements of the tile, which lie SIDE_ROWS and SIDE_COLUMNS apart.
-#define EDGE 4
+#define UNROLLED(i, count) TB_UNROLL for (int i = 0; i < (count); ++i)
+#define FOR_TILES                                                                               \
+  const Index tiles_down = ((Index)args.rows + ROWS_MOST - 1) / ROWS_MOST;                      \
+  const Index tiles_across = ((Index)args.columns + COLUMNS_MOST - 1) / COLUMNS_MOST;           \
+  TB_FOR_BLOCKS(tile, (Index)args.batches * tiles_down * tiles_across)
+#define LOCATE                                                    \
+  const Index batch = tile / (tiles_down * tiles_across);         \
+  const Index rest = tile - batch * tiles_down * tiles_across;    \
+  const Index first_row = rest / tiles_across * ROWS_MOST;        \
+  const Index first_column = rest % tiles_across * COLUMNS_MOST;
+
+#if MATRICES
+
+// Warps lie in two rows; each has EACH_DOWN by EACH_ACROSS parts of 16 by 16 elements of the tile. A side lies near as it does in
+// memory, in lines along k or across it, which are padded so that neighbouring ones do not lie in the same banks.
+#define EACH_DOWN (ROWS_MOST / 32)
+#define EACH_ACROSS (COLUMNS_MOST / (ITEMS / 64) / 16)
+#if LEFT_ALONG_K
+#define LEFT_LINES ROWS_MOST
+#define LEFT_LENGTH DEPTH
+#define BEGIN_LEFT(begin, stage)                                                                                       \
+  FETCH(LEFT_WIDE, left + (stage) * LEFT_LINES * LEFT_PITCH, left_from + (i64)(begin) * (LEFT_STEP_K) * 2, LEFT_LINES, \
+        LEFT_LENGTH, LEFT_PITCH, args.left[1], LEFT_STEP_K, (Index)args.rows - first_row, (Index)args.depth - (begin))
+#define FETCH_LEFT(to, row, k) \
+  tb_fetch_matrices(to, left_here + ((row) + item % 16) * LEFT_PITCH + (k) + item / 16 % 2 * 8)
+#else
+#define LEFT_LINES DEPTH
+#define LEFT_LENGTH ROWS_MOST
+#define BEGIN_LEFT(begin, stage)                                                                                        \
+  FETCH(LEFT_WIDE, left + (stage) * LEFT_LINES * LEFT_PITCH, left_from + (i64)(begin) * args.left[2] * 2, LEFT_LINES,   \
+        LEFT_LENGTH, LEFT_PITCH, args.left[2], args.left[1], (Index)args.depth - (begin), (Index)args.rows - first_row)
+#define FETCH_LEFT(to, row, k) \
+  tb_fetch_transposed(to, left_here + ((k) + item / 16 % 2 * 8 + item % 8) * LEFT_PITCH + (row) + item / 8 % 2 * 8)
+#endif
+#if RIGHT_ALONG_K
+#define RIGHT_LINES COLUMNS_MOST
+#define RIGHT_LENGTH DEPTH
+#define BEGIN_RIGHT(begin, stage)                                                                                           \
+  FETCH(RIGHT_WIDE, right + (stage) * RIGHT_LINES * RIGHT_PITCH, right_from + (i64)(begin) * (RIGHT_STEP_K) * 2,            \
+        RIGHT_LINES, RIGHT_LENGTH, RIGHT_PITCH, (RIGHT_STEP_COLUMN), RIGHT_STEP_K, (Index)args.columns - first_column, \
+        (Index)args.depth - (begin))
+#define FETCH_RIGHT(to, k, column) \
+  tb_fetch_matrices(to, right_here + ((column) + item / 16 % 2 * 8 + item % 8) * RIGHT_PITCH + (k) + item / 8 % 2 * 8)
+#else
+#define RIGHT_LINES DEPTH
+#define RIGHT_LENGTH COLUMNS_MOST
+#define BEGIN_RIGHT(begin, stage)                                                                                           \
+  FETCH(RIGHT_WIDE, right + (stage) * RIGHT_LINES * RIGHT_PITCH, right_from + (i64)(begin) * (RIGHT_STEP_K) * 2,            \
+        RIGHT_LINES, RIGHT_LENGTH, RIGHT_PITCH, (RIGHT_STEP_K), RIGHT_STEP_COLUMN, (Index)args.depth - (begin),        \
+        (Index)args.columns - first_column)
+#define FETCH_RIGHT(to, k, column) \
+  tb_fetch_transposed(to, right_here + ((k) + item % 16) * RIGHT_PITCH + (column) + item / 16 % 2 * 8)
+#endif
+#define LEFT_PITCH (LEFT_LENGTH + 8)
+#define RIGHT_PITCH (RIGHT_LENGTH + 8)
+#define STAGES 2
+
+// `lines` lines of `length` elements, and 0 for those that there are not.
+#define FETCH(WIDE, to, from, lines, length, pitch, line_step, step, lines_left, elements_left)                  \
+  if (WIDE) {                                                                                                    \
+    UNROLLED(turn, (lines) * ((length) / 8) / ITEMS) {                                                           \
+      const int i = turn * ITEMS + item, line = i / ((length) / 8), e = i % ((length) / 8) * 8;                  \
+      const int is_there = line < (lines_left) && e < (elements_left);                                           \
+      tb_begin_fetch((to) + line * (pitch) + e, is_there ? (from) + ((i64)line * (line_step) + e) * 2 : (from), is_there); \
+    }                                                                                                            \
+  } else {                                                                                                       \
+    for (int i = item; i < (lines) * (length); i += ITEMS) {                                                     \
+      const int line = i / (length), e = i % (length);                                                           \
+      const int is_there = line < (lines_left) && e < (elements_left);                                           \
+      ((to) + line * (pitch))[e] = is_there ? ((const u16*)(from))[(i64)line * (line_step) + (i64)e * (step)] : (u16)0; \
+    }                                                                                                            \
+  }
+#define BEGIN_TILE(begin, stage) \
+  BEGIN_LEFT(begin, stage)       \
+  BEGIN_RIGHT(begin, stage)      \
+  tb_begin_group();
+
+TB_KERNEL(matmul) {
+  TB_LOCAL_ARRAY(tb_bytes<16>, left_of, STAGES * LEFT_LINES * LEFT_PITCH / 8);
+  TB_LOCAL_ARRAY(tb_bytes<16>, right_of, STAGES * RIGHT_LINES * RIGHT_PITCH / 8);
+  u16* const left = (u16*)left_of;
+  u16* const right = (u16*)right_of;
+  const int item = (int)TB_LOCAL_ITEM;
+  const int own_row = item / 32 % 2 * (16 * EACH_DOWN), own_column = item / 64 * (16 * EACH_ACROSS);
+  FOR_TILES {
+    LOCATE
+    const char* const left_from = p1 + ((i64)batch * args.left[0] + (i64)first_row * args.left[1]) * 2;
+    const char* const right_from = p2 + ((i64)batch * args.right[0] + (i64)first_column * (RIGHT_STEP_COLUMN)) * 2;
+    f32 sums[EACH_DOWN][EACH_ACROSS][8];
+    UNROLLED(m, EACH_DOWN) UNROLLED(n, EACH_ACROSS) UNROLLED(e, 8) sums[m][n][e] = 0;
+    for (Index begin = 0; begin < (Index)args.depth; begin += DEPTH) {
+      // The next part comes while this one is multiplied.
+      const int stage = (int)(begin / DEPTH % STAGES);
+      TB_BARRIER();
+      if (begin == 0) {
+        BEGIN_TILE(begin, stage)
+      }
+      if (begin + DEPTH < (Index)args.depth) {
+        BEGIN_TILE(begin + DEPTH, 1 - stage)
+        tb_await_groups(1);
+      } else {
+        tb_await_groups(0);
+      }
+      TB_BARRIER();
+      const u16* const left_here = left + stage * LEFT_LINES * LEFT_PITCH;
+      const u16* const right_here = right + stage * RIGHT_LINES * RIGHT_PITCH;
+      UNROLLED(k, DEPTH / 16) {
+        u32 l[EACH_DOWN][4];
+        UNROLLED(m, EACH_DOWN) FETCH_LEFT(l[m], own_row + m * 16, k * 16);
+        UNROLLED(n, EACH_ACROSS) {
+          u32 r[4];
+          FETCH_RIGHT(r, k * 16, own_column + n * 16);
+          UNROLLED(m, EACH_DOWN) UNROLLED(half, 2) {
+            f32* const to = sums[m][n] + 4 * half;
+            TB_PASTE(tb_add_product_, LEFT)(to[0], to[1], to[2], to[3], l[m], r[2 * half], r[2 * half + 1]);
+          }
+        }
+      }
+    }
+    UNROLLED(m, EACH_DOWN) UNROLLED(n, EACH_ACROSS) UNROLLED(e, 8) {
+      const Index row = first_row + own_row + m * 16 + e / 2 % 2 * 8 + item % 32 / 4;
+      const Index column = first_column + own_column + n * 16 + e / 4 * 8 + item % 4 * 2 + e % 2;
+      if (row < (Index)args.rows && column < (Index)args.columns) {
+        FINISH(batch, row, column, sums[m][n][e]);
+      }
+    }
+  }
+} TB_END
+
+#else
+
+// An item's EDGE by EDGE elements of the tile lie SIDE_ROWS and SIDE_COLUMNS apart.
 #define SIDE_ROWS (ROWS_MOST / EDGE)
 #define SIDE_COLUMNS (COLUMNS_MOST / EDGE)
+#if FUSES
+#define ADD_PRODUCT(sum, x, y) sum = TB_FMA(x, y, sum)
+#else
+#define ADD_PRODUCT(sum, x, y) sum += (x) * (y)
+#endif
 TB_KERNEL(matmul) {
   TB_LOCAL_ARRAY(T, left, DEPTH * (ROWS_MOST + 1));
   TB_LOCAL_ARRAY(T, right, DEPTH * (COLUMNS_MOST + 1));
-  const Index tiles_down = ((Index)args.rows + ROWS_MOST - 1) / ROWS_MOST;
-  const Index tiles_across = ((Index)args.columns + COLUMNS_MOST - 1) / COLUMNS_MOST;
   const int item = (int)TB_LOCAL_ITEM;
   const int items = (int)TB_BLOCK_ITEMS;
   const int down = item / SIDE_COLUMNS;
   const int across = item % SIDE_COLUMNS;
-  TB_FOR_BLOCKS(tile, (Index)args.batches * tiles_down * tiles_across) {
-    const Index batch = tile / (tiles_down * tiles_across);
-    const Index rest = tile - batch * tiles_down * tiles_across;
-    const Index first_row = rest / tiles_across * ROWS_MOST;
-    const Index first_column = rest % tiles_across * COLUMNS_MOST;
+  FOR_TILES {
+    LOCATE
     T sums[EDGE][EDGE];
-    for (int i = 0; i < EDGE; ++i)
-      for (int j = 0; j < EDGE; ++j) sums[i][j] = 0;
+    UNROLLED(i, EDGE) UNROLLED(j, EDGE) sums[i][j] = 0;
     for (Index begin = 0; begin < (Index)args.depth; begin += DEPTH) {
       for (int i = item; i < ROWS_MOST * DEPTH; i += items) {
 #if LEFT_ALONG_K
@@ -218,20 +350,19 @@ TB_KERNEL(matmul) {
       TB_BARRIER();
       for (int k = 0; k < DEPTH; ++k) {
         T l[EDGE], r[EDGE];
-        for (int i = 0; i < EDGE; ++i) l[i] = left[k * (ROWS_MOST + 1) + down + i * SIDE_ROWS];
-        for (int i = 0; i < EDGE; ++i) r[i] = right[k * (COLUMNS_MOST + 1) + across + i * SIDE_COLUMNS];
-        for (int i = 0; i < EDGE; ++i)
-          for (int j = 0; j < EDGE; ++j) sums[i][j] += l[i] * r[j];
+        UNROLLED(i, EDGE) l[i] = left[k * (ROWS_MOST + 1) + down + i * SIDE_ROWS];
+        UNROLLED(i, EDGE) r[i] = right[k * (COLUMNS_MOST + 1) + across + i * SIDE_COLUMNS];
+        UNROLLED(i, EDGE) UNROLLED(j, EDGE) ADD_PRODUCT(sums[i][j], l[i], r[j]);
       }
       TB_BARRIER();
     }
-    for (int i = 0; i < EDGE; ++i)
-      for (int j = 0; j < EDGE; ++j) {
-        const Index row = first_row + down + i * SIDE_ROWS, column = first_column + across + j * SIDE_COLUMNS;
-        if (row < (Index)args.rows && column < (Index)args.columns) {
-          FINISH(batch, row, column, sums[i][j]);
-        }
+    UNROLLED(i, EDGE) UNROLLED(j, EDGE) {
+      const Index row = first_row + down + i * SIDE_ROWS, column = first_column + across + j * SIDE_COLUMNS;
+      if (row < (Index)args.rows && column < (Index)args.columns) {
+        FINISH(batch, row, column, sums[i][j]);
       }
+    }
   }
 } TB_END
+#endif
 #endif

@@ -180,7 +180,10 @@ def sorts() -> Iterator[Call]:
         if dtype not in (torch.float32, torch.bfloat16, torch.int64):
             yield f"sort rows {short(dtype)}", lambda x: x.sort(1), (x,)
             continue
-        yield f"sort a line {short(dtype)}", torch.sort, (new(N, dtype=dtype),)
+        line = new(N, dtype=dtype)
+        yield f"sort a line {short(dtype)}", torch.sort, (line,)
+        yield f"topk of a line {short(dtype)}", lambda x: x.topk(50), (line,)
+        yield f"kthvalue of a line {short(dtype)}", lambda x: x.kthvalue(50), (line,)
         yield f"sort rows {short(dtype)}", lambda x: x.sort(1), (x,)
         yield f"topk of rows {short(dtype)}", lambda x: x.topk(50), (x,)
     yield "median of rows float32", lambda x: x.median(1), (new(ROWS, COLUMNS),)

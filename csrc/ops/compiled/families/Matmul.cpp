@@ -58,6 +58,13 @@ struct Matrix {
     std::swap(sizes[1], sizes[2]);
     std::swap(strides[1], strides[2]);
   }
+  /// Whether elements can be moved 16 bytes at a time along a dimension, and are there or not together.
+  bool is_wide(std::size_t along) const {
+    const std::size_t other = 3 - along; // the rows', or the columns'
+    const auto elements = static_cast<int64_t>(kWideBytes / size_of(type));
+    return strides[along] == 1 && sizes[along] % elements == 0 &&
+           is_of_vectors(data, size_of(type), elements, {strides[0], strides[other]}, {sizes[0], sizes[other]});
+  }
   int64_t last() const {
     int64_t offset = 0;
     for (std::size_t d = 0; d < 3; ++d) {
@@ -100,17 +107,38 @@ struct Args {
 /// What a block computes at once, and how much of the depth it takes at a time.
 struct Tile {
   int64_t rows, columns, depth;
+  uint32_t items = 1;    // of the block
+  int64_t edge = 0;      // an item computes a square of elements
+  bool matrices = false; // units for them multiply
 };
+
+int64_t tiles_in(const Matrix& out, int64_t rows, int64_t columns) {
+  return out.sizes[0] * ((out.sizes[1] + rows - 1) / rows) * ((out.sizes[2] + columns - 1) / columns);
+}
+
+/// Where items run side by side.
+Tile tile_of_items(int device, const Matrix& out, ValueType type, int64_t size_bytes, int64_t depth) {
+  const auto& properties = device_api().properties(device);
+  const auto processors = std::max<int64_t>(properties.multiprocessor_count, 1);
+  if (has_matrices(device) && is_floating(type) && size_of(type) == 2 && depth >= 16) {
+    const int64_t edge = tiles_in(out, 128, 128) >= processors ? 128 : 64;
+    return {.rows = edge, .columns = edge, .depth = 32, .items = 256, .matrices = true};
+  }
+  // Items in a square, or in a rectangle of twice as many columns. Larger squares read less of what is near.
+  const auto items = block_items(device);
+  const auto bits = std::bit_width(items) - 1;
+  const int64_t down = int64_t{1} << bits / 2, across = int64_t{1} << (bits + 1) / 2;
+  constexpr int64_t kLarge = 8, kSmall = 4;
+  const bool is_large = size_bytes == 4 && tiles_in(out, kLarge * down, kLarge * across) >= processors &&
+                        out.sizes[1] >= kLarge * down && out.sizes[2] >= kLarge * across;
+  const int64_t edge = is_large ? kLarge : kSmall;
+  return {.rows = edge * down, .columns = edge * across, .depth = 16, .items = items, .edge = edge};
+}
 
 constexpr int64_t kFewRows = 4;
 constexpr Tile kFewRowsTile{kFewRows, 1024, 512};
 
-Tile tile_of(int device, int64_t rows, int64_t size_bytes) {
-  if (!runs_in_stretches(device)) {
-    // Items in a square, or in a rectangle of twice as many columns; each has four by four elements.
-    const auto bits = std::bit_width(block_items(device)) - 1;
-    return {int64_t{4} << bits / 2, int64_t{4} << (bits + 1) / 2, 16};
-  }
+Tile tile_of_stretch(int device, int64_t rows, int64_t size_bytes) {
   if (rows <= kFewRows) {
     return kFewRowsTile;
   }
@@ -206,7 +234,10 @@ tb_status run(Product product, const tb_kernel_context& context) {
     std::swap(left, right);
   }
   const int64_t size_bytes = compute == ValueType::f64 || compute == ValueType::i64 ? 8 : 4;
-  const Tile tile = tile_of(context.device, out.sizes[1], size_bytes);
+  const Tile tile = runs_in_stretches(context.device)
+                        ? tile_of_stretch(context.device, out.sizes[1], size_bytes)
+                        : tile_of_items(context.device, out, left.type == right.type ? left.type : compute, size_bytes,
+                                        left.sizes[2]);
   const bool few = runs_in_stretches(context.device) && out.sizes[1] <= kFewRows;
   const bool left_along_k = std::abs(left.strides[2]) <= std::abs(left.strides[1]);
   // Also of one column, whose sum is then made of many.
@@ -229,6 +260,12 @@ tb_status run(Product product, const tb_kernel_context& context) {
       .number("ROWS_MOST", tile.rows)
       .number("COLUMNS_MOST", tile.columns)
       .number("DEPTH", tile.depth)
+      .number("EDGE", tile.edge)
+      .number("FUSES", is_floating(compute))
+      .number("MATRICES", tile.matrices)
+      .number("ITEMS", tile.items)
+      .number("LEFT_WIDE", tile.matrices && left.is_wide(left_along_k ? 2 : 1))
+      .number("RIGHT_WIDE", tile.matrices && right.is_wide(right_along_k ? 1 : 2))
       .number("LEFT_ALONG_K", left_along_k)
       .number("RIGHT_ALONG_K", right_along_k)
       .text("LEFT_STEP_K", unit[0] ? "1" : "args.left[2]")
@@ -275,7 +312,7 @@ tb_status run(Product product, const tb_kernel_context& context) {
     const int64_t cost = std::min(args.rows, args.tile_rows) * std::min(args.columns, args.tile_columns) * args.depth;
     launch.run(function, tiles(), cost);
   } else {
-    launch.run_blocks(function, tiles(), block_items(context.device));
+    launch.run_blocks(function, tiles(), tile.items);
   }
   return TB_STATUS_OK;
 }

@@ -26,6 +26,7 @@
 #include "csrc/ops/compiled/engine/Modules.h"
 #include "csrc/ops/compiled/engine/Part.h"
 #include "csrc/ops/compiled/engine/Support.h"
+#include "csrc/ops/compiled/loops/Transpose.h"
 #include "csrc/ops/tensor/Transfer.h"
 #include "csrc/profiler/Recording.h"
 
@@ -142,15 +143,17 @@ bool is_short(std::string_view texts) {
 /// too much work for it to matter.
 int vector_of(int device, const PointwiseEntry& entry, const Call& call, const Geometry& geometry) {
   constexpr int64_t kWorthVectors = 16384;
-  if (runs_in_stretches(device) || is_complex(call.value) || geometry.count < kWorthVectors ||
+  constexpr std::size_t kMostBytes = 64; // that an item has of an operand at once, in registers
+  if (runs_in_stretches(device) || geometry.count < kWorthVectors ||
       !is_short(is_floating(compute_type(call.value)) ? entry.floating_texts : entry.integral_texts)) {
     return 0;
   }
-  std::size_t least = kWideBytes; // bytes of an element
+  std::size_t least = kWideBytes, most = 1; // bytes of an element
   for (std::size_t n = 0; n < static_cast<std::size_t>(call.num_operands); ++n) {
     least = std::min(least, size_of(call.types[n]));
+    most = std::max(most, size_of(call.types[n]));
   }
-  const int vector = std::min(kWideBytes / static_cast<int>(least), 8);
+  const auto vector = static_cast<int>(std::min(kWideBytes / least, kMostBytes / most));
   const auto inner = static_cast<std::size_t>(geometry.rank - 1);
   if (vector == 1 || (inner > 0 && geometry.sizes[inner] % vector != 0)) {
     return 0;
@@ -341,6 +344,10 @@ bool launch(const PointwiseEntry& entry, Call& call, const tb_kernel_context& co
     const int bytes = geometry.widen(call.operands.data(), call.num_operands, output.dtype.bits / 8);
     call.value = word_type(bytes);
     call.types.fill(call.value);
+  }
+  if (call.moves && call.num_operands == 2 && geometry.rank > 1 &&
+      transpose(context, geometry, *call.operands[0], *call.operands[1], call.types[0])) {
+    return true;
   }
   const int vector = vector_of(context.device, entry, call, geometry);
   const auto& function = find_function(context.device, specialize(entry, call, geometry, vector));

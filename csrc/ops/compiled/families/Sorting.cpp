@@ -99,8 +99,19 @@ class Sorter {
     width_ = size_;
   }
 
+  /// `kept` of each row from `first` on. Returns which of those that are there now is the first one.
+  int64_t select(int64_t first, int64_t kept) {
+    const bool is_one = kept == 1;
+    if (selects_by_digits(is_one ? 1 : kept) && (first == 0 || is_one)) {
+      select_digits(first + kept, is_one);
+      return 0;
+    }
+    select_first(first + kept);
+    return first;
+  }
+
   /// The first `kept` of each row.
-  void select(int64_t kept) {
+  void select_first(int64_t kept) {
     if (!stretches_ && size_ <= tile_) {
       sort_runs(kept);
       width_ = kept;
@@ -189,49 +200,112 @@ class Sorter {
     }
     return digits_of(type_).count + 1 < merges;
   }
-  void sort_digits() {
-    constexpr int64_t kItems = 256, kEach = 8; // more of them would need too many registers
-    const auto group = std::min<int64_t>(items_, kItems), tile = group * kEach;
+  /// How rows are divided among blocks that go by digits.
+  struct Parts {
+    static constexpr int64_t kItems = 256, kEach = 8; // more of them would need too many registers
+    int64_t items, count, size;
+  };
+  Parts parts_of_row() const {
+    const auto items = std::min<int64_t>(items_, Parts::kItems), tile = items * Parts::kEach;
     const int64_t at_once = 4 * std::max(device_api().properties(context_.device).multiprocessor_count, 1);
     const int64_t most = std::clamp<int64_t>(at_once / rows_, 1, (size_ + tile - 1) / tile);
-    const int64_t part_size = ((size_ + most - 1) / most + tile - 1) / tile * tile;
-    const int64_t parts = (size_ + part_size - 1) / part_size;
+    const int64_t size = ((size_ + most - 1) / most + tile - 1) / tile * tile;
+    return {items, (size_ + size - 1) / size, size};
+  }
+  /// A step of radix.c, of which each block has a part of a row, or the blocks that are told.
+  struct DigitStep {
+    const char* name;
+    int64_t bit = 0;          // the lowest of the digit
+    bool of_elements = false; // p0 are elements, not keys
+    bool is_first = false;    // FIRST_DIGIT
+    int64_t kept = 0;
+    int64_t blocks = 0;
+  };
+  void launch(const DigitStep& step, const Parts& parts, std::initializer_list<const void*> pointers) {
+    const bool selects = step.of_elements && step.kept > 0;
+    const auto digits = selects ? digits_of(type_) : Digits{};
+    Specialization wanted(kRadix);
+    add_keys(wanted, step.of_elements ? type_ : wide_ ? ValueType::i64 : ValueType::i32);
+    wanted.flag(step.name, true)
+        .called(step.name + std::strlen("STEP_"))
+        .flag("FIRST", step.of_elements)
+        .flag("FIRST_DIGIT", step.is_first)
+        .type("WORD", selects ? word_type(elements_.element_bytes()) : ValueType::none)
+        .number("FIRST_BIT", digits.first_bit)
+        .number("HIGHER_BITS", 8 * key_bytes() - digits.first_bit - digits.count * Digits::kBits)
+        .number("GROUP", parts.items)
+        .number("EACH", Parts::kEach)
+        .parameters(static_cast<int>(pointers.size()));
+    const auto& function = find_function(context_.device, wanted);
+    const int64_t args[] = {rows_, size_, parts.count, parts.size, step.bit, step.kept};
+    Launch launch(context_);
+    for (const auto* pointer : pointers) {
+      launch.pointer(pointer);
+    }
+    launch.value(args, sizeof args);
+    launch.run_blocks(function, step.blocks ? step.blocks : rows_ * parts.count, static_cast<uint32_t>(parts.items));
+  }
+  void sort_digits() {
+    const auto parts = parts_of_row();
     const auto [first_bit, count] = digits_of(type_);
     allocate(total_);
     char* other_keys = workspace(context_, total_ * key_bytes());
     char* other_places = workspace(context_, total_ * 4);
     const int64_t lines = rows_ << Digits::kBits;
-    char* tallies = workspace(context_, lines * parts * 4);
+    char* tallies = workspace(context_, lines * parts.count * 4);
     char* totals = workspace(context_, lines * 4);
     for (int64_t n = 0; n < count; ++n) {
       const bool is_first = n == 0;
-      const auto run = [&](const char* step, int64_t blocks, std::initializer_list<const void*> pointers) {
-        Specialization wanted(kRadix);
-        const bool has_elements = is_first && std::strcmp(step, "STEP_before") != 0;
-        add_keys(wanted, has_elements ? type_ : wide_ ? ValueType::i64 : ValueType::i32);
-        wanted.flag(step, true)
-            .called(step + std::strlen("STEP_"))
-            .flag("FIRST", has_elements)
-            .number("GROUP", group)
-            .number("EACH", kEach)
-            .parameters(static_cast<int>(pointers.size()));
-        const auto& function = find_function(context_.device, wanted);
-        const int64_t args[] = {rows_, size_, parts, part_size, first_bit + n * Digits::kBits};
-        Launch launch(context_);
-        for (const auto* pointer : pointers) {
-          launch.pointer(pointer);
-        }
-        launch.value(args, sizeof args);
-        launch.run_blocks(function, blocks, static_cast<uint32_t>(group));
-      };
       const char* from = is_first ? elements_.data : keys_;
-      run("STEP_tally", rows_ * parts, {from, tallies});
-      run("STEP_before", lines, {tallies, totals});
-      run("STEP_move", rows_ * parts, {from, places_, other_keys, other_places, tallies, totals});
+      const int64_t bit = first_bit + n * Digits::kBits;
+      launch({.name = "STEP_tally", .bit = bit, .of_elements = is_first}, parts, {from, tallies});
+      launch({.name = "STEP_before", .blocks = lines}, parts, {tallies, totals});
+      launch({.name = "STEP_move", .bit = bit, .of_elements = is_first}, parts,
+             {from, places_, other_keys, other_places, tallies, totals});
       std::swap(keys_, other_keys);
       std::swap(places_, other_places);
     }
     width_ = size_;
+  }
+  /// Of `kept` places, which are sorted after that.
+  bool selects_by_digits(int64_t kept) const {
+    return !stretches_ && items_ >= 32 && size_ > tile_ && kept * 4 <= size_;
+  }
+  /// The first `kept` places of each row, in the order of the keys; if `only_last` the last one of them alone. The keys'
+  /// digits from the highest on tell which key is the last one, and those before it are sorted.
+  void select_digits(int64_t kept, bool only_last) {
+    const auto parts = parts_of_row();
+    const auto [first_bit, count] = digits_of(type_);
+    const int64_t row_bytes = 4 << Digits::kBits, found = rows_ * (only_last ? 1 : kept);
+    char* totals = workspace(context_, count * rows_ * row_bytes); // [digit, row, value of the digit]
+    char* states = workspace(context_, (count + 1) * rows_ * 16);
+    char* counts = workspace(context_, rows_ * parts.count * 8);
+    fill_bytes(context_, totals, 0, count * rows_ * row_bytes);
+    for (int64_t n = 0; n <= count; ++n) {
+      const char* state = states + std::max<int64_t>(n - 1, 0) * rows_ * 16;
+      const char* last = totals + std::max<int64_t>(n - 1, 0) * rows_ * row_bytes;
+      DigitStep step{.name = n < count ? "STEP_narrow" : "STEP_count",
+                     .bit = first_bit + (count - 1 - n) * Digits::kBits,
+                     .of_elements = true,
+                     .is_first = n == 0,
+                     .kept = kept};
+      launch(
+          step, parts,
+          {elements_.data, last, state, states + n * rows_ * 16, n < count ? totals + n * rows_ * row_bytes : counts});
+    }
+    const View chosen(workspace(context_, found * elements_.element_bytes()), elements_.dtype, found);
+    char* places = workspace(context_, found * 4);
+    launch({.name = only_last ? "STEP_last" : "STEP_gather", .of_elements = true, .kept = kept}, parts,
+           {elements_.data, states + count * rows_ * 16, counts, chosen.data, places});
+    if (found > rows_) {
+      Sorter sorter(context_, chosen, rows_, kept, descending_);
+      sorter.sort();
+      places_ = sorter.places_;
+      launch({.name = "STEP_locate", .kept = kept, .blocks = (found + 1023) / 1024}, parts, {places_, places});
+    } else {
+      places_ = places;
+    }
+    width_ = found / rows_;
   }
   void allocate(int64_t count) {
     keys_ = workspace(context_, count * key_bytes());
@@ -327,8 +401,8 @@ tb_status sorted(const tb_kernel_context& context, const tb_tensor& self, int64_
   }
   const int64_t size = moved.sizes.back();
   Sorter sorter(context, elements, moved.numel() / size, size, descending);
-  if (first == 0 && step == Step::kFinish) {
-    sorter.select(kept);
+  if (step == Step::kFinish) {
+    first = sorter.select(first, kept);
   } else {
     sorter.sort();
   }
