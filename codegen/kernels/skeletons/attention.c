@@ -12,7 +12,11 @@
 //                 without a bias, it is the row's logarithm
 // GRAD_KEYS       own are keys, after GRAD_QUERY; writes the gradients of values too
 // TYPE, BIAS      how values are stored; BIAS where there is one, and b8 where it says what stays
-// CAUSAL          not 0: keys after the query's place are left out
+// CAUSAL          not 0: keys after the query's place are left out, and where it is moved on by args.latest
+// WINDOW          not 0: so are those that lie before the query's place and args.earliest
+// VARLEN          not 0: rows of all sequences lie one after the other, from p12 on queries and from p13 on keys, of which p14
+//                 says how many if USED; the last places of both are the same
+// PAGED           not 0: keys and values are [page, head, place in it, element], and p15 [sequence, number] are its pages
 // DROPOUT         not 0: weight i, counted along [batch, heads, rows, places], is dropped as element i of a mask by random.c is
 // STEP_query, ... how far neighbours of a row are apart
 // OWN_MOST, OTHERS_MOST  rows of a tile
@@ -29,6 +33,8 @@ typedef struct {
   i64 logarithms[2]; // by batch and head
   i64 below; // a number that is less than it keeps a weight
   i64 parts, part_size; // of the places
+  i64 earliest, latest;
+  i64 pages, page; // of a sequence at most, and places of each
   tb_scalar scalars[2]; // scale, and what weights that stay are multiplied by
 } Args;
 
@@ -36,9 +42,43 @@ typedef struct {
 #define KEEP_SCALE ((T)TB_SCALAR(1))
 
 // Of the batch and head at hand.
-#define HERE(p, what, batch, head) \
-  ((p) + ((i64)(batch) * args.what[0] + (i64)(head) * args.what[1]) * TYPE_BYTES)
-#define AT_(what, row, d) ((row) * (Index)args.what[2] + (d) * (Index)(STEP_##what))
+#define HERE(p, what, batch, head) ((p) + (BEGIN_##what(batch) + (i64)(head) * args.what[1]) * TYPE_BYTES)
+#if VARLEN
+#define BEGIN_OF_ROWS(what, batch) (first_of_rows * args.what[2])
+#define BEGIN_OF_PLACES(what, batch) (first_of_places * args.what[2])
+#define LOGARITHMS(batch, head) (first_of_rows + (head) * args.logarithms[1])
+#define DELTAS(batch, head) LOGARITHMS(batch, head)
+#else
+#define BEGIN_OF_ROWS(what, batch) ((i64)(batch) * args.what[0])
+#define BEGIN_OF_PLACES BEGIN_OF_ROWS
+#define LOGARITHMS(batch, head) ((batch) * args.logarithms[0] + (head) * args.logarithms[1])
+#define DELTAS(batch, head) (((batch) * args.heads + (head)) * args.rows)
+#endif
+#define BEGIN_query(batch) BEGIN_OF_ROWS(query, batch)
+#define BEGIN_out(batch) BEGIN_OF_ROWS(out, batch)
+#define BEGIN_grad_out(batch) BEGIN_OF_ROWS(grad_out, batch)
+#define BEGIN_grad_query(batch) BEGIN_OF_ROWS(grad_query, batch)
+#define BEGIN_key(batch) BEGIN_OF_PLACES(key, batch)
+#define BEGIN_value(batch) BEGIN_OF_PLACES(value, batch)
+#define BEGIN_grad_key(batch) BEGIN_OF_PLACES(grad_key, batch)
+#define BEGIN_grad_value(batch) BEGIN_OF_PLACES(grad_value, batch)
+#define ROW_OF(what, row) ((row) * (Index)args.what[2])
+#if PAGED
+#define ROW_OF_PAGES(what, row)                                                                              \
+  (TB_LOAD_i32(p15, batch * args.pages + (row) / (Index)args.page) * (Index)args.what[0] +                   \
+   (row) % (Index)args.page * (Index)args.what[2])
+#else
+#define ROW_OF_PAGES ROW_OF
+#endif
+#define ROW_OF_query(row) ROW_OF(query, row)
+#define ROW_OF_out(row) ROW_OF(out, row)
+#define ROW_OF_grad_out(row) ROW_OF(grad_out, row)
+#define ROW_OF_grad_query(row) ROW_OF(grad_query, row)
+#define ROW_OF_key(row) ROW_OF_PAGES(key, row)
+#define ROW_OF_value(row) ROW_OF_PAGES(value, row)
+#define ROW_OF_grad_key(row) ROW_OF(grad_key, row)
+#define ROW_OF_grad_value(row) ROW_OF(grad_value, row)
+#define AT_(what, row, d) (ROW_OF_##what(row) + (d) * (Index)(STEP_##what))
 #define LOAD_(what, row, d) ((T)TB_LOAD_AS(TYPE, what, AT_(what, row, d)))
 #define LOAD(what, row, d) LOAD_(what, row, d)
 #define STORE(what, row, d, x) TB_STORE_AS(RESULT, what, AT_(what, row, d), x)
@@ -50,30 +90,58 @@ typedef struct {
 #define RESULT_BYTES TYPE_BYTES
 #endif
 
+#if VARLEN
+#define ROWS number_of_rows
+#define PLACES number_of_places
+#define LATEST latest
+#define SEQUENCE                                                                                             \
+  const i64 first_of_rows = TB_LOAD_i32(p12, batch);                                                         \
+  const i64 first_of_places = PAGED ? 0 : TB_LOAD_i32(p13, batch);                                           \
+  const Index ROWS = (Index)(TB_LOAD_i32(p12, batch + 1) - first_of_rows);                                   \
+  const Index PLACES = (Index)(USED ? TB_LOAD_i32(p14, batch) : TB_LOAD_i32(p13, batch + 1) - first_of_places); \
+  const Index latest = PLACES - ROWS + (Index)args.latest, earliest = PLACES - ROWS + (Index)args.earliest;  \
+  (void)latest;                                                                                              \
+  (void)earliest;
+#define IS_BESIDE_SEQUENCE(first) ((first) >= (Index)OWN_ROWS)
+#else
+#define ROWS args.rows
+#define PLACES args.places
+#define LATEST 0
+#define SEQUENCE
+#define IS_BESIDE_SEQUENCE(first) 0
+#endif
+
 #if GRAD_KEYS
 #define OWN_A key
 #define OWN_B value
 #define OTHER_A query
 #define OTHER_B grad_out
-#define OWN_ROWS args.places
-#define OTHER_ROWS args.rows
+#define OWN_ROWS PLACES
+#define OTHER_ROWS ROWS
+#define MOST_OWN_ROWS args.places
 #define QUERY_OF(own, other) (other)
 #define KEY_OF(own, other) (own)
 #define HEADS (args.heads / args.shared)
-#define FIRST_OTHER(first) (CAUSAL ? TB_LEAST((first), (Index)args.rows) : 0)
-#define LAST_OTHER(last) ((Index)args.rows)
+#define FIRST_OTHER(first) (CAUSAL ? TB_LEAST(TB_MOST((first) - LATEST, 0), (Index)ROWS) : 0)
+#define LAST_OTHER(last) (WINDOW ? TB_LEAST((last) - EARLIEST, (Index)ROWS) : (Index)ROWS)
 #else
 #define OWN_A query
 #define OWN_B grad_out
 #define OTHER_A key
 #define OTHER_B value
-#define OWN_ROWS args.rows
-#define OTHER_ROWS args.places
+#define OWN_ROWS ROWS
+#define OTHER_ROWS PLACES
+#define MOST_OWN_ROWS args.rows
 #define QUERY_OF(own, other) (own)
 #define KEY_OF(own, other) (other)
 #define HEADS args.heads
-#define FIRST_OTHER(first) 0
-#define LAST_OTHER(last) (CAUSAL ? TB_LEAST((last), (Index)args.places) : (Index)args.places)
+#define FIRST_OTHER(first) (WINDOW ? TB_MOST((first) + EARLIEST, 0) : 0)
+#define LAST_OTHER(last) (CAUSAL ? TB_LEAST((last) + LATEST, (Index)PLACES) : (Index)PLACES)
+#endif
+#if WINDOW
+#define EARLIEST earliest
+#else
+#define EARLIEST 0
 #endif
 #define BACKWARD (GRAD_QUERY || GRAD_KEYS)
 
@@ -86,7 +154,7 @@ typedef struct {
 #endif
 #define BIAS_AT(q, k) ((q) * (Index)args.bias[2] + (k) * (Index)args.bias[3])
 #define SCALED(x, q, k) BIASED((x) * scale, q, k)
-#define IS_LEFT_OUT(q, k) (CAUSAL && (k) > (q))
+#define IS_LEFT_OUT(q, k) ((CAUSAL && (k) > (q) + LATEST) || (WINDOW && (k) < (q) + EARLIEST))
 #define SCORE(x, q, k) (IS_LEFT_OUT(q, k) ? (T)(-INFINITY) : SCALED(x, q, k))
 
 #if DROPOUT
@@ -115,6 +183,8 @@ TB_DEVICE int is_kept(u64 seed, u64 offset, u64 i, i64 below) {
   const i64 batch_and_part = (i64)(tile % heads) / HEADS;                                   \
   const i64 batch = PARTS ? batch_and_part / args.parts : batch_and_part;                   \
   const i64 own_head = (i64)(tile % heads) % HEADS;                                         \
+  SEQUENCE                                                                                  \
+  if (IS_BESIDE_SEQUENCE(first)) continue;                                                  \
   const Index own_count = TB_LEAST((Index)OWN_MOST, (Index)OWN_ROWS - first);               \
   const Index which = (Index)(batch_and_part - batch * args.parts);                         \
   const Index begin_part = PARTS ? which * (Index)args.part_size : 0;                       \
@@ -131,7 +201,7 @@ TB_DEVICE int is_kept(u64 seed, u64 offset, u64 i, i64 below) {
   TB_GLOBAL char* const query = HERE(p0, query, batch, head);                                \
   TB_GLOBAL char* const key = HERE(p1, key, batch, head / args.shared);                      \
   TB_GLOBAL char* const value = HERE(p2, value, batch, head / args.shared);                  \
-  const i64 logarithms = batch * args.logarithms[0] + head * args.logarithms[1];             \
+  const i64 logarithms = LOGARITHMS(batch, head);                                            \
   TENSORS_OF_BIAS TENSORS_OF_DROPOUT TENSORS_OF_GRADIENTS
 #ifdef BIAS
 #define TENSORS_OF_BIAS TB_GLOBAL char* const bias = p3 + (batch * args.bias[0] + head * args.bias[1]) * BIAS_BYTES;
@@ -148,7 +218,7 @@ TB_DEVICE int is_kept(u64 seed, u64 offset, u64 i, i64 below) {
 #if BACKWARD
 #define TENSORS_OF_GRADIENTS                                          \
   TB_GLOBAL char* const grad_out = HERE(p8, grad_out, batch, head);   \
-  const i64 deltas = (batch * args.heads + head) * args.rows;
+  const i64 deltas = DELTAS(batch, head);
 #else
 #define TENSORS_OF_GRADIENTS
 #endif
@@ -241,7 +311,7 @@ TB_KERNEL(attention) {
   TB_LOCAL_ARRAY(T, given, OWN_MOST); // the sum of the weights that a row's logarithm gives
 #endif
   const T scale = SCALE;
-  const Index tiles = ((Index)OWN_ROWS + OWN_MOST - 1) / OWN_MOST;
+  const Index tiles = ((Index)MOST_OWN_ROWS + OWN_MOST - 1) / OWN_MOST;
   TB_FOR_BLOCKS(tile, tiles * (Index)(BATCHES * HEADS)) {
     LOCATE
     const Index panels = (own_count + PANEL - 1) / PANEL;
@@ -621,12 +691,12 @@ TB_KERNEL(attention) {
     (void)k;                                                                                                 \
     scores[i][j] = IS_THERE(j) ? SCALED(scores[i][j], q, k) : (T)(-INFINITY);                                \
   }                                                                                                          \
-  if (begin + OTHERS_MOST > end_others || (CAUSAL && HAS_LATER(first, begin)))                               \
+  if (begin + OTHERS_MOST > end_others || WINDOW || (CAUSAL && HAS_LATER(first, begin)))                     \
     UNROLLED(i, ROWS_EACH) UNROLLED(j, OTHERS_EACH)                                                          \
       if (OTHER_OF(j) >= end_others || IS_LEFT_OUT(QUERY_OF(OWN_OF(i), OTHER_OF(j)), KEY_OF(OWN_OF(i), OTHER_OF(j)))) \
         scores[i][j] = (T)(-INFINITY);
 // Whether a tile has keys that are later than some of its queries.
-#define HAS_LATER(own, other) (KEY_OF((own) + OWN_MOST, (other) + OTHERS_MOST) > QUERY_OF(own, other) + 1)
+#define HAS_LATER(own, other) (KEY_OF((own) + OWN_MOST, (other) + OTHERS_MOST) > QUERY_OF(own, other) + LATEST + 1)
 // The places of score [i][j]; beyond the last they are rows that there are.
 #define OWN_OF(i) TB_LEAST(first + OWN_ROW(i), (Index)OWN_ROWS - 1)
 #define OTHER_OF(j) (begin + OTHER_ROW(j))
@@ -639,7 +709,7 @@ TB_KERNEL(attention) {
   const int item = (int)TB_LOCAL_ITEM;
   const int across = item % SIDE, down = item / SIDE;
   const T scale = SCALE * UNIT;
-  const Index tiles = ((Index)OWN_ROWS + OWN_MOST - 1) / OWN_MOST;
+  const Index tiles = ((Index)MOST_OWN_ROWS + OWN_MOST - 1) / OWN_MOST;
   TB_FOR_BLOCKS(tile, tiles * (Index)(BATCHES * HEADS)) {
     LOCATE
 #if FORWARD || GRAD_KEYS
@@ -755,7 +825,11 @@ TB_KERNEL(attention) {
 #endif
       }
 #if FORWARD
+#if VARLEN
+      TB_GLOBAL char* const out = HERE(p5, out, batch, head);
+#else
       TB_GLOBAL char* const out = p5 + (batch_and_part * args.out[0] + head * args.out[1]) * RESULT_BYTES;
+#endif
       UNROLLED(i, ROWS_EACH) {
         JOIN(totals[i], SUM)
         const Index own = first + OWN_ROW(i);

@@ -14,6 +14,7 @@ void register_native_kernels(Registrar& m) {
   register_matmul(m);
   register_activation(m);
   register_attention(m);
+  register_varlen_attention(m);
   register_random(m);
   register_batch_norm(m);
   register_embedding_bag(m);

@@ -24,6 +24,7 @@ void register_recurrent_layers(Registrar& m);
 void register_matmul(Registrar& m);
 void register_activation(Registrar& m);
 void register_attention(Registrar& m);
+void register_varlen_attention(Registrar& m);
 void register_random(Registrar& m);
 void register_batch_norm(Registrar& m);
 void register_embedding_bag(Registrar& m);

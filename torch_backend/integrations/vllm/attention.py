@@ -1,12 +1,15 @@
-"""Attention over a cache in blocks, in PyTorch's operators: rows of keys and values are gathered, then attended to.
+"""Attention over a cache in blocks, in PyTorch's operators.
 
-Requests that decode, one token each, come first in a batch and are computed together; each of the others by itself,
-with PyTorch's causal attention where it begins at its first token. Nothing waits for the device.
+Where the device has a kernel for PyTorch's attention of sequences, which reads a cache in blocks, that is all. Else
+rows of keys and values are gathered, then attended to: requests that decode, one token each, come first in a batch and
+are computed together; each of the others by itself, with PyTorch's causal attention where it begins at its first token.
+Nothing waits for the device.
 """
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, ClassVar
 
 import torch
@@ -20,6 +23,21 @@ from vllm.v1.attention.backend import (
 )
 from vllm.v1.attention.backends.registry import AttentionBackendEnum, register_backend
 from vllm.v1.kv_cache_interface import KVCacheLayout
+
+from torch_backend.operators import operator_sources
+
+SEQUENCES = "_flash_attention_forward_no_dropout_inplace"
+
+
+@cache
+def has_kernel_for_sequences() -> bool:
+    """Whether a kernel of the device serves attention of sequences, which can read a cache in blocks."""
+    operator = getattr(torch.ops.aten, SEQUENCES, None)
+    return (
+        operator is not None
+        and any(argument.name == "block_table" for argument in operator.default._schema.arguments)
+        and operator_sources().get(f"aten::{SEQUENCES}") in ("plugin", "generated")
+    )
 
 
 @register_backend(AttentionBackendEnum.CUSTOM)
@@ -101,11 +119,24 @@ class PagedMetadata:
     Attributes:
         num_actual_tokens: of the batch.
         slot_mapping: (tokens,), where each token's key and value go.
+        starts: (requests + 1,), where each request's queries begin.
+        lengths: (requests,), how many keys each has.
+        blocks: (requests, most blocks), of the cache.
+        longest: the queries and keys of one request at most.
+        make_groups: what `groups` is, where that is asked for.
     """
 
     num_actual_tokens: int
     slot_mapping: torch.Tensor
-    groups: list[Group]
+    starts: torch.Tensor
+    lengths: torch.Tensor
+    blocks: torch.Tensor
+    longest: tuple[int, int]
+    make_groups: Callable[[], list[Group]]
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        return self.make_groups()
 
 
 class PagedBuilder(AttentionMetadataBuilder[PagedMetadata]):
@@ -120,18 +151,29 @@ class PagedBuilder(AttentionMetadataBuilder[PagedMetadata]):
         batch = common_attn_metadata
         if batch.causal is not True:
             raise NotImplementedError("torch_backend serves decoders: attention that is not causal has no kernel yet.")
+        count = batch.num_reqs
+        return PagedMetadata(
+            batch.num_actual_tokens,
+            batch.slot_mapping,
+            batch.query_start_loc[: count + 1],
+            batch.seq_lens[:count],
+            batch.block_table_tensor[:count],
+            (batch.max_query_len, batch.max_seq_len),
+            lambda: self._groups(batch),
+        )
+
+    def _groups(self, batch: Any) -> list[Group]:
         starts = batch.query_start_loc_cpu[: batch.num_reqs + 1].tolist()
         lengths = [after - start for start, after in itertools.pairwise(starts)]
         keys = batch.seq_lens_cpu_upper_bound
         keys = [batch.max_seq_len] * batch.num_reqs if keys is None else keys[: batch.num_reqs].tolist()
         decodes = next((i for i, length in enumerate(lengths) if length != 1), len(lengths))
         bounds = [*([(0, decodes)] if decodes else []), *((i, i + 1) for i in range(decodes, len(lengths)))]
-        groups = [
+        return [
             self._group(batch, first, last, slice(starts[first], starts[last]), max(keys[first:last]))
             for first, last in bounds
             if starts[first] != starts[last]
         ]
-        return PagedMetadata(batch.num_actual_tokens, batch.slot_mapping, groups)
 
     def _group(self, batch: Any, first: int, last: int, tokens: slice, keys: int) -> Group:
         """``keys``: at least as many as the longest request has."""
@@ -212,6 +254,8 @@ class PagedAttention(AttentionImpl[PagedMetadata]):
         """``query`` is (tokens, heads, head size), as ``output``, which is written. Keys are read from the cache."""
         if attn_metadata is None:  # vLLM measures how much memory a step needs
             return output.zero_()
+        if has_kernel_for_sequences() and not self.soft_cap and self.slopes is None:
+            return self._attend_to_sequences(query, kv_cache, attn_metadata, output)
         rows = self._rows(kv_cache)
         for group in attn_metadata.groups:
             shape = (*group.positions.shape, self.num_heads, self.head_size)
@@ -219,6 +263,29 @@ class PagedAttention(AttentionImpl[PagedMetadata]):
             keys, values = rows[group.slots].transpose(1, 2).split(self.head_size, -1)
             result = self._attend(queries, keys, values, group)
             output[group.tokens].view(shape).copy_(result.transpose(1, 2))
+        return output
+
+    def _attend_to_sequences(
+        self, query: torch.Tensor, kv_cache: torch.Tensor, batch: PagedMetadata, output: torch.Tensor
+    ) -> torch.Tensor:
+        keys, values = kv_cache.transpose(1, 2).split(self.head_size, -1)
+        getattr(torch.ops.aten, SEQUENCES)(
+            output,
+            query,
+            keys,
+            values,
+            batch.starts,
+            None,
+            *batch.longest,
+            0.0,
+            True,
+            False,
+            scale=self.scale,
+            window_size_left=None if self.sliding_window is None else self.sliding_window - 1,
+            window_size_right=0,
+            seqused_k=batch.lengths,
+            block_table=batch.blocks,
+        )
         return output
 
     def _attend(self, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, group: Group) -> torch.Tensor:

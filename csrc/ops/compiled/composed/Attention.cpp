@@ -42,12 +42,15 @@ struct Args {
   std::array<int64_t, 2> logarithms{};
   int64_t below = 0;
   int64_t parts = 1, part_size = 0;
+  int64_t earliest = 0, latest = 0;
+  int64_t pages = 0, page = 1;
   int64_t scale = 0, keep_scale = 0;
 };
 
 /// What one launch is of.
 struct Operands {
   at::Tensor query, key, value, bias, logarithms, out, seed, offset, grad_out, delta, grad_query, grad_key, grad_value;
+  const Sequences* sequences = nullptr;
 };
 
 /// What a block has at once.
@@ -184,8 +187,19 @@ void join(const Args& args, const at::Tensor& numbers, const at::Tensor& results
 void run(Pass pass, const Call& call, const Operands& of) {
   const int device = of.query.device().index();
   const bool is_forward = pass == Pass::kForward, is_of_keys = pass == Pass::kGradKeys;
-  Args args{of.query.size(0), of.query.size(1), of.query.size(1) / std::max<int64_t>(of.key.size(1), 1),
-            of.query.size(2), of.key.size(2)};
+  const Sequences* const sequences = of.sequences;
+  const bool has_pages = sequences && sequences->pages.defined();
+  Args args{sequences ? sequences->first_rows.size(0) - 1 : of.query.size(0), of.query.size(1),
+            of.query.size(1) / std::max<int64_t>(of.key.size(1), 1), sequences ? sequences->rows : of.query.size(2),
+            sequences ? sequences->places : of.key.size(2)};
+  if (sequences) {
+    args.earliest = -sequences->before;
+    args.latest = sequences->after;
+  }
+  if (has_pages) {
+    args.pages = sequences->pages.size(1);
+    args.page = of.key.size(2);
+  }
   const int64_t own = is_of_keys ? args.places : args.rows;
   const int64_t blocks = args.batches * (is_of_keys ? of.key.size(1) : args.heads);
   if (own * blocks == 0) {
@@ -197,7 +211,7 @@ void run(Pass pass, const Call& call, const Operands& of) {
   const int64_t width_a = of.query.size(3), width_b = of.value.size(3);
   const Tile tile = tile_of(device, pass, own, blocks, type, std::max(width_a, width_b));
   int64_t count = blocks * ((own + tile.own - 1) / tile.own);
-  if (is_forward) {
+  if (is_forward && !sequences) {
     args.parts = parts_of(device, count, args.places, tile.others, &args.part_size);
   }
   const bool has_parts = args.parts > 1;
@@ -222,7 +236,8 @@ void run(Pass pass, const Call& call, const Operands& of) {
               : is_of_keys ? "backward_of_keys"
                            : "backward_of_query")
       .index_of(count < Geometry::kLimit32 && std::max(args.rows, args.places) < Geometry::kLimit32 &&
-                std::all_of(all.begin(), all.end(), fits_32))
+                std::all_of(all.begin(), all.end(), fits_32) &&
+                (!has_pages || std::max(of.key.numel(), of.value.numel()) < Geometry::kLimit32))
       .number("FORWARD", is_forward)
       .number("GRAD_QUERY", pass == Pass::kGradQuery)
       .number("GRAD_KEYS", is_of_keys)
@@ -231,7 +246,11 @@ void run(Pass pass, const Call& call, const Operands& of) {
       .type("BIAS", bias.defined() ? type_of(bias) : ValueType::none)
       .number("BIAS_SELECTS", bias.defined() && bias.scalar_type() == at::kBool)
       .number("BIAS_BYTES", bias.defined() ? bias.element_size() : 0)
-      .number("CAUSAL", call.is_causal)
+      .number("CAUSAL", call.is_causal || (sequences && sequences->after >= 0))
+      .number("WINDOW", sequences && sequences->before >= 0)
+      .number("VARLEN", sequences != nullptr)
+      .number("USED", sequences && sequences->used.defined())
+      .number("PAGED", has_pages)
       .number("DROPOUT", drops)
       .number("WIDTH_A", width_a)
       .number("WIDTH_B", width_b)
@@ -254,7 +273,9 @@ void run(Pass pass, const Call& call, const Operands& of) {
       .number("PARTS", has_parts)
       .number("MATRICES", tile.matrices)
       .number("STAGES", tile.stages)
-      .parameters(is_forward ? 8 : 12);
+      .parameters(sequences    ? 16
+                  : is_forward ? 8
+                               : 12);
   const auto& function = find_function(device, wanted);
 
   args.query = strides_of(of.query);
@@ -270,7 +291,7 @@ void run(Pass pass, const Call& call, const Operands& of) {
   args.below = below_with_probability(1 - call.dropout_p);
   args.scale = scalar_of(call.scale, ValueType::f32);
   args.keep_scale = scalar_of(call.dropout_p < 1 ? 1 / (1 - call.dropout_p) : 0.0, ValueType::f32);
-  static_assert(sizeof(Args) == 48 * sizeof(int64_t));
+  static_assert(sizeof(Args) == 52 * sizeof(int64_t));
   enqueue(of.query, "aten::scaled_dot_product_attention", [&](Launch& launch) {
     const void* spare = (of.query.numel() > 0 ? of.query : of.key).const_data_ptr();
     const auto pointer = [&](const at::Tensor& tensor) {
@@ -279,11 +300,16 @@ void run(Pass pass, const Call& call, const Operands& of) {
     for (const auto* each : {&of.query, &of.key, &of.value, &bias, &logarithms, &out, &of.seed, &of.offset}) {
       pointer(*each);
     }
-    if (!is_forward) {
+    if (!is_forward || sequences) {
       pointer(of.grad_out);
       pointer(of.delta);
       pointer(is_of_keys ? of.grad_key : of.grad_query);
       pointer(of.grad_value);
+    }
+    if (sequences) {
+      for (const auto* each : {&sequences->first_rows, &sequences->first_places, &sequences->used, &sequences->pages}) {
+        pointer(*each);
+      }
     }
     launch.value(&args, sizeof(args));
     if (runs_in_stretches(device)) {
@@ -295,6 +321,16 @@ void run(Pass pass, const Call& call, const Operands& of) {
   if (has_parts) {
     join(args, logarithms, out, of.logarithms, of.out);
   }
+}
+
+void run_backward(const Call& call, Operands all) {
+  const auto& sizes = call.query.sizes();
+  constexpr int64_t kMostOthers = 256; // of a tile, which may be read beyond the last row
+  all.delta = at::empty({sizes[0] * sizes[1] * sizes[2] + kMostOthers, 2}, call.query.options().dtype(at::kFloat));
+  rehearsed(call.query.device().index(), [&] {
+    run(Pass::kGradQuery, call, all);
+    run(Pass::kGradKeys, call, all);
+  });
 }
 
 } // namespace
@@ -336,6 +372,16 @@ bool takes(const Call& call) {
                               at::is_expandable_to(bias.sizes(), scores)));
 }
 
+bool takes(const Call& call, const Sequences& sequences) {
+  const auto &query = call.query, &key = call.key, &value = call.value;
+  const auto type = query.scalar_type();
+  return is_offered() && takes_dtype(type) && key.scalar_type() == type && value.scalar_type() == type &&
+         key.sizes().slice(0, 3) == value.sizes().slice(0, 3) && query.size(1) > 0 && key.size(1) > 0 &&
+         query.size(1) % key.size(1) == 0 && query.size(3) == key.size(3) && query.size(3) > 0 &&
+         query.size(3) <= kMostElements && value.size(3) > 0 && value.size(3) <= kMostElements &&
+         std::max(sequences.rows, sequences.places) < Geometry::kLimit32;
+}
+
 Drawn draw(const at::Tensor& like) {
   const auto numbers = draw_for_dropout(context_of(like));
   const auto number = [&](uint64_t value) {
@@ -349,19 +395,47 @@ void forward(const Call& call, const Drawn& drawn, const at::Tensor& out, const 
       {call.query, call.key, call.value, call.bias, logarithms, out, drawn.seed, drawn.offset, {}, {}, {}, {}, {}});
 }
 
+void forward_of_sequences(const Call& call, const Sequences& sequences, const at::Tensor& out,
+                          const at::Tensor& logarithms) {
+  run(Pass::kForward, call,
+      {call.query, call.key, call.value, {}, logarithms, out, {}, {}, {}, {}, {}, {}, {}, &sequences});
+}
+
+void backward_of_sequences(const Call& call, const Sequences& sequences, const at::Tensor& grad_out,
+                           const at::Tensor& out, const at::Tensor& logarithms, const at::Tensor& grad_query,
+                           const at::Tensor& grad_key, const at::Tensor& grad_value) {
+  run_backward(call, {call.query,
+                      call.key,
+                      call.value,
+                      {},
+                      logarithms,
+                      out,
+                      {},
+                      {},
+                      grad_out,
+                      {},
+                      grad_query,
+                      grad_key,
+                      grad_value,
+                      &sequences});
+}
+
 void backward(const Call& call, const Drawn& drawn, const at::Tensor& grad_out, const at::Tensor& out,
               const at::Tensor& logarithms, const at::Tensor& grad_query, const at::Tensor& grad_key,
               const at::Tensor& grad_value) {
-  const auto& sizes = call.query.sizes();
-  constexpr int64_t kMostOthers = 256; // of a tile, which may be read beyond the last row
-  const at::Tensor delta =
-      at::empty({sizes[0] * sizes[1] * sizes[2] + kMostOthers, 2}, call.query.options().dtype(at::kFloat));
-  Operands all{call.query,   call.key, call.value, call.bias,  logarithms, out,       drawn.seed,
-               drawn.offset, grad_out, delta,      grad_query, grad_key,   grad_value};
-  rehearsed(call.query.device().index(), [&] {
-    run(Pass::kGradQuery, call, all);
-    run(Pass::kGradKeys, call, all);
-  });
+  run_backward(call, {call.query,
+                      call.key,
+                      call.value,
+                      call.bias,
+                      logarithms,
+                      out,
+                      drawn.seed,
+                      drawn.offset,
+                      grad_out,
+                      {},
+                      grad_query,
+                      grad_key,
+                      grad_value});
 }
 
 } // namespace torch_backend::compiled::attention
