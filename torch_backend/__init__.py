@@ -45,6 +45,7 @@ __all__ = [
     "python_device",
     "reroute",
     "reroutes",
+    "triton",
 ]
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
         operators,
         ops,
         python_device,
+        triton,
     )
     from torch_backend._C import Plugin
     from torch_backend.custom_ops import define_operator, load_operators

@@ -6,7 +6,7 @@ import torch
 from torch._dynamo import device_interface
 from torch.types import Device
 
-from torch_backend import device_module
+from torch_backend import device_module, triton
 from torch_backend.device_module._utils import _get_device_index
 from torch_backend.device_module.devices import _DeviceProperties, _exchange_device, _maybe_exchange_device
 from torch_backend.device_module.streams import _set_stream_by_id
@@ -37,11 +37,17 @@ class Worker:
         return _properties[Worker.current_device() if device is None else _get_device_index(device, optional=True)]
 
 
+def get_raw_stream(device_idx: int) -> int:
+    """The device library's handle of the calling thread's stream on a device."""
+    stream: Any = device_module.current_stream(device_idx)  # torch's type stubs lack the attribute
+    handle: int = stream.native_handle
+    return handle
+
+
 class BackendInterface(device_interface.DeviceInterface):
     """``torch.<name>`` as the compiler's DeviceInterface.
 
-    Of what later versions of torch ask besides, the answers that DeviceInterface gives are right: the device is no GPU
-    in the sense of inductor, which would expect Triton, and it has streams.
+    Of what later versions of torch ask besides, the answers that DeviceInterface gives are right: it has streams.
     """
 
     device = device_module.device
@@ -61,6 +67,7 @@ class BackendInterface(device_interface.DeviceInterface):
     synchronize = staticmethod(device_module.synchronize)
     get_device_properties = staticmethod(device_module.get_device_properties)
     is_bf16_supported = staticmethod(device_module.is_bf16_supported)
+    get_raw_stream = staticmethod(get_raw_stream)
     memory_allocated = staticmethod(device_module.memory_allocated)
 
     # A function, not a value: tests replace torch.<name>.is_available.
@@ -68,13 +75,6 @@ class BackendInterface(device_interface.DeviceInterface):
     def is_available() -> bool:
         """Whether there is a device."""
         return device_module.is_available()
-
-    @staticmethod
-    def get_raw_stream(device_idx: int) -> int:
-        """The device library's handle of the current stream."""
-        stream: Any = device_module.current_stream(device_idx)  # torch's type stubs lack the attribute
-        handle: int = stream.native_handle
-        return handle
 
     @staticmethod
     def get_compute_capability(device: Device = None) -> int | str:
@@ -89,14 +89,23 @@ class BackendInterface(device_interface.DeviceInterface):
 
     @staticmethod
     def is_triton_capable(device: Device = None) -> bool:
-        """No: Triton has no backend for devices behind a C library."""
-        return False
+        """Whether the vendor has said that Triton serves the device."""
+        return triton.is_declared(_name())
+
+    @staticmethod
+    def is_gpu() -> bool:
+        """In the sense of Inductor, which expects Triton of GPUs. Asked from torch 2.15 on."""
+        return triton.is_declared(_name()) and triton.problem(_name()) is None
 
     @classmethod
     def raise_if_triton_unavailable(cls, device: Device = None) -> None:
-        """Raises RuntimeError: there is no Triton for the device."""
-        name = torch._C._get_privateuse1_backend_name()
-        raise RuntimeError(f"Triton generates no code for {name}.")
+        """Raises RuntimeError if Triton does not serve the device, which says why."""
+        if reason := triton.problem(_name()):
+            raise RuntimeError(f"Triton generates no code for {_name()}. {reason}")
+
+
+def _name() -> str:
+    return torch._C._get_privateuse1_backend_name()
 
 
 def register(name: str) -> None:

@@ -1,18 +1,23 @@
 """The default backend of torch.compile: which way the device takes."""
 
 import importlib
+import warnings
 
-from torch_backend import _C
-from torch_backend.compile import default_backend, registered, seams
+from torch_backend import _C, triton
+from torch_backend.compile import default_backend, device_ops, registered, seams
 
 
 def prepare(name: str) -> None:
     """Let Inductor compile for the device ``name``. Once per process, when torch._inductor.compile_fx was imported.
 
     A vendor who has code generation registers it as PyTorch documents: ``register_backend_for_device``, or the classes
-    ``Scheduling``, ``PythonWrapperCodegen`` and ``CppWrapperCodegen`` in ``torch.<name>``. It comes before all others.
+    ``Scheduling``, ``PythonWrapperCodegen`` and ``CppWrapperCodegen`` in ``torch.<name>``. It comes before all others,
+    then a Triton backend of his.
     """
+    device_ops.register(name)
     if registered.has_own_code_generation(name):
+        return
+    if triton.is_declared(name) and _generate_triton(name):
         return
     try:
         reason = _generate(name)
@@ -20,6 +25,16 @@ def prepare(name: str) -> None:
         reason = f"what would generate code cannot be imported, {error}."
     if seams.problem_of(seams.CAPTURED_ONLY) is None:
         default_backend.register(name, reason)
+
+
+def _generate_triton(name: str) -> bool:
+    """Whether Triton's backend generates code for the device; a warning says why it does not."""
+    reason = triton.problem(name) or seams.problem_of(seams.TRITON)
+    if reason is None:
+        importlib.import_module("torch_backend.compile.triton_graphs").register(name)
+    else:
+        warnings.warn(f"torch.compile does without Triton on {name}. {reason}", RuntimeWarning, stacklevel=2)
+    return reason is None
 
 
 def _generate(name: str) -> str | None:

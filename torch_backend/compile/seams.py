@@ -146,8 +146,22 @@ _KERNELS = (
 )
 """What torch_backend/compile/modules extends or calls."""
 
+TARGET = _inductor("runtime.triton_heuristics", "GPUTarget")
+"""What Triton compiles for, called with the device's type, its architecture and the size of a warp."""
+
+PROCESS_POOL = _inductor("async_compile", "AsyncCompile.use_process_pool")
+"""Whether kernels are compiled in other processes."""
+
 CAPTURED_ONLY = (COMPILE_FX, DENSE_ATTENTION)
 HOST_GRAPHS = (COMPILE_FX, GENERATE, COMPILED_GRAPH, AFTER_LOADING)
+TRITON = (
+    REGISTER,
+    TARGET,
+    PROCESS_POOL,
+    _inductor("codegen.triton", "TritonScheduling", "scheduler"),
+    _inductor("utils", "GPU_TYPES"),
+    Seam("torch.utils._triton", "has_triton", "2.11 to 2.15"),
+)
 MODULES = (COMPILE_FX, REGISTER, *_KERNELS)
 
 

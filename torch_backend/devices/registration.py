@@ -5,7 +5,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from torch_backend import compile, distributed, integrations
+from torch_backend import compile, distributed, integrations, triton
 from torch_backend.compat import (
     after_import,
     autograd_exit,
@@ -102,7 +102,7 @@ def _register_in_python(plugin: "Plugin") -> None:
     name = plugin.name
     # First the names, which everything else looks up, then torch.<name>, which the methods and the first tensor need.
     _add_device_module(name)
-    waiting = [*distributed.register(name), *compile.register(name)]
+    waiting = [*distributed.register(name), *triton.on_import(name), *compile.register(name)]
     cached_devices.forget()
     dlpack_device.replace(name)
     convolution_format.replace(name)

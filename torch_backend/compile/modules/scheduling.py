@@ -7,7 +7,7 @@ import sympy
 import torch
 from torch._inductor import config
 from torch._inductor.codegen import common
-from torch._inductor.codegen.common import BackendFeature, DeviceOpOverrides
+from torch._inductor.codegen.common import BackendFeature
 from torch._inductor.codegen.simd import SIMDScheduling
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen, SubgraphPythonWrapperCodegen
 from torch._inductor.custom_graph_pass import CustomGraphModulePass, get_hash_for_files
@@ -18,8 +18,10 @@ from torch.utils._ordered_set import OrderedSet
 
 import torch_backend
 from torch_backend import _C
+from torch_backend.compile.device_ops import DeviceOps
 from torch_backend.compile.modules.kernel import ModuleKernel
 from torch_backend.compile.modules.operations import FORMULAS, Operations
+from torch_backend.compile.no_cpp_wrapper import NoCppWrapper
 
 
 class ModuleScheduling(SIMDScheduling):
@@ -107,20 +109,12 @@ class ModuleWrapper(_OnItsDevice):
         """There is nothing to tune."""
 
 
-class ModuleDeviceOps(DeviceOpOverrides):
-    """What the wrapper says about the device."""
-
-    def __init__(self, name: str) -> None:
-        """Of the device ``name``."""
-        self.name = name
+class ModuleDeviceOps(DeviceOps):
+    """Nothing that the code calls takes a stream."""
 
     def import_get_raw_stream_as(self, name: str) -> str:
-        """How the code gets at streams: nothing that it calls takes one."""
+        """How the code gets at streams."""
         return f"{name} = lambda device: 0"
-
-    def synchronize(self) -> str:
-        """Waits for the device."""
-        return f"torch.{self.name}.synchronize()"
 
 
 def _lacks(name: str) -> bool:
@@ -151,21 +145,6 @@ class CallOperators(CustomGraphModulePass):
         files = tuple(map(str, sorted(Path(__file__).parent.glob("*.py"))))
         formulas = [_C.pointwise_formula(f"aten::{overload}") for overload in FORMULAS]
         return get_hash_for_files(files, extra=f"{torch_backend.__version__} {_C.most_pointers()} {devices} {formulas}")
-
-
-class NoCppWrapper:
-    """cpp_wrapper and AOTInductor's packages."""
-
-    supports_caching = True
-
-    @staticmethod
-    def create(*_: Any) -> Any:
-        """Raises RuntimeError."""
-        name = torch._C._get_privateuse1_backend_name()
-        raise RuntimeError(
-            f"The kernels of {name} are called from Python: torch.compile(..., options={{'cpp_wrapper': True}}) and "
-            "packages of AOTInductor are not there for it. Use torch.compile without cpp_wrapper, or torch.export.save."
-        )
 
 
 def register(name: str) -> None:
