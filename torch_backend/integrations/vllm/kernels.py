@@ -16,10 +16,12 @@ from torch_backend.integrations.vllm import layers as layers  # which vLLM then 
 _SLOT_MAPPING = "vllm.v1.worker.block_table.ComputeSlotMappingKernel"
 
 
-def register() -> None:
-    """Put them in place of vLLM's, in this process."""
+def register(has_triton: bool) -> None:
+    """Put them in place of vLLM's, in this process; where there is Triton, only those that vLLM has in CUDA."""
     experts.register()
     quantization.register()
+    if has_triton:
+        return
     module, _, owner = _SLOT_MAPPING.rpartition(".")
     kernel = getattr(importlib.import_module(module), owner)
     takes_names = _by_name(kernel.kernel, _compute_slot_mapping)

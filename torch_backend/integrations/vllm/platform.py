@@ -6,6 +6,7 @@ import psutil
 import torch
 from vllm.platforms.interface import DeviceCapability, Platform, PlatformEnum
 
+from torch_backend import triton
 from torch_backend.integrations.vllm import LIBRARY
 
 if reason := LIBRARY.not_tried():
@@ -19,7 +20,7 @@ _device: Any = getattr(torch, _NAME)
 
 
 class DevicePlatform(Platform):
-    """The active device, with one kernel in Triton replaced and without compilation or graphs.
+    """The active device, without compilation or graphs: with vLLM's Triton where a backend serves it, else without.
 
     What this class does not have, vLLM asks of ``torch.<name>``.
     """
@@ -98,10 +99,12 @@ class DevicePlatform(Platform):
     def register_triton_kernel_overrides(cls) -> None:
         from torch_backend.integrations.vllm import kernels
 
-        kernels.register()
+        kernels.register(has_triton=_has_triton())
 
     @classmethod
     def get_attn_backend_cls(cls, selected_backend: Any, attn_selector_config: Any, *_: Any, **__: Any) -> str:
+        if _has_triton():
+            return "vllm.v1.attention.backends.triton_attn.TritonAttentionBackend"
         from torch_backend.integrations.vllm.attention import PagedBackend  # imports the platform
 
         for name, is_asked in {
@@ -156,6 +159,10 @@ class DevicePlatform(Platform):
             cache.block_size = 16
         if cache.gpu_memory_utilization == type(cache).gpu_memory_utilization:
             cache.gpu_memory_utilization *= _share_of_memory()
+
+
+def _has_triton() -> bool:
+    return triton.is_declared(_NAME) and triton.problem(_NAME) is None
 
 
 def _share_of_memory() -> float:
