@@ -13,6 +13,7 @@
 #   make gpu      what a machine with a GPU tells of DEVICE=xcuda in ten minutes, against torch.cuda (build/gpu/report.md)
 #   make models    a training step of the architectures of Transformers and Diffusers, on DEVICE and the CPU
 #   make test-vllm VLLM=0.32.0    language models served by that vLLM, from a package index (.venv-vllm-0.32.0/)
+#   make test-triton    kernels in Triton, interpreted, and torch.compile by way of them
 #   make lint     formatting, types, spelling; builds nothing
 #   make bench    what the device costs against native CPU
 #   make docs     the documentation, as HTML (docs/_build/html/index.html)
@@ -68,7 +69,7 @@ TEST_SOURCES := $(shell find test/cpp -type f)
 	lint lint-ruff lint-format lint-mypy lint-imports lint-clang-format lint-cmake lint-codespell bench docs drift clean distclean
 
 help:
-	@sed -n '3,20s/^#   //p' Makefile
+	@sed -n '3,21s/^#   //p' Makefile
 
 # ---- environment ----
 
@@ -216,6 +217,7 @@ test test-changed test-cpp: $(STAMPS)/built-tests $(STAMPS)/for-test
 	@$(TESTS) $(if $(filter test-changed,$@),--since $(SINCE) test,$(@:test-%=%))
 
 test-ecosystem: $(STAMPS)/for-ecosystem
+test-triton: $(STAMPS)/for-triton
 
 # vLLM wants its own versions of half of what is installed here, and this torch: an environment in front of this one. Its
 # torchvision and the like are for another build of torch.

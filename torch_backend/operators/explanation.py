@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
@@ -14,6 +15,7 @@ from torch_backend.operators.needed import SERVED_EVERYWHERE
 from torch_backend.operators.parts import parts_of
 from torch_backend.operators.sources import Source, operator_sources
 from torch_backend.operators.target import KernelTarget, target_of
+from torch_backend.operators.triton_launches import count_launches
 
 _SOURCES: Mapping[str, str] = {
     "plugin": "the device library's own kernel",
@@ -122,10 +124,13 @@ class OverloadExplanation:
 
 @dataclass(frozen=True)
 class TracedOperator:
-    """An overload that ran on the device during an example call, its source, how often, and what to write for it."""
+    """What ran on the device during an example call, how often, and what to write for it.
+
+    An overload and its source, or the name of a Triton kernel and "triton".
+    """
 
     op: str
-    source: Source
+    source: Source | Literal["triton"]
     calls: int
     kernel: KernelTarget | None
 
@@ -137,7 +142,8 @@ class Explanation:
     Attributes:
         device: the active device's name.
         overloads: one entry per overload; with example inputs, per overload that was called.
-        trace: with example inputs, every operator call on the device that the call led to; else None.
+        trace: with example inputs, every operator call on the device that the call led to, and every Triton kernel
+            that it launched; else None.
     """
 
     device: str
@@ -216,12 +222,13 @@ def _trace(
     op: names.Operator, overloads: tuple[str, ...], args: tuple[object, ...], kwargs: Mapping[str, object], device: str
 ) -> tuple[TracedOperator, ...]:
     function = _callable(op, overloads)
-    with count_calls() as counts:
+    with count_calls() as counts, count_launches() as launches:
         function(*args, **kwargs)
     if not counts.entries:
         raise ValueError(f"The call ran nothing on {device}: pass example inputs that are on {device}.")
     entries = sorted(counts.entries, key=lambda entry: (entry.op not in overloads, -entry.calls, entry.op))
-    return tuple(TracedOperator(entry.op, entry.source, entry.calls, target_of(entry.op)) for entry in entries)
+    traced = [TracedOperator(entry.op, entry.source, entry.calls, target_of(entry.op)) for entry in entries]
+    return (*traced, *(TracedOperator(name, "triton", calls, None) for name, calls in sorted(launches.items())))
 
 
 def _callable(op: names.Operator, overloads: tuple[str, ...]) -> "torch._ops.OpOverload | torch._ops.OpOverloadPacket":

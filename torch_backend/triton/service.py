@@ -2,11 +2,12 @@
 
 import functools
 import importlib
+import sys
 import warnings
 from importlib import metadata
 from typing import Any
 
-from torch_backend.compat.after_import import OnImport
+from torch_backend.compat.after_import import OnImport, after_import
 from torch_backend.files import location
 from torch_backend.triton import declaration
 
@@ -24,11 +25,28 @@ def on_import(device: str) -> list[OnImport]:
     """
 
     def give() -> None:
-        reason = _why_not_given(device) if is_declared(device) else None
-        if reason is not None:
+        if not is_declared(device):
+            return
+        if module := _being_imported(device):  # it has imported triton, and has not got to its classes
+            after_import(module, give)
+        elif (reason := _why_not_given(device)) is not None:
             warnings.warn(reason, RuntimeWarning, stacklevel=2)
 
     return [OnImport("triton", give)]
+
+
+def _being_imported(device: str) -> str | None:
+    """The module of the device's backend that is being imported now."""
+    try:
+        backend = declaration.declared(device)
+    except Exception:  # who asks for the classes is told
+        return None
+    assert backend is not None
+    for named in (backend.driver, backend.compiler):
+        module = named.partition(":")[0] if isinstance(named, str) else named.__module__
+        if getattr(getattr(sys.modules.get(module), "__spec__", None), "_initializing", False):
+            return module
+    return None
 
 
 @functools.cache
