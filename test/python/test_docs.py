@@ -163,7 +163,7 @@ def test_every_page_that_shows_how_is_run() -> None:
         *TUTORIAL.glob("[0-9]*.md"),
     }
     programs = {
-        DOCS / "guides" / name for name in ("ecosystem.md", "scale_out.md", "serving.md")
+        DOCS / "guides" / name for name in ("ecosystem.md", "scale_out.md", "serving.md", "triton.md")
     }  # examples, with tests of their own
     assert shown - programs <= set(PAGES), "These pages have no block that is run."
 

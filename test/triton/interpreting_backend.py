@@ -6,12 +6,13 @@ import types
 
 import host_libdevice
 import triton
-from torch_backend.triton.driver import DeviceDriver
 from triton._C.libtriton import ir, passes
 from triton.backends.compiler import BaseBackend, GPUTarget
-from triton.runtime import interpreter
 from triton.language.extra import libdevice
+from triton.runtime import interpreter
 from triton.runtime.jit import JITFunction
+
+from torch_backend.triton.driver import DeviceDriver
 
 # The interpreter asks no compiler which library stands for Triton's own, whose functions are empty.
 for _name in ("erf", "exp", "log1p", "rsqrt", "sqrt", "tanh"):

@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from fixtures import RunPython
 from torch._dynamo.device_interface import get_interface_for_device
 from torch._dynamo.testing import CompileCounterWithBackend
-from torch._inductor import config
 
 pytestmark = pytest.mark.usefixtures("without_tuning")
 
@@ -87,12 +86,15 @@ def test_the_interface_asks_the_vendor(device: str) -> None:
 @pytest.mark.parametrize("aot", [False, True])
 def test_code_in_cpp_is_refused(device: str, aot: bool) -> None:
     a = torch.ones(3, device=device)
-    with config.patch(cpp_wrapper=True), pytest.raises(Exception, match=f"kernels of {device} are called from Python"):
+
+    def compile() -> None:
         if aot:
-            exported = torch.export.export(torch.nn.ReLU(), (a,))
-            torch._inductor.aoti_compile_and_package(exported)
+            torch._inductor.aoti_compile_and_package(torch.export.export(torch.nn.ReLU(), (a,)))
         else:
-            torch.compile(lambda a: a + 1)(a)
+            torch.compile(lambda a: a + 1, options={"cpp_wrapper": True})(a)
+
+    with pytest.raises(Exception, match=f"kernels of {device} are called from Python"):
+        compile()
 
 
 def test_graphs_can_be_interpreted_by_triton(run_python: RunPython, device: str, installed: Path) -> None:

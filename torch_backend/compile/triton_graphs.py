@@ -57,7 +57,7 @@ def _have_warps_of_target() -> None:
         warp_size = triton.runtime.driver.active.get_current_target().warp_size
         return dataclasses.replace(device_module.get_device_properties(device), warp_size=warp_size)
 
-    BackendInterface.get_device_properties = staticmethod(get_device_properties)  # type: ignore[assignment]
+    BackendInterface.get_device_properties = staticmethod(get_device_properties)
 
 
 def _benchmark(name: str, benchmarker: Any, function: Any, **options: Any) -> Any:

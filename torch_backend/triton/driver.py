@@ -164,5 +164,7 @@ class DeviceDriver(DriverBase):  # type: ignore[misc]  # triton has no types
 _C_TYPES = {
     **{f"i{bits}": f"int{bits}_t" for bits in (8, 16, 32, 64)},
     **{f"u{bits}": f"uint{bits}_t" for bits in (8, 16, 32, 64)},
-    **{"i1": "int8_t", "u1": "uint8_t", "fp16": "double", "bf16": "double", "fp32": "double", "fp64": "double"},
+    "i1": "int8_t",
+    "u1": "uint8_t",
+    **dict.fromkeys(("fp16", "bf16", "fp32", "fp64"), "double"),
 }

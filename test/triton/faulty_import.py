@@ -1,0 +1,3 @@
+"""The module of a driver whose SDK is missing."""
+
+raise RuntimeError("the SDK is not installed")

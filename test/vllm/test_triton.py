@@ -1,0 +1,36 @@
+"""Where a Triton backend serves the device, vLLM takes its own attention and the model runner that needs Triton."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import GREEDY, SMALL_CACHE, Checkpoint, Run, prompts
+from test_serving import expected
+
+TESTS = Path(__file__).parents[1] / "triton"
+
+
+@pytest.fixture
+def interpreted(device: str, tmp_path: Path) -> dict[str, str]:
+    """Variables for a process in which an installed package names a backend, whose kernels Triton interprets."""
+    if "HOST_ACCESS" not in torch.get_device_module(device).get_device_properties().capabilities:
+        pytest.skip(f"the model runner keeps addresses in memory, and the interpreter cannot follow those of {device}")
+    folder = tmp_path / "triton_test_vendor-1.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: triton_test_vendor\nVersion: 1\n")
+    (folder / "entry_points.txt").write_text(f"[torch_backend.triton]\n{device} = triton_test_vendor:BACKEND\n")
+    return {"PYTHONPATH": f"{tmp_path}:{TESTS}", "TRITON_INTERPRET": "1"}
+
+
+def test_the_second_model_runner_and_attention_in_triton(
+    checkpoint: Checkpoint, run: Run, interpreted: dict[str, str]
+) -> None:
+    path = checkpoint("llama")
+    request = {"prompts": prompts(3), "sampling": GREEDY | {"max_tokens": 4}, "engine": SMALL_CACHE}
+    process = run(path, request, **interpreted)
+    assert process.returncode == 0, process.stdout[-4000:] + process.stderr[-8000:]
+    assert "Using V2 Model Runner" in process.stdout + process.stderr
+    result = json.loads(next(line for line in process.stdout.splitlines() if line.startswith('{"tokens"')))
+    assert [one for (one,) in result["tokens"]] == [tokens[:4] for tokens in expected(path, 3)]
+    assert result["fallbacks"] == {}
