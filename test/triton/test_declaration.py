@@ -18,7 +18,7 @@ COMPILE = """
     assert got.cpu().tolist() == [2, 2, 2]
     from torch._inductor.codegen import common
     scheduling = common.get_scheduling_for_device("{device}")
-    assert scheduling is None or scheduling.__name__ != "TritonScheduling"
+    assert scheduling is None or scheduling.__name__ != "DeviceTritonScheduling"
     """
 
 WRONG = {

@@ -1,7 +1,8 @@
 """``torch.utils._triton.has_triton``: its list of devices.
 
 Inductor asks it whether there is Triton at all, and it looks at cuda, xpu, mtia and the CPU alone. Versions 2.11 to
-2.15. May go once it asks every registered device's ``is_triton_capable``.
+2.13; later ones ask every registered device's ``is_triton_capable``, once, which may have been too early. May go with
+2.13, and that.
 """
 
 import functools

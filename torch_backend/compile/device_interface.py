@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from torch._dynamo import device_interface
+from torch._dynamo import device_interface, exc
 from torch.types import Device
 
 from torch_backend import device_module, triton
@@ -101,7 +101,8 @@ class BackendInterface(device_interface.DeviceInterface):
     def raise_if_triton_unavailable(cls, device: Device = None) -> None:
         """Raises RuntimeError if Triton does not serve the device, which says why."""
         if reason := triton.problem(_name()):
-            raise RuntimeError(f"Triton generates no code for {_name()}. {reason}")
+            kind = getattr(exc, "TritonUnavailableError", RuntimeError)  # from torch 2.14 on, which catches this one
+            raise kind(f"Triton generates no code for {_name()}. {reason}")
 
 
 def _name() -> str:

@@ -17,10 +17,8 @@ def prepare(name: str) -> None:
     device_ops.register(name)
     if registered.has_own_code_generation(name):
         return
-    if triton.is_declared(name) and _generate_triton(name):
-        return
     try:
-        reason = _generate(name)
+        reason = None if triton.is_declared(name) and _generate_triton(name) else _generate(name)
     except ImportError as error:
         reason = f"what would generate code cannot be imported, {error}."
     if seams.problem_of(seams.CAPTURED_ONLY) is None:

@@ -22,6 +22,10 @@ from torch_backend.compile.device_interface import BackendInterface
 from torch_backend.compile.no_cpp_wrapper import NoCppWrapper
 
 
+class DeviceTritonScheduling(TritonScheduling):
+    """Inductor's, by a name that says who has chosen it."""
+
+
 class _CacheKey(CustomGraphModulePass):
     """Changes no graph; says to Inductor's cache which backend the kernels in it are for."""
 
@@ -47,7 +51,7 @@ def register(name: str) -> None:
     _have_warps_of_target()
     seams.PROCESS_POOL.replace(staticmethod(lambda: False))  # processes that compile do not know the device
     codegen: Any = NoCppWrapper
-    common.register_backend_for_device(name, TritonScheduling, PythonWrapperCodegen, codegen, None, _CacheKey())
+    common.register_backend_for_device(name, DeviceTritonScheduling, PythonWrapperCodegen, codegen, None, _CacheKey())
 
 
 def _have_warps_of_target() -> None:
