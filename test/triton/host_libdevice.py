@@ -33,3 +33,9 @@ def tanh(x):
 @triton.jit
 def log1p(x):
     return math.log(1 + x)
+
+
+@triton.jit
+def pow(x, y):
+    """Of what is positive."""
+    return math.exp(y * math.log(x))

@@ -15,7 +15,7 @@ from triton.runtime.jit import JITFunction
 from torch_backend.triton.driver import DeviceDriver
 
 # The interpreter asks no compiler which library stands for Triton's own, whose functions are empty.
-for _name in ("erf", "exp", "log1p", "rsqrt", "sqrt", "tanh"):
+for _name in ("erf", "exp", "log1p", "pow", "rsqrt", "sqrt", "tanh"):
     setattr(libdevice, _name, getattr(host_libdevice, _name))
 
 launches: list[tuple[str, int]] = []
