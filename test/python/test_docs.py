@@ -266,6 +266,40 @@ def test_the_porting_guide_names_what_there_is() -> None:
     assert unknown == []
 
 
+UPSTREAM = DOCS / "reference" / "upstream.md"
+
+
+def test_pytorch_is_as_the_page_on_what_belongs_upstream_says() -> None:
+    """A place stands with a part of its line; torchgen and torch are installed beside each other."""
+    text = UPSTREAM.read_text(encoding="utf-8")
+    (version,) = re.findall(r"was read in torch ([\d.]+),", text)
+    if torch.__version__.partition("+")[0] != version:
+        pytest.skip(f"The page is about torch {version}.")
+    packages = Path(torch.__file__).parents[1]
+    places = re.findall(r"`(torch(?:gen)?/[\w/.]+):(\d+)`: `([^`]+)`", text)
+    assert len(places) > 25
+    moved = [
+        f"{file}:{line}"
+        for file, line, part in places
+        if part not in (packages / file).read_text(encoding="utf-8").splitlines()[int(line) - 1]
+    ]
+    assert moved == []
+
+
+def test_what_is_changed_of_pytorch_is_on_the_page_on_what_belongs_upstream() -> None:
+    text = UPSTREAM.read_text(encoding="utf-8")
+    files = {path.name for path in (ROOT / "torch_backend" / "compat").glob("*.py")} - {"__init__.py"}
+    assert {name for name in files if name not in text} == set()
+
+
+@pytest.mark.parametrize("page", ["accelerator_guide", "upstream"])
+def test_pages_about_pytorch_name_files_that_there_are(page: str) -> None:
+    text = (DOCS / "reference" / f"{page}.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:bindings|codegen|csrc|kit|torch_backend)/[\w./]+)`", text)
+    assert named
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
 def test_the_compatibility_table_takes_reports() -> None:
     spec = importlib.util.spec_from_file_location("compatibility", ROOT / ".ci" / "compatibility.py")
     assert spec is not None
