@@ -276,7 +276,7 @@ def test_pytorch_is_as_the_page_on_what_belongs_upstream_says() -> None:
     if torch.__version__.partition("+")[0] != version:
         pytest.skip(f"The page is about torch {version}.")
     packages = Path(torch.__file__).parents[1]
-    places = re.findall(r"`(torch(?:gen)?/[\w/.]+):(\d+)`: `([^`]+)`", text)
+    places = re.findall(r"`(torch(?:gen)?/[\w/.]+):(\d+)`:\s+`([^`]+)`", text)
     assert len(places) > 25
     moved = [
         f"{file}:{line}"
