@@ -24,7 +24,7 @@ from vllm.v1.attention.backend import (
 from vllm.v1.attention.backends.registry import AttentionBackendEnum, register_backend
 from vllm.v1.kv_cache_interface import KVCacheLayout
 
-from torch_backend.operators import operator_sources
+from torch_backend import _C
 
 SEQUENCES = "_flash_attention_forward_no_dropout_inplace"
 
@@ -36,7 +36,7 @@ def has_kernel_for_sequences() -> bool:
     return (
         operator is not None
         and any(argument.name == "block_table" for argument in operator.default._schema.arguments)
-        and operator_sources().get(f"aten::{SEQUENCES}") in ("plugin", "generated")
+        and _C.operator_sources().get(f"aten::{SEQUENCES}") in ("plugin", "generated")
     )
 
 
