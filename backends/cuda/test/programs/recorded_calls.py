@@ -277,14 +277,15 @@ def attention() -> Iterator[Call]:
         yield f"attention {short(dtype)}", lambda q: attend(q, q, q).detach(), (q,)
         yield f"attention causal {short(dtype)}", lambda q: attend(q, q, q, is_causal=True).detach(), (q,)
         yield f"attention causal, backward {short(dtype)}", gradients(lambda q: attend(q, q, q, is_causal=True)), (q,)
+        row, long = new(1, 16, 1, 128, dtype=dtype), new(1, 16, 8192, 128, dtype=dtype)
+        yield f"attention, one row {short(dtype)}", attend, (row, long, new(1, 16, 8192, 128, dtype=dtype))
+    for dtype in (torch.float32, torch.bfloat16):
         sequences, begin = new(16 * 256, 12, 64, dtype=dtype), new(17, dtype=torch.int32)
         yield (
             f"attention of sequences {short(dtype)}",
             lambda x, begin: ATEN._flash_attention_forward(x, x, x, begin, begin, 256, 256, 0.0, True, False)[0],
             (sequences, begin),
         )
-        row, long = new(1, 16, 1, 128, dtype=dtype), new(1, 16, 8192, 128, dtype=dtype)
-        yield f"attention, one row {short(dtype)}", attend, (row, long, new(1, 16, 8192, 128, dtype=dtype))
 
 
 def optimizers() -> Iterator[Call]:
