@@ -14,6 +14,7 @@ from torch.nn.attention.flex_attention import flex_attention
 
 pytestmark = pytest.mark.usefixtures("without_tuning")
 
+torch.manual_seed(0)
 x, y = torch.randn(33, 70), torch.randn(33, 70)
 GRAPHS: dict[str, tuple[Callable[..., torch.Tensor], tuple[torch.Tensor, ...]]] = {
     "pointwise": (lambda a, b: (a * b + 1).relu().exp(), (x, y)),
@@ -36,7 +37,8 @@ def test_graphs_are_kernels_of_triton(device: str, graph: str) -> None:
     before = len(interpreting_backend.launches)
     compiled = torch.compile(function)(*(each.to(device) for each in inputs))
     assert compiled.device.type == device
-    tolerance = {"rtol": 2e-2, "atol": 2e-2} if compiled.dtype is torch.bfloat16 else {}
+    # Products and sums may be fused on one side, and exp makes relative errors of absolute ones.
+    tolerance = dict.fromkeys(("rtol", "atol"), 2e-2 if compiled.dtype is torch.bfloat16 else 1e-5)
     torch.testing.assert_close(compiled.cpu(), function(*inputs), **tolerance)
     names = [name for name, _ in interpreting_backend.launches[before:]]
     assert names
