@@ -146,3 +146,18 @@ def test_what_is_refused():
     ):
         with pytest.raises((RuntimeError, NotImplementedError), match=message):
             FORWARD(*arguments, False, return_debug_mask=False)
+
+
+def test_compiled():
+    rows = offsets([40, 1, 149]).to(DEVICE)
+    tensors = [torch.randn(190, 4, 64, device=DEVICE, requires_grad=True) for _ in range(3)]
+
+    def attend(query, key, value):
+        return varlen.varlen_attn(query * 2, key, value, rows, rows, 149, 149).relu()
+
+    results = []
+    for function in (attend, torch.compile(attend)):
+        out = function(*tensors)
+        results.append([out, *torch.autograd.grad(out.sum(), tensors)])
+    for compiled, eager in zip(*reversed(results), strict=True):
+        torch.testing.assert_close(compiled, eager)

@@ -20,6 +20,9 @@ _defined: dict[str, OpOverload] = {}
 _ONLY_REFUSED = {"aten::convolution_overrideable", "aten::convolution_backward_overrideable"}
 """Operators whose kernel for all devices is an error."""
 
+_CALLS_WHAT_THE_CPU_LACKS = {"torch_attn"}
+"""Namespaces of operators whose kernel for all devices calls one that the CPU has not: attention of sequences."""
+
 
 def overload_name(target: OpOverload) -> str:
     """The name by which :func:`operator` knows ``target``."""
@@ -43,6 +46,7 @@ def is_needed(target: OpOverload) -> bool:
     return (
         _is_collective(target)
         or name in _ONLY_REFUSED
+        or target.namespace in _CALLS_WHAT_THE_CPU_LACKS
         or not torch._C._dispatch_has_computed_kernel_for_dispatch_key(name, "CPU")
     )
 
