@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from torch_backend.files import patience
 
@@ -130,6 +131,24 @@ def test_generating_with_an_offloaded_cache(name: str, late: str, monkeypatch: p
         monkeypatch.setenv(f"TORCH_BACKEND_{name.upper()}_ASYNC", "1")
         monkeypatch.setenv(f"TORCH_BACKEND_{name.upper()}_DELAY_US", late)
     assert run(name, "-c", GENERATION, name) == "the same tokens"
+
+
+def test_a_cache_of_batches_leaves_memory_to_the_host(name: str) -> None:
+    """Where the device's memory is the host's, which has to have some left."""
+    initialization = pytest.importorskip("transformers.generation.continuous_batching.initialization")
+    configuration = pytest.importorskip("transformers").ContinuousBatchingConfig
+    shares = []
+    for given in (None, 0.7):
+        config = configuration(max_memory_percent=given)
+        initialization.resolve_max_memory_percent(config, has_logit_processors=False, device=torch.device(name))
+        shares.append(config.max_memory_percent)
+    properties = torch.get_device_module(name).get_device_properties()
+    assert shares[1] == 0.7
+    if "HOST_ACCESS" in properties.capabilities:
+        available = pytest.importorskip("psutil").virtual_memory().available
+        assert shares[0] * properties.total_memory == pytest.approx(0.9 * available / 2, rel=0.2)
+    else:
+        assert shares[0] == 0.9
 
 
 def test_lightnings_modules_know_where_they_were_moved(name: str) -> None:

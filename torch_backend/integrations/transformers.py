@@ -1,6 +1,7 @@
 """Hugging Face Transformers: ``Trainer``, ``pipeline``, what they ask of the device, offloaded caches, and parallelism.
 
-``generate_batch`` sizes its cache by the device's memory and, asked for it, prepares a batch while one is computed.
+``generate_batch`` and ``transformers serve`` size their cache by the device's memory, where that is the host's by what
+it has to spare, and, asked for it, prepare a batch while one is computed.
 
 Devices come from Accelerate's state, but mixed precision, memory, random states and pipelines have lists of their own,
 with no way for other devices. May go once they ask torch.accelerator.
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from torch_backend.integrations.host_memory import share_of_memory
 from torch_backend.integrations.library import Library
 
 
@@ -35,6 +37,20 @@ def _then_synchronized(fills: Callable[..., None]) -> Callable[..., None]:
         torch.accelerator.synchronize()
 
     return fill
+
+
+def _leave_memory_to_the_host(module: ModuleType, device: str) -> None:
+    """As Transformers does on the CPU and on MPS, which it knows."""
+    resolve = module.resolve_max_memory_percent
+
+    @functools.wraps(resolve)
+    def resolve_with_share(cb_config: Any, *args: Any, **kwargs: Any) -> None:
+        is_default = cb_config.max_memory_percent is None
+        resolve(cb_config, *args, **kwargs)
+        if is_default:
+            cb_config.max_memory_percent *= share_of_memory(device)
+
+    module.resolve_max_memory_percent = resolve_with_share
 
 
 LIBRARY = Library(
@@ -63,6 +79,7 @@ LIBRARY = Library(
     },
     actions={
         "transformers.distributed.utils": _name_process_groups,
+        "transformers.generation.continuous_batching.initialization": _leave_memory_to_the_host,
         "transformers.generation.continuous_batching.input_outputs": _let_batches_overlap,
     },
 )

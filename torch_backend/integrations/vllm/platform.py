@@ -2,11 +2,11 @@
 
 from typing import Any
 
-import psutil
 import torch
 from vllm.platforms.interface import DeviceCapability, Platform, PlatformEnum
 
 from torch_backend import triton
+from torch_backend.integrations.host_memory import share_of_memory
 from torch_backend.integrations.vllm import LIBRARY
 
 if reason := LIBRARY.not_tried():
@@ -158,19 +158,11 @@ class DevicePlatform(Platform):
         if not cache.user_specified_block_size:
             cache.block_size = 16
         if cache.gpu_memory_utilization == type(cache).gpu_memory_utilization:
-            cache.gpu_memory_utilization *= _share_of_memory()
+            cache.gpu_memory_utilization *= share_of_memory(_NAME)
 
 
 def _has_triton() -> bool:
     return triton.is_declared(_NAME) and triton.problem(_NAME) is None
-
-
-def _share_of_memory() -> float:
-    """How much of what vLLM takes by default is there: the host's memory is others' as well."""
-    properties = _device.get_device_properties()
-    if "HOST_ACCESS" not in properties.capabilities or not properties.total_memory:
-        return 1.0
-    return min(1.0, psutil.virtual_memory().available / 2 / properties.total_memory)
 
 
 def _dtypes() -> frozenset[torch.dtype]:
