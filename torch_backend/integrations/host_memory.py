@@ -19,4 +19,5 @@ def share_of_memory(device: str) -> float:
         import psutil
     except ImportError:
         return 0.25
-    return min(1.0, psutil.virtual_memory().available / 2 / properties.total_memory)
+    share: float = psutil.virtual_memory().available / 2 / properties.total_memory
+    return min(1.0, share)

@@ -39,7 +39,7 @@ def _then_synchronized(fills: Callable[..., None]) -> Callable[..., None]:
     return fill
 
 
-def _leave_memory_to_the_host(module: ModuleType, device: str) -> None:
+def _leave_memory_to_the_host(module: Any, device: str) -> None:
     """As Transformers does on the CPU and on MPS, which it knows."""
     resolve = module.resolve_max_memory_percent
 
