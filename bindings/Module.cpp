@@ -36,6 +36,7 @@ PYBIND11_MODULE(_C, m) {
   init_memory(m);
   init_distributed(m);
   init_graph(m);
+  init_graph_trees(m);
   init_graph_kernels(m);
   init_processes(m);
   init_metadata(m);

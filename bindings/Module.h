@@ -16,6 +16,7 @@ void init_customization(pybind11::module_& m);
 void init_memory(pybind11::module_& m);
 void init_distributed(pybind11::module_& m);
 void init_graph(pybind11::module_& m);
+void init_graph_trees(pybind11::module_& m);
 void init_graph_kernels(pybind11::module_& m);
 void init_processes(pybind11::module_& m);
 void init_metadata(pybind11::module_& m);

@@ -254,6 +254,9 @@ class Graph:
     def enable_debug_mode(self) -> None: ...
     def debug_dump(self, debug_path: str) -> None: ...
 
+def captures_graphs(device: int = -1) -> bool:
+    """Whether the device is asynchronous and its library captures graphs."""
+
 def graph_pool_handle() -> tuple[int, int]: ...
 def is_current_stream_capturing() -> bool: ...
 def begin_allocate_to_pool(device: int, pool: tuple[int, int]) -> None:
@@ -264,6 +267,33 @@ def host_memory_stats() -> dict[str, Any]: ...
 def reset_accumulated_host_memory_stats() -> None: ...
 def reset_peak_host_memory_stats() -> None: ...
 def empty_host_cache() -> None: ...
+
+# ---- GraphTrees.cpp: graphs that share a pool. A storage is named by its address, ``_cdata`` ----
+
+class PoolCheckpoint:
+    """What of a private pool was in use; see csrc/memory/PoolCheckpoint.h."""
+
+    @property
+    def addresses(self) -> list[int]: ...
+
+def checkpoint_pool(device: int, pool: tuple[int, int]) -> PoolCheckpoint: ...
+def restore_pool(device: int, checkpoint: PoolCheckpoint, storages: list[int]) -> None:
+    """What was in use is so again, and nothing else of its pool; these storages, on memory of it, own theirs."""
+
+def owns_memory(storage: int) -> bool:
+    """Whether the memory is freed with the storage."""
+
+def free_storage(storage: int) -> None:
+    """Free the memory now; the storage keeps its address."""
+
+def are_at(values: list[Any], expected: list[int | None], indices: list[int]) -> bool:
+    """Whether the tensors of ``values`` at ``indices`` are where ``expected`` says."""
+
+def forbid_access(tensor: torch.Tensor, message: str) -> None:
+    """Take the storage away; who asks for it gets RuntimeError with ``message``."""
+
+def forbid_storage_access(storage: int, message: str) -> None:
+    """As forbid_access, for all tensors of a storage."""
 
 # ---- Processes.cpp: storages for other processes ----
 

@@ -28,7 +28,7 @@ void check_captures_graphs(c10::DeviceIndex device) {
                               "device is synchronous. If it has an option that makes it asynchronous, use that: "
                               "torch_backend.activate('",
                               api.name(), "', options={'async': 1}).");
-  TORCH_CHECK_NOT_IMPLEMENTED(active_plugin()->tables().graph && api.has_capability(device, TB_CAP_GRAPH), name,
+  TORCH_CHECK_NOT_IMPLEMENTED(captures_graphs(device), name,
                               " cannot capture a graph: its device library does not offer the table graph.1 and "
                               "TB_CAP_GRAPH (torch_backend/device.h).");
 }
@@ -214,6 +214,11 @@ void Graph::debug_dump(const std::string& path) const {
   }
   file << "}\n";
   TORCH_CHECK(file.good(), "The graph could not be written to ", path, ".");
+}
+
+bool captures_graphs(c10::DeviceIndex device) {
+  auto& api = device_api();
+  return api.async() && active_plugin()->tables().graph && api.has_capability(device, TB_CAP_GRAPH);
 }
 
 c10::MempoolId_t graph_pool_handle() {

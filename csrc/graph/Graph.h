@@ -62,6 +62,9 @@ class Graph {
   std::set<c10::StreamId> replayed_on_;
 };
 
+/// Whether the device is asynchronous and its library captures graphs.
+bool captures_graphs(c10::DeviceIndex device);
+
 /// A pool id for several graphs.
 c10::MempoolId_t graph_pool_handle();
 

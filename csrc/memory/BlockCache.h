@@ -41,6 +41,10 @@ class BlockCache {
   Block* take(const Request& request);
   /// Cuts `block`, which take returned or is new, to what the request needs.
   void hand_out(Block* block, Request& request);
+  /// `block`, in no free list, is an allocation of `requested` bytes.
+  void mark_allocated(Block* block, std::size_t requested);
+  /// `block` is no allocation any more, though it may still be in use: make_free comes when it is not.
+  void take_back(const Block* block);
   void make_free(Block* block);
   /// One thing less that keeps a pending block from being free.
   void finish_use(Block* block) {
@@ -144,8 +148,18 @@ inline void BlockCache::hand_out(Block* block, Request& request) {
     stats.decrease(Metric::kInactiveSplit, small, 1);
     stats.decrease(Metric::kInactiveSplitBytes, small, block->size);
   }
+  mark_allocated(block, request.requested);
+  if (C10_UNLIKELY(recorder_.enabled())) {
+    block->context = std::move(request.context);
+    recorder_.record(TraceAction::kAlloc, block->ptr, block->size, *block->pool, block->context);
+  }
+}
+
+inline void BlockCache::mark_allocated(Block* block, std::size_t requested) {
+  auto& stats = state_.stats;
+  const bool small = block->pool->small;
   block->state = Block::State::kAllocated;
-  block->requested = request.requested;
+  block->requested = requested;
   stats.increase(Metric::kAllocations, small, 1);
   stats.increase(Metric::kAllocatedBytes, small, block->size);
   stats.increase(Metric::kRequestedBytes, small, block->requested);
@@ -155,9 +169,14 @@ inline void BlockCache::hand_out(Block* block, Request& request) {
   if (C10_UNLIKELY(block->oversize)) {
     stats.oversize_allocations.increase(1);
   }
-  if (C10_UNLIKELY(recorder_.enabled())) {
-    block->context = std::move(request.context);
-    recorder_.record(TraceAction::kAlloc, block->ptr, block->size, *block->pool, block->context);
+}
+
+inline void BlockCache::take_back(const Block* block) {
+  const bool small = block->pool->small;
+  state_.stats.decrease(Metric::kAllocations, small, 1);
+  state_.stats.decrease(Metric::kAllocatedBytes, small, block->size);
+  if (C10_UNLIKELY(block->oversize)) {
+    state_.stats.oversize_allocations.decrease(1);
   }
 }
 

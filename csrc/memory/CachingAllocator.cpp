@@ -205,13 +205,8 @@ bool CachingAllocator::free(void* ptr) noexcept {
   if (C10_UNLIKELY(!block)) {
     return false;
   }
-  const bool small = block->pool->small;
   const auto change = -static_cast<int64_t>(block->size);
-  state_.stats.decrease(Metric::kAllocations, small, 1);
-  state_.stats.decrease(Metric::kAllocatedBytes, small, block->size);
-  if (C10_UNLIKELY(block->oversize)) {
-    state_.stats.oversize_allocations.decrease(1);
-  }
+  blocks_.take_back(block);
   if (C10_UNLIKELY(recorder_.enabled())) {
     recorder_.record(TraceAction::kFreeRequested, ptr, block->size, *block->pool,
                      context ? std::move(context) : block->context);

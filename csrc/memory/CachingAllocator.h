@@ -17,6 +17,7 @@
 #include "csrc/memory/Loans.h"
 #include "csrc/memory/MemoryPool.h"
 #include "csrc/memory/PendingUses.h"
+#include "csrc/memory/PoolCheckpoint.h"
 #include "csrc/memory/Recorder.h"
 #include "csrc/memory/Segments.h"
 
@@ -138,6 +139,14 @@ class CachingAllocator {
     const Lock lock(state_.mutex);
     blocks_.pools.end_route(pool);
   }
+
+  /// See Note [Graphs that share a pool]. Memory that was freed, and that other streams may still use, is in no
+  /// checkpoint.
+  PoolCheckpoint checkpoint_pool(c10::MempoolId_t pool) const;
+  /// From now on what `checkpoint` has is allocated, and nothing else of its pool: DataPtrs of memory that is not must
+  /// have lost their deleters. Waits for the streams that use memory of theirs which was freed. Throws if the pool has
+  /// given such memory back, or other processes use it.
+  void restore_pool(const PoolCheckpoint& checkpoint);
 
   // ---- history ----
 

@@ -293,6 +293,14 @@ void DeviceAllocator::end_allocate_to_pool(c10::DeviceIndex device, c10::Mempool
   of(resolve_device(device)).end_allocate_to_pool(pool);
 }
 
+PoolCheckpoint DeviceAllocator::checkpoint_pool(c10::DeviceIndex device, c10::MempoolId_t pool) {
+  return of(resolve_device(device)).checkpoint_pool(pool);
+}
+
+void DeviceAllocator::restore_pool(c10::DeviceIndex device, const PoolCheckpoint& checkpoint) {
+  of(resolve_device(device)).restore_pool(checkpoint);
+}
+
 void DeviceAllocator::record_history(const HistoryOptions& options) {
   const std::lock_guard<std::mutex> lock(mutex_);
   for_each([&](CachingAllocator& allocator) { allocator.record_history(options); });

@@ -77,6 +77,8 @@ class DeviceAllocator final : public c10::DeviceAllocator {
   /// Everything the calling thread allocates on the device.
   void begin_allocate_current_thread_to_pool(c10::DeviceIndex device, c10::MempoolId_t pool);
   void end_allocate_to_pool(c10::DeviceIndex device, c10::MempoolId_t pool);
+  PoolCheckpoint checkpoint_pool(c10::DeviceIndex device, c10::MempoolId_t pool);
+  void restore_pool(c10::DeviceIndex device, const PoolCheckpoint& checkpoint);
 
   /// On all devices, those not used yet included.
   void record_history(const HistoryOptions& options);

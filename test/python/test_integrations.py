@@ -7,7 +7,7 @@ import pytest
 import torch
 from fixtures import RunPython
 
-from torch_backend.integrations import cuda_code
+from torch_backend.compat import cuda_code
 
 SOURCE = '''
 import functools
@@ -160,7 +160,7 @@ def test_main_modules_are_adapted(run_python: RunPython, tmp_path: Path, imports
     code = """
         import functools, runpy, torch
         from torch_backend.compat.after_import import after_import
-        from torch_backend.integrations import cuda_code
+        from torch_backend.compat import cuda_code
         after_import("library.tool", lambda: None, as_main=functools.partial(cuda_code.retargeted, device="xcpu"))
         runpy.run_module("library.tool", run_name="__main__")
     """

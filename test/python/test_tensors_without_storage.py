@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from torch_backend import _C
+
 create = getattr(getattr(torch._C, "_acc", None), "create_empty_tensor", None)
 pytestmark = pytest.mark.skipif(create is None, reason="this version of torch makes no such tensors in Python")
 
@@ -61,6 +63,19 @@ def test_nobody_reads_what_is_not_there(name: str, call: str) -> None:
     with pytest.raises((NotImplementedError, RuntimeError), match=r"(?i)storage|opaque|is not allocated"):
         CALLS[call](opaque, plain)
     assert torch.equal((plain + 1).cpu(), torch.full((3, 3), 2.0))  # the device is well
+
+
+@pytest.mark.parametrize("whose", ["tensor", "storage"])
+@pytest.mark.parametrize("call", CALLS)
+def test_who_took_the_memory_says_why(name: str, call: str, whose: str) -> None:
+    gone, plain = torch.ones(3, 3, device=name), torch.ones(3, 3, device=name)
+    if whose == "tensor":
+        _C.forbid_access(gone, "it was overwritten")
+    else:
+        _C.forbid_storage_access(gone.untyped_storage()._cdata, "it was overwritten")
+    with pytest.raises(RuntimeError, match="it was overwritten"):
+        CALLS[call](gone, plain)
+    assert torch.equal((plain + 1).cpu(), torch.full((3, 3), 2.0))
 
 
 @pytest.mark.parametrize("call", AROUND)

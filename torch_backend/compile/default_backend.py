@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch._dynamo.backends.debugging import aot_eager
 from torch._functorch import config as functorch_config
-from torch._inductor import config
+from torch._inductor import config, utils
 from torch._inductor.virtualized import V
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree
 
-from torch_backend.compile import registered, seams
+from torch_backend.compile import graph_trees, registered, seams
 
 
 def register(name: str, reason: str | None) -> None:
@@ -47,10 +47,17 @@ def register(name: str, reason: str | None) -> None:
             say(f"torch.compile runs graphs of {name} as captured, which is what backend='aot_eager' does: {why}")
             return aot_eager(model_, example_inputs_)
         if config.triton.cudagraphs:
-            say(
-                f"torch.compile puts no graphs of {name} into graphs of the device, which mode='reduce-overhead' and "
-                "'max-autotune' ask for. The rest of the mode applies."
-            )
+            patches = {}
+            if problem := graph_trees.problem(name):
+                patches["triton.cudagraphs"] = False
+                say(
+                    f"torch.compile captures no graphs of {name} in graphs of the device, which "
+                    f"mode='reduce-overhead' and 'max-autotune' ask for: {problem} The rest of the mode applies."
+                )
+            elif config.graph_partition and name not in utils.GPU_TYPES:
+                patches["graph_partition"] = False  # Inductor splits graphs for devices that have Triton alone
+            if patches:
+                kwargs["config_patches"] = {**(kwargs.get("config_patches") or {}), **patches}
         # Inductor's code has states of generators that graphs may capture for CUDA alone.
         with functorch_config.patch(graphsafe_rng_functionalization=False):
             return compile_fx(model_, example_inputs_, *args, **kwargs)

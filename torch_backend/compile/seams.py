@@ -152,6 +152,9 @@ TARGET = _inductor("runtime.triton_heuristics", "GPUTarget")
 PROCESS_POOL = _inductor("async_compile", "AsyncCompile.use_process_pool")
 """Whether kernels are compiled in other processes."""
 
+CAPTURE = _inductor("cudagraph_trees", "cudagraphify_impl", "model", "inputs", "static_input_idxs")
+"""Makes of what runs a graph what captures and replays it."""
+
 CAPTURED_ONLY = (COMPILE_FX, DENSE_ATTENTION)
 HOST_GRAPHS = (COMPILE_FX, GENERATE, COMPILED_GRAPH, AFTER_LOADING)
 TRITON = (
@@ -161,6 +164,12 @@ TRITON = (
     _inductor("codegen.triton", "TritonScheduling", "scheduler"),
     _inductor("utils", "GPU_TYPES"),
     Seam("torch.utils._triton", "has_triton", "2.11 to 2.15"),
+)
+GRAPH_TREES = (
+    CAPTURE,
+    _inductor("cudagraph_trees", "CUDAGraphTreeManager", "device_index"),
+    _inductor("cudagraph_utils", "check_multiple_devices_or_any_cpu_nodes", "device_node_mapping"),
+    _inductor("cudagraph_utils", "log_cudagraph_skip_and_bump_counter", "msg"),
 )
 MODULES = (COMPILE_FX, REGISTER, *_KERNELS)
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 
+from torch_backend.compat import cuda_code
 from torch_backend.compat.after_import import OnImport
-from torch_backend.integrations import cuda_code
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Library:
         name: the package that is imported, and what it is called in messages.
         versions: those that were tried: from the first, up to but without the second.
         cuda_code: by module, the functions that name CUDA and shall mean the device; empty: all in the module. See
-            :mod:`torch_backend.integrations.cuda_code`.
+            :mod:`torch_backend.compat.cuda_code`.
         actions: by module, what else is to be done with it, called with the module and the device's name. An action
             that raises LookupError or AttributeError says that the library is not as expected.
         distribution: what it is called where packages are installed, if not ``name``.

@@ -8,7 +8,7 @@ lists are gone. The same code is also installed under two older names, ``pytorch
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, ModuleType
 
-from torch_backend.integrations import cuda_code
+from torch_backend.compat import cuda_code
 from torch_backend.integrations.library import Library
 
 Action = Callable[[ModuleType, str], None]

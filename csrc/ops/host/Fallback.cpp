@@ -14,6 +14,8 @@
 #include "csrc/ops/host/BoxedCall.h"
 #include "csrc/ops/host/HostCall.h"
 #include "csrc/ops/host/layouts/Layout.h"
+#include "csrc/ops/tensor/StorageOf.h"
+#include "csrc/ops/tensor/Transfer.h"
 
 namespace torch_backend {
 namespace {
@@ -103,6 +105,24 @@ void apply_policy(OperatorInfo& info) {
   }
 }
 
+/// Before a policy forbids the call: that would not help with what nobody can read.
+void check_have_memory(const c10::OperatorHandle& op, const OperatorInfo& info, const torch::jit::Stack& stack) {
+  const auto check = [&](const at::Tensor& tensor) {
+    if (tensor.defined() && on_device(tensor) && tensor.layout() == at::kStrided) {
+      check_has_memory(*tensor.unsafeGetTensorImpl(), info.traits.overload.c_str());
+    }
+  };
+  for (const auto& argument : torch::jit::last(stack, op.schema().arguments().size())) {
+    if (argument.isTensor()) {
+      check(argument.toTensor());
+    } else if (argument.isTensorList()) {
+      for (const at::Tensor& tensor : argument.toTensorList()) {
+        check(tensor);
+      }
+    }
+  }
+}
+
 void count(OperatorInfo& info, c10::function_ref<uint64_t()> run) {
   apply_policy(info);
   info.calls.fetch_add(1, std::memory_order_relaxed);
@@ -166,6 +186,9 @@ void cpu_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, t
 void layout_fallback(const c10::OperatorHandle& op, c10::DispatchKey host_key, torch::jit::Stack* stack) {
   auto& info = info_of(op);
   check_cpu_has_kernel(op, info, host_key);
+  if (policy_of(info) != FallbackPolicy::kAllow) {
+    check_have_memory(op, info, *stack);
+  }
   count(info, [&] { return call_on_host(op, info.traits, stack, host_key); });
 }
 

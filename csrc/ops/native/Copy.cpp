@@ -276,6 +276,11 @@ void copy_tensor(const at::Tensor& dst, const at::Tensor& original_src, bool non
   if (dst.numel() == 0) {
     return;
   }
+  for (const auto* tensor : {&dst, &src}) {
+    if (on_device(*tensor)) {
+      check_has_memory(*tensor->unsafeGetTensorImpl(), "aten::copy_");
+    }
+  }
   check_overlap(dst, src);
   if (are_same_elements(dst, src)) {
     return;
@@ -285,7 +290,6 @@ void copy_tensor(const at::Tensor& dst, const at::Tensor& original_src, bool non
   for (const auto* tensor : {&dst, &src}) {
     if (on_device(*tensor)) {
       api.check_usable(index_of(*tensor), "copy");
-      check_has_memory(*tensor->unsafeGetTensorImpl(), "aten::copy_");
     }
   }
   if (runs_inline()) {

@@ -27,7 +27,8 @@ inline bool has_memory(const at::TensorBase& tensor) {
   return has_memory(*tensor.unsafeGetTensorImpl());
 }
 
-/// Throws NotImplementedError. `op` is what was asked for, e.g. "aten::mm".
+/// Throws NotImplementedError, or what PyTorch has said to whoever uses this tensor (one that a captured graph has
+/// overwritten). `op` is what was asked for, e.g. "aten::mm".
 inline void check_has_memory(const c10::TensorImpl& tensor, const char* op) {
   if (C10_UNLIKELY(!has_memory(tensor))) {
     detail::throw_no_memory(tensor, op);

@@ -19,13 +19,15 @@ _NAMES = ("cuda",)
 _QUESTIONS = ("is_torch_cuda_available",)  # asked elsewhere about CUDA itself: answered for these functions alone
 
 
-def retarget_module(module: ModuleType, names: Sequence[str], device: str) -> None:
+def retarget_module(module: ModuleType, names: Sequence[str], device: str, *, tensors: bool = False) -> None:
     """Let the functions called ``names`` in ``module`` use ``device`` instead of CUDA; without names, all of them.
 
     Args:
         module: imported.
         names: as ``"function"`` or ``"Class.method"``.
         device: the name of the active device.
+        tensors: what is asked ``is_cuda`` there is a tensor, and asked ``is_<device>`` from now on. Not so everywhere:
+            other objects have the name too.
 
     Raises LookupError if one of ``names`` does not exist or has nothing about CUDA.
     """
@@ -33,13 +35,13 @@ def retarget_module(module: ModuleType, names: Sequence[str], device: str) -> No
     for name in names or functions:
         if name not in functions:
             raise LookupError(f"it has no function {name}")
-        changed = [_retarget(function, device) for function in functions[name]]
+        changed = [_retarget(function, device, tensors) for function in functions[name]]
         if names and not any(changed):
             raise LookupError(f"{name} has nothing about CUDA")
 
 
-def _retarget(function: FunctionType, device: str) -> bool:
-    code = retargeted(function.__code__, device)
+def _retarget(function: FunctionType, device: str, tensors: bool) -> bool:
+    code = retargeted(function.__code__, device, tensors=tensors)
     if code == function.__code__:
         return bool({device, f"{device}:"} & _texts(function.__code__))  # was done before
     for question in _QUESTIONS:
@@ -58,12 +60,12 @@ def _answer(question: str, device: str) -> str:
     return question.replace("cuda", device)
 
 
-def retargeted(code: CodeType, device: str) -> CodeType:
-    """``code``, and all code inside it, with the device where it has CUDA."""
+def retargeted(code: CodeType, device: str, *, tensors: bool = False) -> CodeType:
+    """``code``, and all code inside it, with the device where it has CUDA. ``tensors``: as of retarget_module."""
 
     def constant(value: Any) -> Any:
         if isinstance(value, CodeType):
-            return retargeted(value, device)
+            return retargeted(value, device, tensors=tensors)
         if isinstance(value, tuple):
             return tuple(map(constant, value))
         if isinstance(value, frozenset):
@@ -73,6 +75,8 @@ def retargeted(code: CodeType, device: str) -> CodeType:
     def name(old: str) -> str:
         if old == "CUDA" and "ProfilerActivity" in code.co_names:
             return "PrivateUse1"
+        if old == "is_cuda" and tensors:
+            return f"is_{device}"
         return device if old in _NAMES else _answer(old, device) if old in _QUESTIONS else old
 
     return code.replace(
