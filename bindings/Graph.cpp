@@ -55,10 +55,6 @@ void init_graph(py::module_& m) {
       .def("pool", &Graph::pool)
       .def("enable_debug_mode", &Graph::enable_debug_mode)
       .def("debug_dump", &Graph::debug_dump, py::arg("debug_path"));
-  m.def(
-      "captures_graphs",
-      [](int device) { return captures_graphs(resolve_device(static_cast<c10::DeviceIndex>(device))); },
-      py::arg("device") = -1);
   m.def("graph_pool_handle", &graph_pool_handle);
   m.def("is_current_stream_capturing", [] { return graph::is_capturing(current_stream()); });
 }

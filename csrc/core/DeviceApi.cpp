@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 #include <thread>
+#include <vector>
 
 #include <c10/util/Exception.h>
 #include <c10/util/Logging.h>
@@ -16,6 +17,7 @@
 #include "csrc/core/InterpreterLock.h"
 #include "csrc/core/Status.h"
 #include "csrc/core/TableCheck.h"
+#include "csrc/core/Tape.h"
 #include "slots.h"
 
 namespace torch_backend {
@@ -300,6 +302,11 @@ void DeviceApi::memory_copy(int dst_device, void* dst, int src_device, const voi
   if (kind == TB_COPY_PEER) {
     enter(dst_device, "memory_copy");
   }
+  if (graph::write(device, stream,
+                   [=, this](tb_stream* on) { memory_copy(dst_device, dst, src_device, src, size_bytes, kind, on); })) {
+    graph::add_step(device, stream, "memory_copy");
+    return;
+  }
   const WithoutInterpreterLock unlocked; // it may wait for the stream
   CallSpan span("memory_copy", device);
   span.copy(stream, kind, dst, src, size_bytes);
@@ -312,6 +319,15 @@ void DeviceApi::memory_copy(int dst_device, void* dst, int src_device, const voi
 void DeviceApi::memory_fill(int device, void* dst, const void* pattern, uint32_t pattern_bytes, uint64_t size_bytes,
                             tb_stream* stream) {
   enter(device, "memory_fill");
+  if (table_.memory_fill && graph::any_tape()) {
+    const std::vector<char> kept(static_cast<const char*>(pattern), static_cast<const char*>(pattern) + pattern_bytes);
+    if (graph::write(device, stream, [=, this](tb_stream* on) {
+          memory_fill(device, dst, kept.data(), pattern_bytes, size_bytes, on);
+        })) {
+      graph::add_step(device, stream, "memory_fill");
+      return;
+    }
+  }
   if (table_.memory_fill) {
     CallSpan span("memory_fill", device);
     span.fill(stream, size_bytes);
@@ -344,6 +360,12 @@ void DeviceApi::memory_copy_2d(int device, void* dst, uint64_t dst_pitch_bytes, 
                                uint64_t src_pitch_bytes, uint64_t width_bytes, uint64_t height, uint32_t kind,
                                tb_stream* stream) {
   enter(device, "memory_copy_2d");
+  if (graph::write(device, stream, [=, this](tb_stream* on) {
+        memory_copy_2d(device, dst, dst_pitch_bytes, src, src_pitch_bytes, width_bytes, height, kind, on);
+      })) {
+    graph::add_step(device, stream, "memory_copy_2d");
+    return;
+  }
   if (table_.memory_copy_2d) {
     const WithoutInterpreterLock unlocked; // it may wait for the stream
     CallSpan span("memory_copy_2d", device);
@@ -455,7 +477,7 @@ void DeviceApi::stream_synchronize(int device, tb_stream* stream) {
 
 void DeviceApi::stream_wait_event(int device, tb_stream* stream, tb_event* event) {
   enter(device, "stream_wait_event");
-  if (table_.stream_wait_event) {
+  if (table_.stream_wait_event && !graph::write_wait(device, stream, event)) {
     const CallSpan span("stream_wait_event", device);
     TB_INVOKE(stream_wait_event, device, stream, event);
   }
@@ -493,6 +515,10 @@ bool DeviceApi::stream_query(int device, tb_stream* stream) {
 
 void DeviceApi::stream_host_function(int device, tb_stream* stream, tb_host_function fn, void* arg) {
   enter(device, "stream_host_function");
+  if (table_.stream_host_function &&
+      graph::write(device, stream, [=, this](tb_stream* on) { stream_host_function(device, on, fn, arg); })) {
+    return;
+  }
   if (table_.stream_host_function) {
     CallSpan span("stream_host_function", device);
     span.host_function(stream);
@@ -527,7 +553,7 @@ void DeviceApi::event_destroy(int device, tb_event* event) noexcept {
 
 void DeviceApi::event_record(int device, tb_event* event, tb_stream* stream) {
   enter(device, "event_record");
-  if (table_.event_record) {
+  if (table_.event_record && !graph::write_record(device, stream, event)) {
     const CallSpan span("event_record", device);
     TB_INVOKE(event_record, device, event, stream);
   }

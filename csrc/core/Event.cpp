@@ -93,6 +93,8 @@ void Event::refuse_captured(const char* what) const {
 
 void Event::block(const Stream& stream) const {
   const auto capture = capture_ != 0 ? graph::find_capture(capture_) : nullptr;
+  TORCH_CHECK(capture_ == 0 || capture,
+              "A stream cannot wait for an event that was recorded in a capture that is over.");
   if (recorded() && !capture) {
     graph::refuse_in_capture(stream, "Waiting for an event that was recorded outside of the capture");
   }

@@ -11,14 +11,15 @@
 #include "csrc/core/ErrorCell.h"
 #include "csrc/core/FailedWait.h"
 #include "csrc/core/Runtime.h"
+#include "csrc/core/Tape.h"
 #include "csrc/memory/DeviceAllocator.h"
 
 namespace torch_backend {
 namespace {
 
-/// Of a device that captures graphs.
-const tb_graph_table& table() {
-  return *active_plugin()->tables().graph;
+const tb_graph_table& table(c10::DeviceIndex device) {
+  const auto& graphs = active_plugin()->tables().graph;
+  return graphs && device_api().has_capability(device, TB_CAP_GRAPH) ? *graphs : graph::tape_table();
 }
 
 void check_captures_graphs(c10::DeviceIndex device) {
@@ -28,9 +29,6 @@ void check_captures_graphs(c10::DeviceIndex device) {
                               "device is synchronous. If it has an option that makes it asynchronous, use that: "
                               "torch_backend.activate('",
                               api.name(), "', options={'async': 1}).");
-  TORCH_CHECK_NOT_IMPLEMENTED(captures_graphs(device), name,
-                              " cannot capture a graph: its device library does not offer the table graph.1 and "
-                              "TB_CAP_GRAPH (torch_backend/device.h).");
 }
 
 /// What work of a graph uses. `pool` is released with it.
@@ -84,7 +82,7 @@ void Graph::capture_begin(c10::MempoolId_t pool, uint32_t mode) {
   holds_pool_ = true;
   graph::begin(capture);
   try {
-    device_api().check_call(device_, "capture_begin", table().capture_begin, device_, stream.handle(), mode);
+    device_api().check_call(device_, "capture_begin", table(device_).capture_begin, device_, stream.handle(), mode);
   } catch (...) {
     graph::end(*capture);
     device_allocator().end_allocate_to_pool(device_, pool_);
@@ -99,7 +97,7 @@ void Graph::end_capture() {
   auto& api = device_api();
   std::exception_ptr error;
   try {
-    api.check_call(device_, "capture_end", table().capture_end, device_, capture->origin().handle(), &graph_);
+    api.check_call(device_, "capture_end", table(device_).capture_end, device_, capture->origin().handle(), &graph_);
     api.check_given(graph_, "capture_end", "*out_graph", device_);
   } catch (...) {
     error = std::current_exception();
@@ -130,7 +128,7 @@ void Graph::capture_end() {
 void Graph::instantiate() {
   TORCH_CHECK(captured_, "There is nothing to instantiate: capture a graph first.");
   if (!instantiated_) {
-    device_api().check_call(device_, "graph_instantiate", table().graph_instantiate, device_, graph_);
+    device_api().check_call(device_, "graph_instantiate", table(device_).graph_instantiate, device_, graph_);
   }
   instantiated_ = true;
 }
@@ -151,7 +149,7 @@ void Graph::replay() {
       recorded_[begun]->begin_launch(stream);
     }
     replayed_on_.insert(stream.id());
-    device_api().check_call(device_, "graph_launch", table().graph_launch, device_, graph_, stream.handle());
+    device_api().check_call(device_, "graph_launch", table(device_).graph_launch, device_, graph_, stream.handle());
     fallible_replay(device_, stream.handle());
   } catch (...) {
     while (begun > 0) {
@@ -191,7 +189,7 @@ std::exception_ptr Graph::release() noexcept {
     }
   }
   if (graph_) {
-    api.clean_up(device_, "graph_destroy", table().graph_destroy, device_, std::exchange(graph_, nullptr));
+    api.clean_up(device_, "graph_destroy", table(device_).graph_destroy, device_, std::exchange(graph_, nullptr));
   }
   return error;
 }
@@ -214,11 +212,6 @@ void Graph::debug_dump(const std::string& path) const {
   }
   file << "}\n";
   TORCH_CHECK(file.good(), "The graph could not be written to ", path, ".");
-}
-
-bool captures_graphs(c10::DeviceIndex device) {
-  auto& api = device_api();
-  return api.async() && active_plugin()->tables().graph && api.has_capability(device, TB_CAP_GRAPH);
 }
 
 c10::MempoolId_t graph_pool_handle() {

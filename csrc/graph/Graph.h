@@ -15,7 +15,7 @@ namespace torch_backend {
 
 /// What torch.cuda.CUDAGraph is for CUDA; see Note [Captures]. Not for several threads at once.
 ///
-/// Errors: NotImplementedError from capture_begin on a device that is synchronous or whose library has no graph.1;
+/// Errors: NotImplementedError from capture_begin on a device that is synchronous;
 /// RuntimeError for calls in a wrong order, for a capture on the default stream, and from capture_end if something could
 /// not be captured, which it names. After a failed capture the graph is empty and the device works on.
 class Graph {
@@ -61,9 +61,6 @@ class Graph {
   tb_graph* graph_ = nullptr; // the plugin's
   std::set<c10::StreamId> replayed_on_;
 };
-
-/// Whether the device is asynchronous and its library captures graphs.
-bool captures_graphs(c10::DeviceIndex device);
 
 /// A pool id for several graphs.
 c10::MempoolId_t graph_pool_handle();

@@ -16,7 +16,9 @@ from torch_conformance.threads import in_numbered_threads
 
 from torch_backend import _C
 
-pytestmark = pytest.mark.skipif(not _C.captures_graphs(), reason="the device captures no graphs")
+pytestmark = pytest.mark.skipif(
+    "ASYNC" not in _C.device_properties().capabilities, reason="a synchronous device captures no graphs"
+)
 
 backend = getattr(torch, DEVICE)
 captured = torch.compile(mode="reduce-overhead")
@@ -243,6 +245,34 @@ def test_random_numbers_are_new_with_each_replay() -> None:
     torch.manual_seed(0)
     again = [drop(x).cpu() for _ in range(5)]
     assert all(map(torch.equal, first, again)), "warm-up, capture and replay draw what later replays draw"
+    assert num_captured() == 1
+
+
+def test_replays_on_several_streams_follow_one_another() -> None:
+    class Noise(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("total", torch.zeros(4096, device=DEVICE))
+
+        def forward(self) -> None:
+            self.total.add_(torch.rand_like(self.total))
+
+    noise = Noise()
+    add = torch.compile(noise, mode="reduce-overhead")
+    for _ in range(3):
+        add()
+    sums = []
+    for streams in ([torch.Stream(DEVICE)], [torch.Stream(DEVICE) for _ in range(3)]):
+        noise.total.zero_()
+        torch.manual_seed(0)
+        backend.synchronize()
+        for step in range(12):
+            with streams[step % len(streams)]:
+                add()
+        backend.synchronize()
+        sums.append(noise.total.cpu())
+    assert torch.equal(*sums)
+    assert num_captured() == 1
 
 
 def test_gradients_that_accumulate() -> None:

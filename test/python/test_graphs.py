@@ -28,8 +28,8 @@ here = pytest.mark.skipif("TORCH_BACKEND_XCPU_ASYNC" in os.environ, reason="has 
 @pytest.fixture
 def backend(backend: ModuleType) -> ModuleType:
     """Skips on a device that cannot capture."""
-    if "GRAPH" not in backend.get_device_properties(0).capabilities:
-        pytest.skip("the device captures no graphs")
+    if "ASYNC" not in backend.get_device_properties(0).capabilities:
+        pytest.skip("a synchronous device captures no graphs")
     return backend
 
 
@@ -588,17 +588,83 @@ assert (x + 1).tolist() == [1] * 4
 
 
 @here
-def test_a_device_without_the_table(build_plugin: BuildPlugin, run_python: RunPython) -> None:
+def test_a_device_without_the_table(build_plugin: BuildPlugin) -> None:
+    """The core captures."""
     path = build_plugin("WITHOUT=TB_CAP_GRAPH", source="less.c", over="xcpu")
+    process = run_program(
+        "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, **ASYNC, TORCH_BACKEND_PATH=path
+    )
+    assert " passed" in process.stdout
+
+
+@here
+def test_a_launch_without_the_table_that_fails(build_plugin: BuildPlugin, run_python: RunPython) -> None:
+    """Half of it may be on the stream: the graph is of no more use, the device is. Nothing of it may be tried again."""
     run_python(
         """
-import pytest, torch
-with pytest.raises(NotImplementedError, match="xcpu:0 cannot capture a graph: .* graph.1"):
-    with torch.xcpu.graph(torch.xcpu.Graph()):
-        pass
-assert torch.ones(4, device="xcpu").sum().item() == 4
+import contextlib, pytest, torch
+from torch_backend import _C
+
+x, side = torch.zeros(1 << 16, device="xcpu"), torch.xcpu.Stream()
+
+def replay_with(fault):
+    _C.set_option("xcpu.fault", f"{fault}=INTERNAL")
+    try:
+        graph.replay()
+    finally:
+        _C.set_option("xcpu.fault", "")
+
+for fault, is_half in (("stream_host_function", False), ("event_record", True)):
+    graph = torch.xcpu.Graph()
+    with torch.xcpu.graph(graph):
+        x.sin_()
+        side.wait_stream(torch.xcpu.current_stream())
+        with torch.xcpu.stream(side):
+            x.cos_()
+        torch.xcpu.current_stream().wait_stream(side)
+    graph.replay()
+    with pytest.raises(torch.AcceleratorError, match=f"{fault} fails"):
+        replay_with(fault)
+    if is_half:
+        with pytest.raises(RuntimeError, match="failed before all of it was enqueued: capture it again"):
+            graph.replay()
+        with contextlib.suppress(RuntimeError):  # of what was enqueued without a launch
+            torch.xcpu.synchronize()
+    else:
+        graph.replay()
+    graph.reset()
+    with torch.xcpu.graph(graph):
+        x.add_(2)
+    x.zero_()
+    graph.replay()
+    assert x.eq(2).all().item()
 """,
-        env=ASYNC | {"TORCH_BACKEND_PATH": path},
+        env=ASYNC
+        | {
+            "TORCH_BACKEND_PATH": build_plugin("WITHOUT=TB_CAP_GRAPH", source="less.c", over="xcpu"),
+            "TORCH_BACKEND_XCPU_FAULT": "",
+        },
+    )
+
+
+@here
+def test_a_kernel_of_the_library_without_the_table(build_plugin: BuildPlugin, run_python: RunPython) -> None:
+    """It enqueues what the core does not see, so that another kernel is captured."""
+    run_python(
+        """
+import torch
+x = torch.ones(4, device="xcpu")
+assert x.exp().tolist() == [7] * 4
+g = torch.xcpu.Graph()
+with torch.xcpu.graph(g):
+    y = x.exp()
+for value in (0, 1):
+    x.fill_(value)
+    g.replay()
+    torch.testing.assert_close(y.cpu(), torch.full((4,), float(value)).exp())
+assert x.exp().tolist() == [7] * 4
+""",
+        env=ASYNC | {"TORCH_BACKEND_PATH": build_plugin("WITHOUT_GRAPHS", source="full.c", over="xcpu")},
     )
 
 

@@ -32,8 +32,8 @@ def problem(name: str) -> str | None:
     """Why no compiled graph is captured on the device ``name``, as a sentence; None if they are from now on."""
     if registered.generates_for_host(name):
         return f"a compiled graph is one call on {name} as it is."
-    if not _C.captures_graphs():
-        return f"{name} is synchronous, or its library does not offer graph.1."
+    if "ASYNC" not in _C.device_properties().capabilities:
+        return f"{name} is synchronous."
     return _prepare(name)
 
 

@@ -20,6 +20,7 @@
 #include "csrc/core/Runtime.h"
 #include "csrc/core/Status.h"
 #include "csrc/core/Stream.h"
+#include "csrc/core/Tape.h"
 #include "csrc/core/generator/PhiloxGenerator.h"
 #include "csrc/memory/DeviceAllocator.h"
 #include "csrc/ops/dispatch/OperatorFacts.h"
@@ -464,8 +465,10 @@ tb_status KernelCall::launch() {
                             this,
                             compute_dtype_};
   tb_status status = TB_STATUS_UNSUPPORTED;
+  const bool is_taped = graph::is_taped(device_, context.stream); // See Note [Graphs without graph.1].
   for (const auto* kernel = &kernel_; kernel && status == TB_STATUS_UNSUPPORTED; kernel = kernel->next()) {
-    if (fits(*kernel) && kernel->allocates_output() == kernel_.allocates_output() &&
+    if (!(is_taped && kernel->source() == Source::kPlugin) && fits(*kernel) &&
+        kernel->allocates_output() == kernel_.allocates_output() &&
         !(kernel->has(kLeavesHostMemory) && api.host_access())) {
       context.flags = kernel->has(TB_KERNEL_MATH_FLAGS) ? math_flags() : 0;
       status = run_with_memory(*kernel, context);

@@ -530,6 +530,61 @@ TEST_F(AllocatorTest, AFullDeviceLeavesHeldPoolsAlone) {
   allocator->free(allocate(40 * kMiB));
 }
 
+TEST_F(AllocatorTest, APoolIsSetToWhatWasInUse) {
+  void* outside = allocate(512);
+  allocator->begin_allocate_to_pool(kPool, [](const StreamRef&) { return true; }, false);
+  void* kept = allocate(512);
+  void* small = allocate(1024);
+  void* large = allocate(30 * kMiB);
+  allocator->free(small);
+  const auto before = allocator->checkpoint_pool(kPool);
+  ASSERT_EQ(before.uses.size(), 2u);
+  const auto in_use = stats();
+  void* other = allocate(2048);
+  EXPECT_EQ(other, small) << "free memory behind `kept`";
+  allocator->free(kept);
+  allocator->free(large);
+  allocator->record_stream(other, stream(4));
+  allocator->restore_pool(before);
+  EXPECT_EQ(stats().allocated_bytes[0].current, in_use.allocated_bytes[0].current);
+  EXPECT_EQ(stats().active_bytes[0].current, in_use.active_bytes[0].current);
+  EXPECT_EQ(stats().requested_bytes[0].current, in_use.requested_bytes[0].current);
+  expect_consistent(*allocator);
+  EXPECT_FALSE(allocator->free(other)) << "was allocated after that";
+  EXPECT_EQ(allocate(2048), other);
+  allocator->restore_pool(before);
+  allocator->restore_pool(before);
+  allocator->end_allocate_to_pool(kPool);
+  EXPECT_TRUE(allocator->free(kept));
+  EXPECT_TRUE(allocator->free(large));
+  EXPECT_TRUE(allocator->free(outside)) << "of no pool";
+  EXPECT_EQ(stats().active_bytes[0].current, 0);
+  expect_consistent(*allocator);
+  allocator->empty_cache(kPool);
+  EXPECT_THROW(allocator->restore_pool(before), c10::Error) << "the memory is gone";
+  expect_consistent(*allocator);
+  allocator->release_pool(kPool);
+}
+
+TEST_F(AllocatorTest, APoolIsSetOnlyWhenOtherStreamsAreDone) {
+  allocator->begin_allocate_to_pool(kPool, [](const StreamRef&) { return true; }, false);
+  void* a = allocate(512);
+  const auto before = allocator->checkpoint_pool(kPool);
+  allocator->record_stream(a, stream(4));
+  device->enqueue_work(4);
+  allocator->free(a);
+  EXPECT_TRUE(allocator->checkpoint_pool(kPool).uses.empty()) << "nobody's any more";
+  bool waited = false;
+  device->on_slot = [&](const std::string& slot) { waited = waited || slot == "event_synchronize"; };
+  allocator->restore_pool(before);
+  device->on_slot = nullptr;
+  EXPECT_TRUE(waited);
+  allocator->end_allocate_to_pool(kPool);
+  EXPECT_TRUE(allocator->free(a));
+  allocator->release_pool(kPool);
+  expect_consistent(*allocator);
+}
+
 TEST_F(AllocatorTest, DuringACaptureNothingIsRecordedOrWaitedFor) {
   void* a = allocate(512, 2);
   void* big = allocate(30 * kMiB);

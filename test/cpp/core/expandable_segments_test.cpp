@@ -237,6 +237,26 @@ TEST_F(ExpandableSegmentsTest, AHeldPoolKeepsItsPages) {
   EXPECT_EQ(allocator->pool_use_count(pool), 0);
 }
 
+TEST_F(ExpandableSegmentsTest, APoolIsSetToWhatWasInUse) {
+  const auto pool = generate_mempool_id(true);
+  allocator->begin_allocate_to_pool(pool, [](const StreamRef&) { return true; }, false);
+  void* a = allocate(15 * kMiB);
+  void* b = allocate(3 * kMiB);
+  allocator->free(a);
+  const auto before = allocator->checkpoint_pool(pool);
+  void* c = allocate(90 * kMiB);
+  allocator->free(b);
+  allocator->restore_pool(before);
+  EXPECT_FALSE(allocator->free(c));
+  EXPECT_EQ(allocate(15 * kMiB), a);
+  EXPECT_TRUE(allocator->free(a));
+  EXPECT_TRUE(allocator->free(b));
+  allocator->end_allocate_to_pool(pool);
+  allocator->release_pool(pool);
+  allocator->empty_cache();
+  EXPECT_EQ(device->num_live_segments(), 0u);
+}
+
 TEST_F(ExpandableSegmentsTest, TheHistoryHasPages) {
   allocator->record_history({.enabled = true, .max_entries = 100});
   void* a = allocate(30 * kMiB);

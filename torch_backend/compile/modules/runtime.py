@@ -6,6 +6,9 @@ from functools import cache
 from typing import Any
 
 from torch_backend import _C
+from torch_backend.device_module.graphs import _draw_seeds as draw_seeds
+
+__all__ = ["draw_seeds", "kernel"]
 
 
 @cache

@@ -1,9 +1,16 @@
 #include "csrc/ops/compiled/engine/Launch.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "csrc/core/Runtime.h"
+#include "csrc/core/Tape.h"
 #include "csrc/ops/compiled/engine/Rehearsal.h"
 #include "csrc/ops/plugin/PluginKernels.h"
 
@@ -16,6 +23,26 @@ constexpr int64_t kStretch = 32768;
 constexpr int64_t kElementsPerItem = 4;
 constexpr uint32_t kUsualBlock = 256;
 constexpr uint32_t kBlockOfLongItems = 64; // so that few of them are on many processors
+
+using Parameters = std::vector<tb_launch_param>;
+
+/// Parameters whose values live as long.
+std::shared_ptr<const Parameters> keep(Parameters parameters) {
+  struct Kept {
+    Parameters parameters;
+    std::vector<std::unique_ptr<std::max_align_t[]>> values;
+  };
+  const auto kept = std::make_shared<Kept>();
+  for (auto& parameter : parameters) {
+    if (parameter.kind == TB_PARAM_VALUE) {
+      kept->values.emplace_back(new std::max_align_t[parameter.size_bytes / sizeof(std::max_align_t) + 1]);
+      std::memcpy(kept->values.back().get(), parameter.data, parameter.size_bytes);
+      parameter.data = kept->values.back().get();
+    }
+  }
+  kept->parameters = std::move(parameters);
+  return {kept, &kept->parameters};
+}
 
 } // namespace
 
@@ -65,11 +92,20 @@ void Launch::run_blocks(const Function& function, int64_t blocks, uint32_t items
   }
   auto& api = device_api();
   const uint32_t most = api.properties(device_).max_grid[0];
-  const uint32_t grid[3] = {static_cast<uint32_t>(std::min<int64_t>(blocks, most ? most : INT32_MAX)), 1, 1};
-  const uint32_t block[3] = {items, 1, 1};
-  api.check_call(device_, "module_launch", plugin_kernel_table().module_launch, static_cast<int32_t>(device_),
-                 function.handle, static_cast<const uint32_t*>(grid), static_cast<const uint32_t*>(block),
-                 static_cast<const tb_launch_param*>(parameters_.data()), static_cast<uint32_t>(count_), stream_);
+  const std::array<uint32_t, 3> grid{static_cast<uint32_t>(std::min<int64_t>(blocks, most ? most : INT32_MAX)), 1, 1};
+  const std::array<uint32_t, 3> block{items, 1, 1};
+  const auto launch = [device = device_, handle = function.handle, grid, block](const tb_launch_param* parameters,
+                                                                                std::size_t count, tb_stream* stream) {
+    device_api().check_call(device, "module_launch", plugin_kernel_table().module_launch, static_cast<int32_t>(device),
+                            handle, grid.data(), block.data(), parameters, static_cast<uint32_t>(count), stream);
+  };
+  const auto count = static_cast<std::size_t>(count_);
+  if (graph::is_taped(device_, stream_)) {
+    const auto kept = keep({parameters_.begin(), parameters_.begin() + count_});
+    graph::write(device_, stream_, [launch, kept](tb_stream* stream) { launch(kept->data(), kept->size(), stream); });
+    return;
+  }
+  launch(parameters_.data(), count, stream_);
 }
 
 } // namespace torch_backend::compiled
