@@ -227,6 +227,61 @@ def test_scaled_products(check, kinds, dtype):
         check(product, left, right, *scales, scale_result=torch.tensor(2.0), **limits)
 
 
+@pytest.mark.parametrize("kinds", [(E4M3, E4M3), (E5M2, E4M3), (E4M3, E5M2)], ids=str)
+def test_every_float8_is_multiplied(kinds):
+    """All of their bits, in both places, however these lie: against float64."""
+    every = torch.arange(256).byte()
+    for rows in (1, 3, 8, 40):
+        left = every.roll(7).repeat(rows, 1).view(kinds[0])
+        left = torch.where(left.float().isfinite(), left.float(), 0.5).to(kinds[0])
+        right = every.diag().view(kinds[1])
+        one = torch.ones((), device=DEVICE)
+        for laid in (right, every.diag().t().clone(memory_format=torch.contiguous_format).t().view(kinds[1])):
+            product = torch._scaled_mm(left.to(DEVICE), laid.to(DEVICE), one, one, out_dtype=torch.float32)
+            wanted = left.double() @ right.double()
+            torch.testing.assert_close(product.cpu().double(), wanted, rtol=1e-6, atol=0, equal_nan=True)
+
+
+def test_scaled_products_of_any_size():
+    """Around those of tiles and of a few rows, with all that may be added, against float64."""
+    for rows, depth, columns in ((1, 1, 1), (2, 1100, 33), (5, 513, 700), (8, 64, 16), (9, 40, 30), (130, 600, 200)):
+        left, right = (torch.randn(size).to(E4M3) for size in ((rows, depth), (columns, depth)))
+        scales = torch.rand(rows, 1), torch.rand(1, columns)
+        bias = torch.randn(columns)
+        there = [x.to(DEVICE) for x in (left, right, *scales, bias)]
+        product = torch._scaled_mm(there[0], there[1].t(), *there[2:], out_dtype=torch.bfloat16)
+        wanted = (left.double() @ right.double().t()) * scales[0] * scales[1] + bias
+        torch.testing.assert_close(product.cpu(), wanted.bfloat16(), rtol=2**-7, atol=1e-3)
+    nothing = torch._scaled_mm(there[0][:0], there[1].t(), *[there[2][0, 0]] * 2, out_dtype=torch.float32)
+    assert nothing.shape == (0, columns)
+    nothing = torch._scaled_mm(there[0][:, :0], there[1][:, :0].t(), *[there[2][0, 0]] * 2, out_dtype=torch.float32)
+    assert nothing.eq(0).all()
+
+
+def test_scaled_products_by_recipes(check):
+    from torch.nn.functional import ScalingType, scaled_mm
+
+    left, right = torch.randn(16, 32).to(E4M3), torch.randn(48, 32).to(E4M3)
+    limits = {"rtol": 1e-5, "atol": 1e-5}
+    kinds = {ScalingType.TensorWise: (torch.tensor(0.5), torch.tensor(0.125)),
+             ScalingType.RowWise: (torch.rand(16, 1), torch.rand(1, 48))}  # fmt: skip
+    for kind, scales in kinds.items():
+
+        def product(left, right, one, other, kind=kind, **options):
+            left, right = left.view(E4M3), right.view(E4M3).t()
+            return scaled_mm(left, right, one, kind, other, kind, output_dtype=torch.float32, **options)
+
+        check(product, left.view(torch.uint8), right.view(torch.uint8), *scales, **limits)
+        check(
+            product, left.view(torch.uint8), right.view(torch.uint8), *scales, bias=torch.randn(48).bfloat16(), **limits
+        )
+    there = [x.to(DEVICE) for x in (left, right, *kinds[ScalingType.TensorWise])]
+    with pytest.raises(ValueError, match="scales of blocks are not supported"):
+        scaled_mm(there[0], there[1].t(), there[2], ScalingType.BlockWise1x128, there[3], ScalingType.BlockWise1x128)
+    with pytest.raises(ValueError, match="one side has a scale for each row"):
+        scaled_mm(there[0], there[1].t(), there[2], ScalingType.TensorWise, there[3], ScalingType.RowWise)
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [

@@ -33,12 +33,23 @@ TB_DEVICE float tb_f32_of_float8(u32 bits, int digits, int bias) {
 }
 
 #define TB_NAN_F32 tb_f32_of_bits(0x7fc00000)
+// The bits as those of f32, whose exponent is larger by 120.
 TB_DEVICE float tb_load_e4m3fn(u8 x) {
-  return (x & 0x7f) == 0x7f ? TB_NAN_F32 : tb_f32_of_float8(x, 3, 7);
+  const u16 size = (u16)(x & 0x7f);
+  const u16 sign = (u16)((x & 0x80) << 8);
+#ifdef __OPENCL_VERSION__
+  // Numbers below the least normal one may be 0: of those of e4m3fn, what they have beyond it is the difference of normal ones.
+  const u16 least = (u16)(size < 8 ? 0x3c80 : 0);
+  const u16 bits = (u16)(size == 0x7f ? 0x7fc0 : (size << 4) + (size < 8 ? 0x3c80 : 0x3c00));
+  const float value = tb_f32_of_bits((u32)bits << 16) - tb_f32_of_bits((u32)least << 16);
+  return tb_f32_of_bits(tb_bits_f32(value) | (u32)sign << 16);
+#else
+  const u16 bits = (u16)((size == 0x7f ? 0x7fc0 : size << 4) | sign);
+  return tb_f32_of_bits((u32)bits << 16) * 1.329227995784916e36f; // 2^120
+#endif
 }
 TB_DEVICE float tb_load_e5m2(u8 x) {
-  return (x & 0x7f) > 0x7c ? TB_NAN_F32 : (x & 0x7f) == 0x7c ? tb_f32_of_bits((u32)(x & 0x80) << 24 | 0x7f800000)
-                                                             : tb_f32_of_float8(x, 2, 15);
+  return tb_f32_of_half((u16)(x << 8));
 }
 TB_DEVICE float tb_load_e4m3fnuz(u8 x) {
   return x == 0x80 ? TB_NAN_F32 : tb_f32_of_float8(x, 3, 8);

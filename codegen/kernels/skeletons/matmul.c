@@ -1,9 +1,16 @@
-// Matrix products: out[b] = alpha * (left[b] @ right[b]) + beta * self[b], any strides. Goes after "strips".
+// Matrix products: out[b] = alpha * (left[b] @ right[b]) * factors + beta * self[b], any strides. Goes after "strips".
 //
 // OUT, LEFT, RIGHT, SELF  how values are stored: f32 of TB_LOAD_f32; SELF only where there is one
-// SELF_SCALES             not 0: the product is multiplied by self in place of the sum
+// FACTOR_0, FACTOR_1      likewise, of what the product is multiplied by; DIVISOR: of one number that the result is divided by
+// GROUPS                  1: the rows of left and out are of groups, and each has the right side of its own batch; 2: the depth
+//                         is of groups, and each has a batch of the result. p7 says where each ends, an i32; what comes after
+//                         the last one is of none, and such rows are 0
 // ROWS_MOST, COLUMNS_MOST, DEPTH  of the tile that a block computes at once, and how much of k it takes at a time
-// FEW                     not 0: there are at most FEW rows: the right side is read once, where it lies
+// INT4                    not 0: right has 32-bit words of eight numbers of four bits each, as _convert_weight_to_int4pack lays
+//                         them out, [columns / 8][depth / 16 / INT4][32][INT4 / 2]. `group_size` of the depth have a scale and
+//                         what is added, [groups][columns][2] in FACTOR_0; 8 is taken off before
+// CONVERTS                right is not stored as T
+// FEW                     not 0: a tile has at most FEW rows, a power of two up to 8
 // EDGE                    side by side: an item computes EDGE by EDGE elements; FUSES where T is floating
 // MATRICES                not 0: matrix units multiply, for a block of ITEMS items; LEFT_WIDE, RIGHT_WIDE: eight elements that
 //                         are fetched together are aligned, and are there or not together
@@ -11,84 +18,260 @@
 typedef struct {
   i64 batches, rows, columns, depth;
   i64 tile_rows, tile_columns; // at most ROWS_MOST, COLUMNS_MOST
-  i64 out[3], left[3], right[3], self[3]; // strides by batch, row (of right: of k), column
+  i64 tiles_down, groups;      // where rows are of groups: enough for any
+  i64 group_size;
+  i64 out[3], left[3], right[3], self[3], factor_0[3], factor_1[3]; // strides by batch, row (of right: of k), column
   tb_scalar scalars[2]; // alpha, beta
 } Args;
 
-
+#define OFFSET(of, batch, row, column) \
+  ((batch) * (Index)args.of[0] + (row) * (Index)args.of[1] + (column) * (Index)args.of[2])
+#define LEFT_AT(batch, row, k) ((T)TB_LOAD_AS(LEFT, p1, OFFSET(left, batch, row, k)))
+#if INT4
+#define TILE_K (16 * INT4) // of words that lie together
+#define WORDS (2 * INT4)   // of these, a column's
+#define WORDS_OF(tile, column) \
+  ((((column) / 8 * ((Index)args.depth / TILE_K) + (tile)) * 8 + (column) % 8) * WORDS)
+#define GROUP_NUMBER(k, column, n) \
+  ((T)TB_LOAD_AS(FACTOR_0, p4, OFFSET(factor_0, (k) / (Index)args.group_size, column, n)))
+#define NUMBER(word, n) ((T)((i32)((word) >> 4 * (n) & 15) - 8))
+// In the order of numbers in words, number n of word w is the one whose k is 32 * (w % (INT4 / 2)) + 8 * (n % 4) +
+// 2 * (w / (INT4 / 2)) + n / 4.
+#define WORD_OF(k) ((k) % 8 / 2 * (INT4 / 2) + (k) % TILE_K / 32)
+#define NUMBER_OF(k) ((k) / 8 % 4 + (k) % 2 * 4)
+#define PLACE(k) ((k) / TILE_K * TILE_K + NUMBER_OF(k) * WORDS + WORD_OF(k))
+#define RIGHT_AT(batch, k, column)                                                                               \
+  (NUMBER(TB_LOAD_PLAIN(u32, p2, WORDS_OF((k) / TILE_K, column) + WORD_OF(k)), NUMBER_OF(k)) * GROUP_NUMBER(k, column, 0) + \
+   GROUP_NUMBER(k, column, 1))
+#define BRING_NEAR(to, batch, begin, depth, column)                                                    \
+  for (Index k0 = 0; k0 < (depth); k0 += TILE_K) {                                                     \
+    const Index from = WORDS_OF(((begin) + k0) / TILE_K, column);                                      \
+    T scale[WORDS], zero[WORDS];                                                                       \
+    u32 words[WORDS];                                                                                  \
+    for (int w = 0; w < WORDS; ++w) words[w] = TB_LOAD_PLAIN(u32, p2, from + w);                       \
+    for (int part = 0; part < INT4 / 2; ++part) {                                                      \
+      const T x = GROUP_NUMBER((begin) + k0 + 32 * part, column, 0);                                   \
+      const T y = GROUP_NUMBER((begin) + k0 + 32 * part, column, 1);                                   \
+      for (int w = part; w < WORDS; w += INT4 / 2) {                                                   \
+        scale[w] = x;                                                                                  \
+        zero[w] = y;                                                                                   \
+      }                                                                                                \
+    }                                                                                                  \
+    for (int n = 0; n < 8; ++n)                                                                        \
+      for (int w = 0; w < WORDS; ++w) (to)[k0 + n * WORDS + w] = NUMBER(words[w], n) * scale[w] + zero[w]; \
+  }
+#else
+#define PLACE(k) (k)
+#define RIGHT_AT(batch, k, column) ((T)TB_LOAD_AS(RIGHT, p2, OFFSET(right, batch, k, column)))
+// to[PLACE(k)] = the element k after `begin`
+#define BRING_NEAR(to, batch, begin, depth, column)            \
+  {                                                            \
+    const Index from = OFFSET(right, batch, begin, column);    \
+    for (Index k = 0; k < (depth); ++k) (to)[k] = (T)TB_LOAD_AS(RIGHT, p2, from + k * (Index)(RIGHT_STEP_K)); \
+  }
+#endif
+#if defined(FACTOR_0) && !INT4
+#define TIMES_FACTOR_0(batch, row, column) *(T)TB_LOAD_AS(FACTOR_0, p4, OFFSET(factor_0, batch, row, column))
+#else
+#define TIMES_FACTOR_0(batch, row, column)
+#endif
+#ifdef FACTOR_1
+#define TIMES_FACTOR_1(batch, row, column) *(T)TB_LOAD_AS(FACTOR_1, p5, OFFSET(factor_1, batch, row, column))
+#else
+#define TIMES_FACTOR_1(batch, row, column)
+#endif
 #ifdef SELF
-#define SELF_AT(batch, row, column)                                                         \
-  ((T)TB_LOAD_AS(SELF, p3, (batch) * (Index)args.self[0] + (row) * (Index)args.self[1] +    \
-                               (column) * (Index)args.self[2]))
-#if SELF_SCALES
-#define WITH_SELF(x, self) ((x) * (self))
+#define PLUS_SELF(batch, row, column) +(T)TB_SCALAR(1) * (T)TB_LOAD_AS(SELF, p3, OFFSET(self, batch, row, column))
 #else
-#define WITH_SELF(x, self) ((T)TB_SCALAR(0) * (x) + (T)TB_SCALAR(1) * (self))
+#define PLUS_SELF(batch, row, column)
 #endif
-#define FINISH(batch, row, column, x)                                                                             \
-  TB_STORE_AS(OUT, p0, (batch) * (Index)args.out[0] + (row) * (Index)args.out[1] + (column) * (Index)args.out[2], \
-              WITH_SELF(x, SELF_AT(batch, row, column)))
+#ifdef DIVISOR
+#define DIVIDED(x) ((x) * (1 / (T)TB_LOAD_AS(DIVISOR, p6, 0)))
 #else
-#define FINISH(batch, row, column, x)                                                                             \
-  TB_STORE_AS(OUT, p0, (batch) * (Index)args.out[0] + (row) * (Index)args.out[1] + (column) * (Index)args.out[2], \
-              (T)TB_SCALAR(0) * (x))
+#define DIVIDED(x) (x)
 #endif
-#define LEFT_AT(batch, row, k) \
-  ((T)TB_LOAD_AS(LEFT, p1, (batch) * (Index)args.left[0] + (row) * (Index)args.left[1] + (k) * (Index)args.left[2]))
-#define RIGHT_AT(batch, k, column) \
-  ((T)TB_LOAD_AS(RIGHT, p2, (batch) * (Index)args.right[0] + (k) * (Index)args.right[1] + (column) * (Index)args.right[2]))
+#define FINISH(batch, row, column, x)                                                                    \
+  TB_STORE_AS(OUT, p0, OFFSET(out, batch, row, column),                                                  \
+              DIVIDED((T)TB_SCALAR(0) * (x)TIMES_FACTOR_0(batch, row, column)                            \
+                          TIMES_FACTOR_1(batch, row, column) PLUS_SELF(batch, row, column)))
 
+#if GROUPS
+// From what one group has of [0, count) to what group `g` has, wherever `ends` say that it ends. The one after the last has
+// the rest.
+#define NEXT_GROUP(g, groups, count) \
+  *begin = *end;                     \
+  *end = (g) < (groups) ? TB_LEAST(TB_MOST(*end, (Index)TB_LOAD_i32(ends, g)), count) : (count);
+#endif
+#if GROUPS == 1
+// The group whose tile is number `tile`, where each has tiles of its own, and its rows from the tile's first one on: none where
+// there is no such tile.
+TB_DEVICE Index find_tile(TB_GLOBAL const char* ends, Index groups, Index count, Index tile, Index rows,
+                          TB_PRIVATE Index* begin, TB_PRIVATE Index* end) {
+  *end = 0;
+  for (Index g = 0; g <= groups; ++g) {
+    NEXT_GROUP(g, groups, count)
+    const Index tiles = (*end - *begin + rows - 1) / rows;
+    if (tile < tiles) {
+      *begin += tile * rows;
+      return g;
+    }
+    tile -= tiles;
+  }
+  *begin = *end;
+  return groups;
+}
+#elif GROUPS == 2
+TB_DEVICE void find_group(TB_GLOBAL const char* ends, Index groups, Index count, Index group, TB_PRIVATE Index* begin,
+                          TB_PRIVATE Index* end) {
+  *end = 0;
+  for (Index g = 0; g <= group; ++g) {
+    NEXT_GROUP(g, groups, count)
+  }
+}
+#endif
+
+// Sets what a tile is of: batch, [first_row, end_row), first_column, [begin_k, end_k).
+#if GROUPS == 1
+#define TILES_DOWN ((Index)args.tiles_down)
+#define FIND_ROWS(down)                                                                                        \
+  Index first_row, end_row, end_k = (Index)args.depth;                                                         \
+  const Index group = find_tile(p7, (Index)args.groups, (Index)args.rows, down, TILE_ROWS, &first_row, &end_row); \
+  if (first_row >= end_row) continue;                                                                          \
+  const Index batch = group < (Index)args.groups ? group : 0;                                                  \
+  if (group == (Index)args.groups) end_k = 0;                                                                  \
+  const Index begin_k = 0;
+#else
+#define TILES_DOWN (((Index)args.rows + TILE_ROWS - 1) / TILE_ROWS)
+#define FIND_ROWS(down)                                    \
+  const Index batch = tile / (tiles_down * tiles_across);  \
+  const Index first_row = (down) * TILE_ROWS;              \
+  const Index end_row = (Index)args.rows;                  \
+  FIND_DEPTH
+#endif
+#if GROUPS == 2
+#define FIND_DEPTH       \
+  Index begin_k, end_k; \
+  find_group(p7, (Index)args.batches, (Index)args.depth, batch, &begin_k, &end_k);
+#else
+#define FIND_DEPTH const Index begin_k = 0, end_k = (Index)args.depth;
+#endif
+#define FOR_TILES                                                                            \
+  const Index tiles_down = TILES_DOWN;                                                       \
+  const Index tiles_across = ((Index)args.columns + TILE_COLUMNS - 1) / TILE_COLUMNS;        \
+  TB_FOR_BLOCKS(tile, (Index)args.batches * tiles_down * tiles_across)
+#define LOCATE                                                                 \
+  const Index rest = tile % (tiles_down * tiles_across);                       \
+  const Index first_column = rest % tiles_across * TILE_COLUMNS;               \
+  FIND_ROWS(rest / tiles_across)
+#ifdef TB_CHUNKED
+#define TILE_ROWS ((Index)args.tile_rows)
+#define TILE_COLUMNS ((Index)args.tile_columns)
+#else
+#define TILE_ROWS ROWS_MOST
+#define TILE_COLUMNS COLUMNS_MOST
+#endif
 
 #if FEW
 
-// A block takes tile_columns columns of all rows.
-#define PARTS 64
+// A tile is of a few rows. A line of the right side is brought near once for all of them.
+#define IN_VECTORS (RIGHT_ALONG_K && (FEW > 1 || INT4))
+#if IN_VECTORS
+#define PARTS (FEW > 4 ? 1 : 2)
+#define PIECE (LANES * PARTS)
+// `depth` vectors of each row's, DEPTH elements apart, by those of one column.
+TB_CONTRACTED TB_DEVICE void add_rows(Index depth, TB_LOCAL const V* left, TB_LOCAL const V* right, TB_LOCAL V* sums) {
+  V parts[FEW * PARTS];
+  TB_UNROLL for (int i = 0; i < FEW * PARTS; ++i) parts[i] = sums[i];
+  for (Index k = 0; k < depth; k += PARTS)
+    TB_UNROLL for (int part = 0; part < PARTS; ++part) {
+      const V x = right[k + part];
+      TB_UNROLL for (int row = 0; row < FEW; ++row)
+        parts[row * PARTS + part] += left[row * (DEPTH / LANES) + k + part] * x;
+    }
+  TB_UNROLL for (int i = 0; i < FEW * PARTS; ++i) sums[i] = parts[i];
+}
+#endif
+
 TB_KERNEL(matmul) {
   TB_LOCAL_ARRAY(T, sums, FEW * COLUMNS_MOST);
+#if IN_VECTORS
+  TB_LOCAL_ARRAY(V, left_of, FEW * DEPTH / LANES);
+  TB_LOCAL_ARRAY(V, right_of, DEPTH / LANES);
+  TB_LOCAL_ARRAY(V, parts_of, FEW * PARTS);
+  TB_LOCAL T* const left = (TB_LOCAL T*)left_of;
+  TB_LOCAL T* const right = (TB_LOCAL T*)right_of;
+  TB_LOCAL T* const parts = (TB_LOCAL T*)parts_of;
+#else
   TB_LOCAL_ARRAY(T, left, FEW * DEPTH);
-  const Index tiles = ((Index)args.columns + (Index)args.tile_columns - 1) / (Index)args.tile_columns;
-  TB_FOR_BLOCKS(tile, tiles * (Index)args.batches) {
-    const Index batch = tile / tiles;
-    const Index first = (tile - batch * tiles) * (Index)args.tile_columns;
-    const Index columns = TB_LEAST((Index)args.tile_columns, (Index)args.columns - first);
-    for (Index i = 0; i < FEW * COLUMNS_MOST; ++i) sums[i] = 0;
-    for (Index begin = 0; begin < (Index)args.depth; begin += DEPTH) {
-      const Index depth = TB_LEAST((Index)DEPTH, (Index)args.depth - begin);
-      for (Index row = 0; row < (Index)args.rows; ++row)
-        for (Index k = 0; k < depth; ++k) left[row * DEPTH + k] = LEFT_AT(batch, row, begin + k);
-#if RIGHT_ALONG_K
+  TB_LOCAL_ARRAY(T, right, COLUMNS_MOST);
+#endif
+  FOR_TILES {
+    LOCATE
+    const Index rows = TB_LEAST((Index)FEW, end_row - first_row);
+    const Index columns = TB_LEAST(TILE_COLUMNS, (Index)args.columns - first_column);
+    for (Index row = 0; row < rows; ++row)
+      for (Index i = 0; i < columns; ++i) sums[row * COLUMNS_MOST + i] = 0;
+    for (Index begin = begin_k; begin < end_k; begin += DEPTH) {
+      const Index depth = TB_LEAST((Index)DEPTH, end_k - begin);
+#if IN_VECTORS
+      const Index whole = (depth + PIECE - 1) / PIECE * PIECE;
+      for (Index k = depth; k < whole; ++k) right[k] = 0;
+      for (Index row = 0; row < FEW; ++row) {
+        const Index there = row < rows ? depth : 0;
+        for (Index k = 0; k < there; ++k) left[row * DEPTH + PLACE(k)] = LEFT_AT(batch, first_row + row, begin + k);
+        for (Index k = there; k < whole; ++k) left[row * DEPTH + k] = 0;
+      }
       for (Index column = 0; column < columns; ++column) {
-        const Index from = batch * (Index)args.right[0] + begin * (Index)(RIGHT_STEP_K) +
-                           (first + column) * (Index)args.right[2];
-        for (Index row = 0; row < (Index)args.rows; ++row) {
-          T parts[PARTS];
-          for (int i = 0; i < PARTS; ++i) parts[i] = 0;
-          Index k = 0;
-          for (; k + PARTS <= depth; k += PARTS)
-            for (int i = 0; i < PARTS; ++i)
-              parts[i] += left[row * DEPTH + k + i] * (T)TB_LOAD_AS(RIGHT, p2, from + (k + i) * (Index)(RIGHT_STEP_K));
-          for (int i = 0; k + i < depth; ++i)
-            parts[i] += left[row * DEPTH + k + i] * (T)TB_LOAD_AS(RIGHT, p2, from + (k + i) * (Index)(RIGHT_STEP_K));
-          for (int width = PARTS / 2; width > 0; width /= 2)
-            for (int i = 0; i < width; ++i) parts[i] += parts[i + width];
-          sums[row * COLUMNS_MOST + column] += parts[0];
+        BRING_NEAR(right, batch, begin, depth, first_column + column)
+        for (int i = 0; i < FEW * PIECE; ++i) parts[i] = 0;
+        add_rows(whole / LANES, left_of, right_of, parts_of);
+        for (Index row = 0; row < rows; ++row) {
+          T sum = 0;
+          for (int i = 0; i < PIECE; ++i) sum += parts[row * PIECE + i];
+          sums[row * COLUMNS_MOST + column] += sum;
         }
+      }
+#else
+      for (Index row = 0; row < rows; ++row)
+        for (Index k = 0; k < depth; ++k) left[row * DEPTH + k] = LEFT_AT(batch, first_row + row, begin + k);
+#if RIGHT_ALONG_K
+#define PARTS 32
+      for (Index column = 0; column < columns; ++column) {
+        const Index from = OFFSET(right, batch, begin, first_column + column);
+        T parts[PARTS];
+        for (int i = 0; i < PARTS; ++i) parts[i] = 0;
+        Index k = 0;
+        for (; k + PARTS <= depth; k += PARTS)
+          for (int i = 0; i < PARTS; ++i)
+            parts[i] += left[k + i] * (T)TB_LOAD_AS(RIGHT, p2, from + (k + i) * (Index)(RIGHT_STEP_K));
+        for (int i = 0; k + i < depth; ++i)
+          parts[i] += left[k + i] * (T)TB_LOAD_AS(RIGHT, p2, from + (k + i) * (Index)(RIGHT_STEP_K));
+        for (int width = PARTS / 2; width > 0; width /= 2)
+          for (int i = 0; i < width; ++i) parts[i] += parts[i + width];
+        sums[column] += parts[0];
       }
 #else
       for (Index k = 0; k < depth; ++k) {
         const Index from = batch * (Index)args.right[0] + (begin + k) * (Index)args.right[1] +
-                           first * (Index)(RIGHT_STEP_COLUMN);
-        for (Index row = 0; row < (Index)args.rows; ++row) {
+                           first_column * (Index)(RIGHT_STEP_COLUMN);
+#if FEW == 1
+#define RIGHT_NEAR(column) (T)TB_LOAD_AS(RIGHT, p2, from + (column) * (Index)(RIGHT_STEP_COLUMN))
+#else
+#define RIGHT_NEAR(column) right[column]
+        for (Index column = 0; column < columns; ++column)
+          right[column] = (T)TB_LOAD_AS(RIGHT, p2, from + column * (Index)(RIGHT_STEP_COLUMN));
+#endif
+        for (Index row = 0; row < rows; ++row) {
           const T x = left[row * DEPTH + k];
-          for (Index column = 0; column < columns; ++column)
-            sums[row * COLUMNS_MOST + column] += x * (T)TB_LOAD_AS(RIGHT, p2, from + column * (Index)(RIGHT_STEP_COLUMN));
+          for (Index column = 0; column < columns; ++column) sums[row * COLUMNS_MOST + column] += x * RIGHT_NEAR(column);
         }
       }
 #endif
+#endif
     }
-    for (Index row = 0; row < (Index)args.rows; ++row)
+    for (Index row = 0; row < rows; ++row)
       for (Index column = 0; column < columns; ++column) {
-        FINISH(batch, row, first + column, sums[row * COLUMNS_MOST + column]);
+        FINISH(batch, first_row + row, first_column + column, sums[row * COLUMNS_MOST + column]);
       }
   }
 } TB_END
@@ -102,22 +285,20 @@ TB_KERNEL(matmul) {
   TB_LOCAL_ARRAY(V, sums_of, ROWS_MOST * COLUMNS_MOST / LANES);
   TB_LOCAL_ARRAY(V, right_of, DEPTH * COLUMNS_MOST / LANES);
   TB_LOCAL_ARRAY(T, left, ROWS_MOST * DEPTH);
+#if RIGHT_ALONG_K && CONVERTS
+  TB_LOCAL_ARRAY(T, line, DEPTH); // conversions in vectors
+#endif
   TB_LOCAL T* const sums = (TB_LOCAL T*)sums_of;
   TB_LOCAL T* const right = (TB_LOCAL T*)right_of;
-  const Index tiles_down = ((Index)args.rows + (Index)args.tile_rows - 1) / (Index)args.tile_rows;
-  const Index tiles_across = ((Index)args.columns + (Index)args.tile_columns - 1) / (Index)args.tile_columns;
-  TB_FOR_BLOCKS(tile, (Index)args.batches * tiles_down * tiles_across) {
-    const Index batch = tile / (tiles_down * tiles_across);
-    const Index rest = tile - batch * tiles_down * tiles_across;
-    const Index first_row = rest / tiles_across * (Index)args.tile_rows;
-    const Index first_column = rest % tiles_across * (Index)args.tile_columns;
-    const Index rows = TB_LEAST((Index)args.tile_rows, (Index)args.rows - first_row);
-    const Index columns = TB_LEAST((Index)args.tile_columns, (Index)args.columns - first_column);
+  FOR_TILES {
+    LOCATE
+    const Index rows = TB_LEAST(TILE_ROWS, end_row - first_row);
+    const Index columns = TB_LEAST(TILE_COLUMNS, (Index)args.columns - first_column);
     const Index strips = (rows + STRIP - 1) / STRIP;
     const Index panels = (columns + PANEL - 1) / PANEL;
     for (Index i = 0; i < strips * panels * STRIP * PANEL; ++i) sums[i] = 0;
-    for (Index begin = 0; begin < (Index)args.depth; begin += DEPTH) {
-      const Index depth = TB_LEAST((Index)DEPTH, (Index)args.depth - begin);
+    for (Index begin = begin_k; begin < end_k; begin += DEPTH) {
+      const Index depth = TB_LEAST((Index)DEPTH, end_k - begin);
       for (Index strip = 0; strip < strips; ++strip) {
         TB_LOCAL T* const to = left + strip * STRIP * depth;
         const Index height = TB_LEAST((Index)STRIP, rows - strip * STRIP);
@@ -142,7 +323,16 @@ TB_KERNEL(matmul) {
                            (first_column + panel * PANEL) * (Index)(RIGHT_STEP_COLUMN);
         if (width < PANEL)
           for (Index i = 0; i < PANEL * depth; ++i) to[i] = 0;
-#if RIGHT_ALONG_K
+#if INT4 && DEPTH % TILE_K
+        for (Index i = 0; i < width; ++i)
+          for (Index k = 0; k < depth; ++k)
+            to[k * PANEL + i] = RIGHT_AT(batch, begin + k, first_column + panel * PANEL + i);
+#elif RIGHT_ALONG_K && CONVERTS
+        for (Index i = 0; i < width; ++i) {
+          BRING_NEAR(line, batch, begin, depth, first_column + panel * PANEL + i)
+          for (Index k = 0; k < depth; ++k) to[k * PANEL + i] = line[PLACE(k)];
+        }
+#elif RIGHT_ALONG_K
         for (Index i = 0; i < width; ++i)
           for (Index k = 0; k < depth; ++k)
             to[k * PANEL + i] = (T)TB_LOAD_AS(RIGHT, p2, from + i * (Index)(RIGHT_STEP_COLUMN) + k * (Index)(RIGHT_STEP_K));
@@ -177,16 +367,6 @@ TB_KERNEL(matmul) {
 #else
 
 #define UNROLLED(i, count) TB_UNROLL for (int i = 0; i < (count); ++i)
-#define FOR_TILES                                                                               \
-  const Index tiles_down = ((Index)args.rows + ROWS_MOST - 1) / ROWS_MOST;                      \
-  const Index tiles_across = ((Index)args.columns + COLUMNS_MOST - 1) / COLUMNS_MOST;           \
-  TB_FOR_BLOCKS(tile, (Index)args.batches * tiles_down * tiles_across)
-#define LOCATE                                                    \
-  const Index batch = tile / (tiles_down * tiles_across);         \
-  const Index rest = tile - batch * tiles_down * tiles_across;    \
-  const Index first_row = rest / tiles_across * ROWS_MOST;        \
-  const Index first_column = rest % tiles_across * COLUMNS_MOST;
-
 #if MATRICES
 
 // Warps lie in two rows; each has EACH_DOWN by EACH_ACROSS parts of 16 by 16 elements of the tile. A side lies near as it does in
@@ -198,7 +378,7 @@ TB_KERNEL(matmul) {
 #define LEFT_LENGTH DEPTH
 #define BEGIN_LEFT(begin, stage)                                                                                       \
   FETCH(LEFT_WIDE, left + (stage) * LEFT_LINES * LEFT_PITCH, left_from + (i64)(begin) * (LEFT_STEP_K) * 2, LEFT_LINES, \
-        LEFT_LENGTH, LEFT_PITCH, args.left[1], LEFT_STEP_K, (Index)args.rows - first_row, (Index)args.depth - (begin))
+        LEFT_LENGTH, LEFT_PITCH, args.left[1], LEFT_STEP_K, end_row - first_row, end_k - (begin))
 #define FETCH_LEFT(to, row, k) \
   tb_fetch_matrices(to, left_here + ((row) + item % 16) * LEFT_PITCH + (k) + item / 16 % 2 * 8)
 #else
@@ -206,7 +386,7 @@ TB_KERNEL(matmul) {
 #define LEFT_LENGTH ROWS_MOST
 #define BEGIN_LEFT(begin, stage)                                                                                        \
   FETCH(LEFT_WIDE, left + (stage) * LEFT_LINES * LEFT_PITCH, left_from + (i64)(begin) * args.left[2] * 2, LEFT_LINES,   \
-        LEFT_LENGTH, LEFT_PITCH, args.left[2], args.left[1], (Index)args.depth - (begin), (Index)args.rows - first_row)
+        LEFT_LENGTH, LEFT_PITCH, args.left[2], args.left[1], end_k - (begin), end_row - first_row)
 #define FETCH_LEFT(to, row, k) \
   tb_fetch_transposed(to, left_here + ((k) + item / 16 % 2 * 8 + item % 8) * LEFT_PITCH + (row) + item / 8 % 2 * 8)
 #endif
@@ -216,7 +396,7 @@ TB_KERNEL(matmul) {
 #define BEGIN_RIGHT(begin, stage)                                                                                           \
   FETCH(RIGHT_WIDE, right + (stage) * RIGHT_LINES * RIGHT_PITCH, right_from + (i64)(begin) * (RIGHT_STEP_K) * 2,            \
         RIGHT_LINES, RIGHT_LENGTH, RIGHT_PITCH, (RIGHT_STEP_COLUMN), RIGHT_STEP_K, (Index)args.columns - first_column, \
-        (Index)args.depth - (begin))
+        end_k - (begin))
 #define FETCH_RIGHT(to, k, column) \
   tb_fetch_matrices(to, right_here + ((column) + item / 16 % 2 * 8 + item % 8) * RIGHT_PITCH + (k) + item / 8 % 2 * 8)
 #else
@@ -224,7 +404,7 @@ TB_KERNEL(matmul) {
 #define RIGHT_LENGTH COLUMNS_MOST
 #define BEGIN_RIGHT(begin, stage)                                                                                           \
   FETCH(RIGHT_WIDE, right + (stage) * RIGHT_LINES * RIGHT_PITCH, right_from + (i64)(begin) * (RIGHT_STEP_K) * 2,            \
-        RIGHT_LINES, RIGHT_LENGTH, RIGHT_PITCH, (RIGHT_STEP_K), RIGHT_STEP_COLUMN, (Index)args.depth - (begin),        \
+        RIGHT_LINES, RIGHT_LENGTH, RIGHT_PITCH, (RIGHT_STEP_K), RIGHT_STEP_COLUMN, end_k - (begin),        \
         (Index)args.columns - first_column)
 #define FETCH_RIGHT(to, k, column) \
   tb_fetch_transposed(to, right_here + ((k) + item % 16) * RIGHT_PITCH + (column) + item / 16 % 2 * 8)
@@ -266,14 +446,14 @@ TB_KERNEL(matmul) {
     const char* const right_from = p2 + ((i64)batch * args.right[0] + (i64)first_column * (RIGHT_STEP_COLUMN)) * 2;
     f32 sums[EACH_DOWN][EACH_ACROSS][8];
     UNROLLED(m, EACH_DOWN) UNROLLED(n, EACH_ACROSS) UNROLLED(e, 8) sums[m][n][e] = 0;
-    for (Index begin = 0; begin < (Index)args.depth; begin += DEPTH) {
+    for (Index begin = begin_k; begin < end_k; begin += DEPTH) {
       // The next part comes while this one is multiplied.
-      const int stage = (int)(begin / DEPTH % STAGES);
+      const int stage = (int)((begin - begin_k) / DEPTH % STAGES);
       TB_BARRIER();
-      if (begin == 0) {
+      if (begin == begin_k) {
         BEGIN_TILE(begin, stage)
       }
-      if (begin + DEPTH < (Index)args.depth) {
+      if (begin + DEPTH < end_k) {
         BEGIN_TILE(begin + DEPTH, 1 - stage)
         tb_await_groups(1);
       } else {
@@ -298,7 +478,7 @@ TB_KERNEL(matmul) {
     UNROLLED(m, EACH_DOWN) UNROLLED(n, EACH_ACROSS) UNROLLED(e, 8) {
       const Index row = first_row + own_row + m * 16 + e / 2 % 2 * 8 + item % 32 / 4;
       const Index column = first_column + own_column + n * 16 + e / 4 * 8 + item % 4 * 2 + e % 2;
-      if (row < (Index)args.rows && column < (Index)args.columns) {
+      if (row < end_row && column < (Index)args.columns) {
         FINISH(batch, row, column, sums[m][n][e]);
       }
     }
@@ -326,14 +506,14 @@ TB_KERNEL(matmul) {
     LOCATE
     T sums[EDGE][EDGE];
     UNROLLED(i, EDGE) UNROLLED(j, EDGE) sums[i][j] = 0;
-    for (Index begin = 0; begin < (Index)args.depth; begin += DEPTH) {
+    for (Index begin = begin_k; begin < end_k; begin += DEPTH) {
       for (int i = item; i < ROWS_MOST * DEPTH; i += items) {
 #if LEFT_ALONG_K
         const int k = i % DEPTH, row = i / DEPTH;
 #else
         const int k = i / ROWS_MOST, row = i % ROWS_MOST;
 #endif
-        left[k * (ROWS_MOST + 1) + row] = begin + k < (Index)args.depth && first_row + row < (Index)args.rows
+        left[k * (ROWS_MOST + 1) + row] = begin + k < end_k && first_row + row < end_row
                                               ? LEFT_AT(batch, first_row + row, begin + k)
                                               : (T)0;
       }
@@ -343,7 +523,7 @@ TB_KERNEL(matmul) {
 #else
         const int k = i / COLUMNS_MOST, column = i % COLUMNS_MOST;
 #endif
-        right[k * (COLUMNS_MOST + 1) + column] = begin + k < (Index)args.depth && first_column + column < (Index)args.columns
+        right[k * (COLUMNS_MOST + 1) + column] = begin + k < end_k && first_column + column < (Index)args.columns
                                                      ? RIGHT_AT(batch, begin + k, first_column + column)
                                                      : (T)0;
       }
@@ -358,7 +538,7 @@ TB_KERNEL(matmul) {
     }
     UNROLLED(i, EDGE) UNROLLED(j, EDGE) {
       const Index row = first_row + down + i * SIDE_ROWS, column = first_column + across + j * SIDE_COLUMNS;
-      if (row < (Index)args.rows && column < (Index)args.columns) {
+      if (row < end_row && column < (Index)args.columns) {
         FINISH(batch, row, column, sums[i][j]);
       }
     }

@@ -18,19 +18,27 @@ inline tb_kernel_context context_of(const at::Tensor& tensor) {
   return context;
 }
 
-/// `launch(Launch&)` adds the parameters and runs the kernel, on the current stream of the tensor's device.
+/// `run(context)` finds the kernel and runs it, on the current stream of the tensor's device.
+template <class Run>
+void enqueue_kernel(const at::Tensor& like, const char* name, Run run) {
+  const c10::DeviceGuard guard(like.device());
+  const auto context = context_of(like);
+  CallSpan span("kernel_launch", context.device);
+  span.kernel(context.stream, name);
+  run(context);
+  span.enqueued();
+}
+
+/// `run(Launch&)` adds the parameters and runs the kernel.
 template <class Run>
 void enqueue(const at::Tensor& like, const char* name, Run run) {
   if (!Rehearsal::goes_ahead()) {
     return;
   }
-  const c10::DeviceGuard guard(like.device());
-  const auto context = context_of(like);
-  CallSpan span("kernel_launch", context.device);
-  span.kernel(context.stream, name);
-  Launch launch(context);
-  run(launch);
-  span.enqueued();
+  enqueue_kernel(like, name, [&](const tb_kernel_context& context) {
+    Launch launch(context);
+    run(launch);
+  });
 }
 
 } // namespace torch_backend::compiled

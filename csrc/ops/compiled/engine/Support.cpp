@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include <c10/util/BFloat16.h>
+#include <c10/util/Float8_e4m3fn.h>
 #include <c10/util/Half.h>
 #include <c10/util/StringUtil.h>
 
@@ -12,6 +14,7 @@
 #include "csrc/core/FailedWait.h"
 #include "csrc/core/KernelHost.h"
 #include "csrc/core/Runtime.h"
+#include "csrc/ops/compiled/engine/KernelText.h"
 #include "csrc/ops/compiled/engine/Launch.h"
 #include "csrc/ops/compiled/engine/Modules.h"
 #include "csrc/ops/compiled/engine/Rehearsal.h"
@@ -48,6 +51,11 @@ int64_t scalar_of(double number, ValueType compute) {
     default:
       return static_cast<int64_t>(number);
   }
+}
+
+void define_float8(SourceText& text) {
+  text.define("E4M3FN_BEYOND", static_cast<int64_t>(c10::Float8_e4m3fn(INFINITY).x)); // by PyTorch's version
+  text.line(kernel_text("float8"));
 }
 
 std::string load_text(ValueType type, ValueType compute, int operand) {

@@ -48,6 +48,8 @@ bool is_of_vectors(const void* data, std::size_t element_bytes, int64_t elements
 /// WIDE_WRITE(a, V) writes it back.
 void define_wide(SourceText& text, const char* pointer, c10::ArrayRef<WideOperand> operands, int64_t size,
                  int64_t ahead = 1);
+/// The loads and stores of float8.
+void define_float8(SourceText& text);
 /// Device memory until the kernel's call is over. Throws NoWorkspace.
 char* workspace(const tb_kernel_context& context, int64_t size_bytes);
 /// A contiguous view of the same shape and dtype: this one, or undefined memory of the call. Throws NoWorkspace.

@@ -1,4 +1,4 @@
-// Matrix products: the floor for devices whose library has none.
+#include "csrc/ops/compiled/families/Matmul.h"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <utility>
 
+#include "csrc/core/DType.h"
 #include "csrc/core/Runtime.h"
+#include "csrc/ops/compiled/engine/Enqueue.h"
 #include "csrc/ops/compiled/engine/Geometry.h"
 #include "csrc/ops/compiled/engine/Kernels.h"
 #include "csrc/ops/compiled/engine/Launch.h"
@@ -37,6 +39,13 @@ struct Matrix {
     }
   }
   explicit Matrix(const tb_arg& of, int last = 2) : Matrix(View(tensor_in(of)), last) {}
+  explicit Matrix(const at::Tensor& of) {
+    if (of.defined()) {
+      View view(of.const_data_ptr(), tb_dtype_or_none(of.scalar_type()), of.sizes());
+      view.strides.assign(of.strides().begin(), of.strides().end());
+      *this = Matrix(view);
+    }
+  }
 
   View view() const {
     View view(data, type, sizes);
@@ -86,21 +95,32 @@ struct Product {
   const tb_arg* alpha = &kOne;
   const tb_arg* beta = &kOne;
   bool conjugates_left = false;
-  bool self_scales = false; // self is multiplied with the product, not added to it
+  std::array<Matrix, 2> factors; // of the product
+  const char* divisor = nullptr; // of the result, in f32
+  enum class Groups : uint8_t { kNone, kOfRows, kOfDepth } grouped = Groups::kNone;
+  const char* ends = nullptr; // of groups
+  int64_t groups = 0;
+  int64_t int4 = 0, group_size = 0; // of a right side that is packed: as Call has them
 };
 
-/// Whether values of these dtypes are multiplied: of one, or the weights are 8-bit integers, or both sides are.
+/// Whether values of these dtypes are multiplied: of one, or of eight bits.
 bool are_multiplied(const Product& product) {
   const auto out = product.out.type, left = product.left.type, right = product.right.type;
-  const bool are_common = left == out && (right == out || (product.self_scales && right == ValueType::i8));
+  if (product.int4) {
+    return left == out && is_floating(out);
+  }
+  if (is_float8(left) && is_float8(right)) {
+    return is_floating(out) || is_float8(out);
+  }
+  const bool are_common = left == out && (right == out || (product.factors[0].is_there && right == ValueType::i8));
   const bool are_integers = out == ValueType::i32 && left == ValueType::i8 && right == ValueType::i8;
   return (are_common || are_integers) && (!product.self.is_there || product.self.type == out);
 }
 
 /// The struct Args of the skeleton.
 struct Args {
-  int64_t batches, rows, columns, depth, tile_rows, tile_columns;
-  std::array<int64_t, 3> out, left, right, self;
+  int64_t batches, rows, columns, depth, tile_rows, tile_columns, tiles_down, groups, group_size;
+  std::array<int64_t, 3> out, left, right, self, factor_0, factor_1;
   int64_t alpha, beta;
 };
 
@@ -135,15 +155,19 @@ Tile tile_of_items(int device, const Matrix& out, ValueType type, int64_t size_b
   return {.rows = edge * down, .columns = edge * across, .depth = 16, .items = items, .edge = edge};
 }
 
-constexpr int64_t kFewRows = 4;
-constexpr Tile kFewRowsTile{kFewRows, 1024, 512};
+constexpr int64_t kFewRows = 8;
 
 Tile tile_of_stretch(int device, int64_t rows, int64_t size_bytes) {
+  const auto most = static_cast<int64_t>(device_api().properties(device).local_memory_bytes);
   if (rows <= kFewRows) {
-    return kFewRowsTile;
+    const auto few = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(rows)));
+    int64_t each = few > 4 ? 512 : 1024; // columns and elements of a row
+    while (most > 0 && 2 * (few + 1) * each * size_bytes > most && each > 128) {
+      each /= 2;
+    }
+    return {few, each, each};
   }
   Tile tile{120, 192, 512 / size_bytes};
-  const auto most = static_cast<int64_t>(device_api().properties(device).local_memory_bytes);
   while (most > 0 && tile.depth > 16 &&
          (tile.rows * tile.columns + tile.depth * (tile.rows + tile.columns)) * size_bytes > most) {
     tile = {tile.columns > 64 ? tile.rows : 60, tile.columns > 64 ? tile.columns - 64 : tile.columns, tile.depth / 2};
@@ -205,14 +229,24 @@ tb_status run_parts(const Product& product, const tb_kernel_context& context) {
   return TB_STATUS_OK;
 }
 
+void derive(const Specialization& facts, SourceText& text) {
+  for (const char* name : {"OUT", "LEFT", "RIGHT"}) {
+    if (is_float8(facts.type_of(name))) {
+      define_float8(text);
+      return;
+    }
+  }
+}
+constexpr Skeleton kMatmul{"strips matmul", "matmul", derive};
+
 tb_status run(Product product, const tb_kernel_context& context) {
   auto &out = product.out, &left = product.left, &right = product.right, &self = product.self;
   const ValueType compute = compute_type(out.type);
   if (out.sizes[0] * out.sizes[1] * out.sizes[2] == 0) {
     return TB_STATUS_OK;
   }
-  if (!are_multiplied(product) || !(is_common(out.type) || is_complex(out.type)) || out.type == ValueType::b8 ||
-      !computes(context.device, compute)) {
+  if (!are_multiplied(product) || !(is_common(out.type) || is_complex(out.type) || is_float8(out.type)) ||
+      out.type == ValueType::b8 || !computes(context.device, compute)) {
     return TB_STATUS_UNSUPPORTED;
   }
   if (is_complex(out.type)) { // of halves each product would be rounded
@@ -222,40 +256,57 @@ tb_status run(Product product, const tb_kernel_context& context) {
   if (self.is_there && is_zero) {
     self = Matrix(); // not even its NaN
   }
-  if (self.is_there) {
-    self.expand_to(out);
+  auto& factors = product.factors;
+  for (auto* each : {&self, factors.data(), &factors[1]}) {
+    if (each->is_there && !product.int4) {
+      each->expand_to(out);
+    }
   }
+  const bool of_rows = product.grouped == Product::Groups::kOfRows;
+  const bool of_depth = product.grouped == Product::Groups::kOfDepth;
   // Vectors of columns: at least as many columns as rows, if there are few.
-  if (out.sizes[2] < out.sizes[1] && out.sizes[2] < 32) {
-    out.transpose();
-    left.transpose();
-    right.transpose();
-    self.transpose();
+  if (out.sizes[2] < out.sizes[1] && out.sizes[2] < 32 && !of_rows && !product.int4) {
+    for (auto* each : {&out, &left, &right, &self, factors.data(), &factors[1]}) {
+      each->transpose();
+    }
     std::swap(left, right);
+  }
+  Matrix part = out; // about what is multiplied with one right side
+  if (of_rows) {
+    part.sizes[0] = std::max<int64_t>(product.groups, 1);
+    part.sizes[1] = (out.sizes[1] + part.sizes[0] - 1) / part.sizes[0];
   }
   const int64_t size_bytes = compute == ValueType::f64 || compute == ValueType::i64 ? 8 : 4;
   const Tile tile = runs_in_stretches(context.device)
-                        ? tile_of_stretch(context.device, out.sizes[1], size_bytes)
-                        : tile_of_items(context.device, out, left.type == right.type ? left.type : compute, size_bytes,
+                        ? tile_of_stretch(context.device, part.sizes[1], size_bytes)
+                        : tile_of_items(context.device, part, left.type == right.type ? left.type : compute, size_bytes,
                                         left.sizes[2]);
-  const bool few = runs_in_stretches(context.device) && out.sizes[1] <= kFewRows;
+  const bool few = runs_in_stretches(context.device) && part.sizes[1] <= kFewRows;
   const bool left_along_k = std::abs(left.strides[2]) <= std::abs(left.strides[1]);
   // Also of one column, whose sum is then made of many.
   const bool right_along_k = out.sizes[2] == 1 || std::abs(right.strides[1]) < std::abs(right.strides[2]);
+  // Groups begin anywhere.
+  const bool left_wide = tile.matrices && !(left_along_k ? of_depth : of_rows) && left.is_wide(left_along_k ? 2 : 1);
+  const bool right_wide = tile.matrices && !(right_along_k && of_depth) && right.is_wide(right_along_k ? 1 : 2);
   const std::array<bool, 3> unit{left.strides[2] == 1, right.strides[1] == 1, right.strides[2] == 1};
   const bool fits_32 = std::max({out.last(), left.last(), right.last(), self.last()}) < Geometry::kLimit32 &&
                        std::max(out.sizes[0] * out.sizes[1] * out.sizes[2], left.sizes[2]) < Geometry::kLimit32;
+  const bool has_more = factors[0].is_there || factors[1].is_there || product.divisor || of_rows || of_depth;
 
-  static constexpr Skeleton kMatmul{"strips matmul", "matmul"};
   Specialization wanted(kMatmul);
   wanted.compute_in(compute)
       .index_of(fits_32)
       .type("OUT", out.type)
       .type("LEFT", left.type)
       .type("RIGHT", right.type)
-      .type("SELF", self.is_there ? out.type : ValueType::none)
-      .number("SELF_SCALES", product.self_scales)
-      .number("FEW", few ? kFewRows : 0)
+      .type("SELF", self.type)
+      .type("FACTOR_0", factors[0].type)
+      .type("FACTOR_1", factors[1].type)
+      .type("DIVISOR", product.divisor ? ValueType::f32 : ValueType::none)
+      .number("GROUPS", static_cast<int64_t>(product.grouped))
+      .number("INT4", product.int4)
+      .number("CONVERTS", right.type != compute)
+      .number("FEW", few ? tile.rows : 0)
       .number("T_BYTES", size_bytes)
       .number("ROWS_MOST", tile.rows)
       .number("COLUMNS_MOST", tile.columns)
@@ -264,38 +315,54 @@ tb_status run(Product product, const tb_kernel_context& context) {
       .number("FUSES", is_floating(compute))
       .number("MATRICES", tile.matrices)
       .number("ITEMS", tile.items)
-      .number("LEFT_WIDE", tile.matrices && left.is_wide(left_along_k ? 2 : 1))
-      .number("RIGHT_WIDE", tile.matrices && right.is_wide(right_along_k ? 1 : 2))
+      .number("LEFT_WIDE", left_wide)
+      .number("RIGHT_WIDE", right_wide)
       .number("LEFT_ALONG_K", left_along_k)
       .number("RIGHT_ALONG_K", right_along_k)
       .text("LEFT_STEP_K", unit[0] ? "1" : "args.left[2]")
       .text("RIGHT_STEP_K", unit[1] ? "1" : "args.right[1]")
       .text("RIGHT_STEP_COLUMN", unit[2] ? "1" : "args.right[2]")
-      .parameters(self.is_there ? 4 : 3);
+      .parameters(has_more        ? 8
+                  : self.is_there ? 4
+                                  : 3);
   const auto& function = find_function(context.device, wanted);
-  Args args{out.sizes[0],
+  Args args{of_rows ? 1 : out.sizes[0],
             out.sizes[1],
             out.sizes[2],
             left.sizes[2],
             tile.rows,
             tile.columns,
+            0,
+            product.groups,
+            product.group_size,
             out.strides,
             left.strides,
             right.strides,
             self.strides,
+            factors[0].strides,
+            factors[1].strides,
             scalar_of(*product.alpha, compute),
             scalar_of(*product.beta, compute)};
   const auto tiles = [&] {
-    return args.batches * ((args.rows + args.tile_rows - 1) / args.tile_rows) *
-           ((args.columns + args.tile_columns - 1) / args.tile_columns);
+    // Each group may have one that is not full, and those that are not empty have a row.
+    args.tiles_down = of_rows ? std::min(args.rows / args.tile_rows + args.groups + 1, args.rows)
+                              : (args.rows + args.tile_rows - 1) / args.tile_rows;
+    return args.batches * args.tiles_down * ((args.columns + args.tile_columns - 1) / args.tile_columns);
   };
   Launch launch(context);
   launch.pointer(out.data);
   const bool is_deep = left.sizes[2] > 0; // else there is nothing to multiply
-  launch.pointer(is_deep ? left.data : out.data);
-  launch.pointer(is_deep ? right.data : out.data);
-  if (self.is_there) {
-    launch.pointer(self.data);
+  const auto pointer = [&](const char* data) { launch.pointer(data ? data : out.data); };
+  pointer(is_deep ? left.data : nullptr);
+  pointer(is_deep ? right.data : nullptr);
+  if (self.is_there || has_more) {
+    pointer(self.data);
+  }
+  if (has_more) {
+    pointer(factors[0].data);
+    pointer(factors[1].data);
+    pointer(product.divisor);
+    pointer(product.ends);
   }
   launch.value(&args, sizeof(args));
   if (runs_in_stretches(context.device)) {
@@ -350,8 +417,7 @@ tb_status product_with_scaled_weight(const void* /*entry*/, const tb_kernel_cont
   all.left = Matrix(args[Op::self]);
   all.right = Matrix(args[Op::mat2]);
   all.right.transpose();
-  all.self = Matrix(args[Op::scales]);
-  all.self_scales = true;
+  all.factors[0] = Matrix(args[Op::scales]);
   all.out = Matrix(args[Op::result]);
   return run(all, context);
 }
@@ -393,6 +459,32 @@ tb_status dot(const void* conjugates, const tb_kernel_context& context, const tb
 }
 
 } // namespace
+
+void multiply(const char* name, const Call& call) {
+  Product all;
+  all.out = Matrix(call.out);
+  all.left = Matrix(call.left);
+  all.right = Matrix(call.right);
+  all.self = Matrix(call.self);
+  std::transform(call.factors.begin(), call.factors.end(), all.factors.begin(),
+                 [](const at::Tensor& each) { return Matrix(each); });
+  all.divisor = Matrix(call.divisor).data;
+  if (call.ends.defined()) {
+    all.grouped = call.out.dim() == 2 ? Product::Groups::kOfRows : Product::Groups::kOfDepth;
+    all.ends = Matrix(call.ends).data;
+    all.groups = call.ends.size(0);
+  }
+  if (call.int4_tiles != 0) {
+    all.int4 = call.int4_tiles;
+    all.group_size = call.group_size;
+    all.right.sizes = {1, call.left.size(1), call.out.size(1)};
+    all.right.strides = {0, 1, call.left.size(1)};
+  }
+  enqueue_kernel(call.out, name, [&](const tb_kernel_context& context) {
+    TORCH_INTERNAL_ASSERT(run(all, context) == TB_STATUS_OK, name, ": no kernel for ", call.left.scalar_type(), " and ",
+                          call.right.scalar_type());
+  });
+}
 
 void add(Kernels& kernels) {
   static const char kConjugates = 0;

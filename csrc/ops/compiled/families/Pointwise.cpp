@@ -11,7 +11,6 @@
 #include <vector>
 
 #include <c10/util/BFloat16.h>
-#include <c10/util/Float8_e4m3fn.h>
 #include <c10/util/Half.h>
 #include <c10/util/StringUtil.h>
 
@@ -292,8 +291,7 @@ void derive_pointwise(const Specialization& facts, SourceText& text) {
   }
   for (int n = 0; n < facts.number_of("OPERANDS"); ++n) {
     if (is_float8(facts.operand_type(n))) {
-      text.define("E4M3FN_BEYOND", static_cast<int64_t>(c10::Float8_e4m3fn(INFINITY).x)); // by PyTorch's version
-      text.line(kernel_text("float8"));
+      define_float8(text);
       break;
     }
   }
