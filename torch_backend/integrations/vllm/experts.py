@@ -1,10 +1,13 @@
 """Mixtures of experts: routing, as the operator that vLLM's router calls, and products. Nothing waits."""
 
+from functools import cache
 from typing import Any
 
 import torch
 from torch.nn import functional
 from vllm.model_executor.layers.fused_moe.unquantized_fused_moe_method import UnquantizedFusedMoEMethod
+
+from torch_backend import _C
 
 _library = torch.library.Library("_moe_C", "FRAGMENT")
 _SCHEMA = (
@@ -45,7 +48,9 @@ def _topk_softmax(
 
 @UnquantizedFusedMoEMethod.register_oot
 class ExpertsMethod(UnquantizedFusedMoEMethod):
-    """Products of all tokens and all experts, or, for a few tokens, of each with the weights of its own experts."""
+    """Products of each expert's tokens, where the device has them. Else of all tokens and all experts, or, for a few
+    tokens, of each with the weights of its own experts: PyTorch's own grouped products wait for the groups' sizes.
+    """
 
     @property
     def is_monolithic(self) -> bool:
@@ -69,13 +74,32 @@ class ExpertsMethod(UnquantizedFusedMoEMethod):
         downs = layer.w2_weight  # (experts, hidden, inner)
         tokens, k = topk_ids.shape
         ids = topk_ids.long()
-        if tokens * k <= gates_and_ups.shape[0]:
+        if _has_kernel_for_groups():
+            results = _experts(x, ids, gates_and_ups, downs)
+        elif tokens * k <= gates_and_ups.shape[0]:
             each = x.repeat_interleave(k, 0)[:, None]
             results = _expert(each, gates_and_ups[ids.view(-1)], downs[ids.view(-1)]).view(tokens, k, -1)
         else:
             results = _expert(x, gates_and_ups, downs).transpose(0, 1)  # (tokens, experts, hidden)
             results = results.gather(1, ids[..., None].expand(-1, -1, results.shape[-1]))
         return (results * topk_weights[..., None]).sum(1).to(x.dtype)
+
+
+@cache
+def _has_kernel_for_groups() -> bool:
+    return _C.operator_sources().get("aten::_grouped_mm") in ("plugin", "generated")
+
+
+def _experts(x: torch.Tensor, ids: torch.Tensor, gates_and_ups: torch.Tensor, downs: torch.Tensor) -> torch.Tensor:
+    """(tokens, k, hidden): the tokens of each expert lie side by side for the products."""
+    tokens, k = ids.shape
+    chosen, order = ids.view(-1).sort()
+    numbers = torch.arange(gates_and_ups.shape[0], device=x.device)
+    ends = torch.searchsorted(chosen, numbers, right=True, out_int32=True)
+    rows = x.index_select(0, order // k)
+    gates, ups = torch._grouped_mm(rows, gates_and_ups.transpose(1, 2), offs=ends).chunk(2, -1)
+    results = torch._grouped_mm(functional.silu(gates) * ups, downs.transpose(1, 2), offs=ends)
+    return torch.empty_like(results).index_copy_(0, order, results).view(tokens, k, -1)
 
 
 def _expert(x: torch.Tensor, gates_and_ups: torch.Tensor, downs: torch.Tensor) -> torch.Tensor:

@@ -28,6 +28,7 @@
   _(ctc)                           \
   _(distances)                     \
   _(grid)                          \
+  _(grouped_products)              \
   _(ranges)                        \
   _(scaled_products)               \
   _(solves)                        \
