@@ -19,6 +19,8 @@ ways = {
 if device.type != "cpu":  # torchao has no such products for the CPU
     ways["float8"] = ao.Float8DynamicActivationFloat8WeightConfig(granularity=ao.PerTensor())
     ways["float8 by rows"] = ao.Float8DynamicActivationFloat8WeightConfig(granularity=ao.PerRow())
+if torch._C._dispatch_has_kernel_for_dispatch_key("aten::_weight_int4pack_mm", "PrivateUse1"):
+    ways["int4 weights in tiles"] = ao.Int4WeightOnlyConfig(group_size=32, int4_packing_format="tile_packed_to_4d")
 
 model = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.GELU(), torch.nn.Linear(512, 256))
 model = model.to(device, torch.bfloat16)
@@ -30,7 +32,7 @@ with torch.no_grad():
         quantized = copy.deepcopy(model)
         ao.quantize_(quantized, way)
         errors[name] = ((quantized(inputs).float() - expected).norm() / expected.norm()).item()
-        print(f"{name:20} {errors[name]:.1%} off")
+        print(f"{name:21} {errors[name]:.1%} off")
 
 assert all(error < (0.2 if "int4" in name else 0.08) for name, error in errors.items())
 print(f"{len(ways)} ways to quantize on {device}: at most {max(errors.values()):.1%} off")

@@ -203,6 +203,86 @@ def test_products_with_weights_of_eight_bits(dtype, sizes):
     torch.testing.assert_close(product.cpu(), expected, rtol=4 * eps, atol=128 * eps)
 
 
+def words_of(numbers, inner_tiles):
+    """What CUDA's kernels have of numbers of 0 to 15, element by element."""
+    rows, depth = numbers.shape
+    words = torch.zeros(rows // 8, depth // (16 * inner_tiles), 32, inner_tiles // 2, dtype=torch.int64)
+    for row in range(rows):
+        for k in range(depth):
+            place = row // 8, k // (16 * inner_tiles), row % 8 * 4 + k % 8 // 2, k % (16 * inner_tiles) // 32
+            words[place] |= int(numbers[row, k]) << (4 * (k // 8 % 4) + 16 * (k % 2))
+    return words.where(words < 2**31, words - 2**32).int()
+
+
+@pytest.mark.parametrize("tiles", [2, 4, 8])
+def test_weights_of_four_bits_lie_as_on_cuda(tiles):
+    numbers = torch.randint(0, 16, (24, 256))
+    packed = torch._convert_weight_to_int4pack((numbers[:, ::2] << 4 | numbers[:, 1::2]).byte().to(DEVICE), tiles)
+    torch.testing.assert_close(packed.cpu(), words_of(numbers, tiles), rtol=0, atol=0)
+    # Of whole numbers sums are exact.
+    x = torch.randint(-2, 3, (3, 256)).bfloat16()
+    scales_and_zeros = torch.tensor([1.0, 0.0]).bfloat16().expand(8, 24, 2)
+    product = torch._weight_int4pack_mm(x.to(DEVICE), packed, 32, scales_and_zeros.to(DEVICE))
+    wanted = (x.double() @ (numbers - 8).double().t()).bfloat16()
+    torch.testing.assert_close(product.cpu(), wanted, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
+@pytest.mark.parametrize("group", [32, 128, 256])
+def test_products_with_weights_of_four_bits(group, dtype):
+    depth, columns = 1280, 72
+    numbers = torch.randint(0, 16, (columns, depth))
+    packed = torch._convert_weight_to_int4pack((numbers[:, ::2] << 4 | numbers[:, 1::2]).byte().to(DEVICE), 8)
+    scales_and_zeros = torch.stack([torch.rand(depth // group, columns), torch.randn(depth // group, columns)], -1)
+    scales_and_zeros = scales_and_zeros.to(dtype)
+    scales, zeros = (each.t().repeat_interleave(group, 1) for each in scales_and_zeros.double().unbind(-1))
+    weight = (numbers - 8) * scales + zeros
+    limit = {"rtol": 4 * torch.finfo(dtype).eps, "atol": 1e-4 + 2 * torch.finfo(dtype).eps}
+    for rows in (1, 2, 3, 7, 8, 9, 130):
+        x = (torch.randn(rows, depth) / depth**0.5).to(dtype)
+        product = torch._weight_int4pack_mm(x.to(DEVICE), packed, group, scales_and_zeros.to(DEVICE))
+        torch.testing.assert_close(product.cpu(), (x.double() @ weight.t()).to(dtype), **limit)
+    x = x.t().contiguous().t()
+    x[0, 0], x[1, 1] = torch.nan, torch.inf
+    product = torch._weight_int4pack_mm(x.to(DEVICE), packed, group, scales_and_zeros.to(DEVICE)).cpu()
+    assert product[0].isnan().all()
+    assert (product[1] == weight[:, 1].sign() * torch.inf).all()
+    assert product[2:].isfinite().all()
+    assert torch._weight_int4pack_mm(x[:0].to(DEVICE), packed, group, scales_and_zeros.to(DEVICE)).shape == (0, columns)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"self": torch.zeros(2, 256).int()}, "the input is of Int"),
+        ({"self": torch.zeros(2, 128).bfloat16()}, "the input has rows of 128 elements, and the weight of 256"),
+        ({"mat2": torch.zeros(2, 256, dtype=torch.int32)}, "it must come from _convert_weight_to_int4pack"),
+        ({"qGroupSize": 48}, "groups are of 48 elements; they must be of 32, 64, 128 or 256"),
+        ({"qScaleAndZeros": torch.zeros(2, 16, 2)}, r"scales and zeros are of Float and size \[2, 16, 2\]; .*BFloat16"),
+    ],
+)
+def test_weights_of_four_bits_that_there_are_not(change, says):
+    given = {"self": torch.zeros(2, 256).bfloat16(), "mat2": torch.zeros(2, 2, 32, 4, dtype=torch.int32)}
+    given |= {"qGroupSize": 128, "qScaleAndZeros": torch.zeros(2, 16, 2).bfloat16()} | change
+    there = {name: value.to(DEVICE) if isinstance(value, torch.Tensor) else value for name, value in given.items()}
+    with pytest.raises(RuntimeError, match=says):
+        torch.ops.aten._weight_int4pack_mm(**there)
+
+
+@pytest.mark.parametrize(
+    ("weight", "tiles", "says"),
+    [
+        (torch.zeros(8, 128), 8, "it must be a matrix of uint8"),
+        (torch.zeros(7, 128).byte(), 8, "7 rows, which is no multiple of 8"),
+        (torch.zeros(8, 32).byte(), 8, "64 elements, which is no multiple of 128"),
+        (torch.zeros(8, 128).byte(), 3, "there are 3 inner tiles"),
+    ],
+)
+def test_weights_that_are_not_packed(weight, tiles, says):
+    with pytest.raises(RuntimeError, match=says):
+        torch._convert_weight_to_int4pack(weight.to(DEVICE), tiles)
+
+
 E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
 
 

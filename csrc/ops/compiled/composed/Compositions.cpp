@@ -29,6 +29,7 @@
   _(distances)                     \
   _(grid)                          \
   _(grouped_products)              \
+  _(packed_products)               \
   _(ranges)                        \
   _(scaled_products)               \
   _(solves)                        \
