@@ -381,3 +381,12 @@ def test_scaled_products_that_there_are_not(change, says):
     there = {name: value.to(DEVICE) if isinstance(value, torch.Tensor) else value for name, value in given.items()}
     with pytest.raises((RuntimeError, ValueError), match=says):
         torch._scaled_mm(**there)
+
+
+@pytest.mark.parametrize("name", ["mat2", "scale_a", "scale_b", "bias"])
+def test_scaled_products_of_what_lies_elsewhere(name):
+    given = {"input": torch.zeros(4, 32).to(E4M3), "mat2": torch.zeros(32, 16).to(E4M3), "bias": torch.zeros(16)}
+    given |= {"scale_a": torch.ones(()), "scale_b": torch.ones(()), "out_dtype": torch.bfloat16}
+    there = {key: value.to(DEVICE) if hasattr(value, "to") and key != name else value for key, value in given.items()}
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        torch._scaled_mm(**there)

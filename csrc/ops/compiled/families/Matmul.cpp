@@ -4,7 +4,10 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <optional>
 #include <utility>
+
+#include <ATen/core/op_registration/adaption.h>
 
 #include "csrc/core/DType.h"
 #include "csrc/core/Runtime.h"
@@ -461,6 +464,15 @@ tb_status dot(const void* conjugates, const tb_kernel_context& context, const tb
 } // namespace
 
 void multiply(const char* name, const Call& call) {
+  std::optional<c10::Device> device = call.out.device();
+  for (const auto& [tensor, argument] : {std::pair<const at::Tensor&, const char*>{call.left, "self"},
+                                         {call.right, "mat2"},
+                                         {call.factors[0], "the first scale"},
+                                         {call.factors[1], "the second scale"},
+                                         {call.self, "bias"},
+                                         {call.divisor, "scale_result"}}) {
+    c10::impl::check_and_update_common_device(device, tensor, name, argument);
+  }
   Product all;
   all.out = Matrix(call.out);
   all.left = Matrix(call.left);
