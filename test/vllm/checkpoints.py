@@ -14,21 +14,33 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
     BloomConfig,
     BloomForCausalLM,
+    CohereConfig,
+    CohereForCausalLM,
     DeepseekV2Config,
     DeepseekV2ForCausalLM,
     Gemma2Config,
     Gemma2ForCausalLM,
     Gemma3ForCausalLM,
     Gemma3TextConfig,
+    GPTNeoXConfig,
+    GPTNeoXForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
     MistralConfig,
     MistralForCausalLM,
     MixtralConfig,
     MixtralForCausalLM,
+    OPTConfig,
+    OPTForCausalLM,
+    Phi3Config,
+    Phi3ForCausalLM,
     PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen2ForCausalLM,
     Qwen3Config,
     Qwen3ForCausalLM,
+    Qwen3MoeConfig,
+    Qwen3MoeForCausalLM,
 )
 
 # Weights are large, so that the likeliest token is so by more than what orders of addition make of it.
@@ -50,7 +62,19 @@ _SIZES = {
 _GEMMA = {"sliding_window": 16, "query_pre_attn_scalar": 32, "tie_word_embeddings": True}
 FAMILIES = {
     "llama": (LlamaForCausalLM, LlamaConfig, {}),
+    "phi3": (Phi3ForCausalLM, Phi3Config, {}),
+    "qwen2": (Qwen2ForCausalLM, Qwen2Config, {}),  # biases
     "qwen3": (Qwen3ForCausalLM, Qwen3Config, {}),
+    "qwen3moe": (
+        Qwen3MoeForCausalLM,
+        Qwen3MoeConfig,
+        {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64},
+    ),
+    # Pairs of neighbors are turned, and half of a head is.
+    "cohere": (CohereForCausalLM, CohereConfig, {"tie_word_embeddings": True}),
+    "gptneox": (GPTNeoXForCausalLM, GPTNeoXConfig, {"num_key_value_heads": 4, "rotary_pct": 0.5}),
+    # Positions are learned.
+    "opt": (OPTForCausalLM, OPTConfig, {"ffn_dim": 256, "word_embed_proj_dim": 128, "num_key_value_heads": 4}),
     # Some layers see a window; the second's scores are capped.
     "gemma2": (Gemma2ForCausalLM, Gemma2Config, _GEMMA),
     "gemma3": (Gemma3ForCausalLM, Gemma3TextConfig, _GEMMA),
@@ -72,7 +96,11 @@ def write(family: str, folder: Path) -> Path:
     model_class, config_class, more = FAMILIES[family]
     path = folder / family
     torch.manual_seed(0)
-    model_class(config_class(**_SIZES | more)).float().eval().save_pretrained(path)
+    model = model_class(config_class(**_SIZES | more)).float().eval()
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias"):
+            torch.nn.init.normal_(parameter, std=0.08)
+    model.save_pretrained(path)
     _tokenizer().save_pretrained(path)
     return path
 

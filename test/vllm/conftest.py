@@ -1,9 +1,11 @@
+import contextlib
 import functools
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,6 @@ NEW = 12
 SMALL_CACHE = {"kv_cache_memory_bytes": 64 << 20}
 GREEDY = {"temperature": 0, "max_tokens": NEW}
 Checkpoint = Callable[[str], Path]
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 Generate = Callable[..., dict[str, Any]]
 
 
@@ -56,25 +57,71 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path
     return functools.cache(lambda family: checkpoints.write(family, folder))
 
 
+class Server:
+    """A process of generate.py: it loads vLLM once, and makes an engine for each request."""
+
+    def __init__(self, log: Path, **variables: str) -> None:
+        self._log = log
+        with log.open("w") as messages:
+            self._process = subprocess.Popen(
+                [sys.executable, Path(__file__).with_name("generate.py")],
+                env=os.environ | ENVIRONMENT | variables,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=messages,
+                text=True,
+            )
+
+    def answer(self, checkpoint: Path, request: dict[str, Any]) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"checkpoint": str(checkpoint)} | request) + "\n")
+        self._process.stdin.flush()
+        timer = threading.Timer(900, self._process.kill)
+        timer.start()
+        try:
+            for line in self._process.stdout:  # vLLM's messages among them
+                if line.startswith(('{"tokens"', '{"error"')):
+                    return json.loads(line)
+        finally:
+            timer.cancel()
+        return {"error": f"it ended with {self._process.wait()}: {self._log.read_text()[-8000:]}"}
+
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process.wait(60)
+
+
 @pytest.fixture(scope="session")
-def run() -> Run:
-    """Runs generate.py with a checkpoint, a request, and variables of the environment."""
+def answer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Generate]:
+    """What generate.py answers, an error too: one process serves all, but a request with variables has its own."""
+    folder = tmp_path_factory.mktemp("servers")
+    servers: list[Server] = []
 
-    def run(path: Path, request: dict[str, Any], **variables: str) -> "subprocess.CompletedProcess[str]":
-        program = [sys.executable, str(Path(__file__).with_name("generate.py")), str(path), json.dumps(request)]
-        environment = os.environ | ENVIRONMENT | variables
-        return subprocess.run(program, env=environment, capture_output=True, text=True, timeout=900, check=False)
+    def answer(checkpoint: Path, request: dict[str, Any], **variables: str) -> dict[str, Any]:
+        if variables:
+            with contextlib.closing(Server(folder / "own.txt", **variables)) as server:
+                return server.answer(checkpoint, request)
+        if not servers or not servers[-1].is_alive():
+            servers.append(Server(folder / f"{len(servers)}.txt"))
+        return servers[-1].answer(checkpoint, request)
 
-    return run
+    yield answer
+    for server in servers:
+        server.close()
 
 
 @pytest.fixture(scope="session")
-def generate(run: Run) -> Generate:
+def generate(answer: Generate) -> Generate:
     """Its result."""
 
-    def generate(path: Path, request: dict[str, Any], **variables: str) -> dict[str, Any]:
-        process = run(path, request, **variables)
-        assert process.returncode == 0, process.stdout[-4000:] + process.stderr[-8000:]
-        return json.loads(next(line for line in process.stdout.splitlines() if line.startswith('{"tokens"')))
+    def generate(checkpoint: Path, request: dict[str, Any], **variables: str) -> dict[str, Any]:
+        result = answer(checkpoint, request, **variables)
+        assert "error" not in result, result["error"]
+        return result
 
     return generate

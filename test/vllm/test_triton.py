@@ -1,11 +1,10 @@
 """Where a Triton backend serves the device, vLLM takes its own attention and the model runner that needs Triton."""
 
-import json
 from pathlib import Path
 
 import pytest
 import torch
-from conftest import GREEDY, SMALL_CACHE, Checkpoint, Run, prompts
+from conftest import GREEDY, SMALL_CACHE, Checkpoint, Generate, prompts
 from test_serving import expected
 
 TESTS = Path(__file__).parents[1] / "triton"
@@ -24,13 +23,11 @@ def interpreted(device: str, tmp_path: Path) -> dict[str, str]:
 
 
 def test_the_second_model_runner_and_attention_in_triton(
-    checkpoint: Checkpoint, run: Run, interpreted: dict[str, str]
+    checkpoint: Checkpoint, generate: Generate, interpreted: dict[str, str]
 ) -> None:
     path = checkpoint("llama")
     request = {"prompts": prompts(3), "sampling": GREEDY | {"max_tokens": 4}, "engine": SMALL_CACHE}
-    process = run(path, request, **interpreted)
-    assert process.returncode == 0, process.stdout[-4000:] + process.stderr[-8000:]
-    assert "Using V2 Model Runner" in process.stdout + process.stderr
-    result = json.loads(next(line for line in process.stdout.splitlines() if line.startswith('{"tokens"')))
+    result = generate(path, request, **interpreted)
+    assert result["runner"] == 2
     assert [one for (one,) in result["tokens"]] == [tokens[:4] for tokens in expected(path, 3)]
     assert result["fallbacks"] == {}
