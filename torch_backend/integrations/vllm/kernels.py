@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from torch_backend.integrations.vllm import experts, quantization
+from torch_backend.integrations.vllm import experts, linear, quantization
 from torch_backend.integrations.vllm import layers as layers  # which vLLM then finds by their names
 
 _SLOT_MAPPING = "vllm.v1.worker.block_table.ComputeSlotMappingKernel"
@@ -20,6 +20,7 @@ def register(has_triton: bool) -> None:
     """Put them in place of vLLM's, in this process; where there is Triton, only those that vLLM has in CUDA."""
     experts.register()
     quantization.register()
+    linear.register()
     if has_triton:
         return
     module, _, owner = _SLOT_MAPPING.rpartition(".")
