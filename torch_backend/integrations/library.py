@@ -24,14 +24,14 @@ class Library:
             :mod:`torch_backend.compat.cuda_code`.
         actions: by module, what else is to be done with it, called with the module and the device's name. An action
             that raises LookupError or AttributeError says that the library is not as expected.
-        distribution: what it is called where packages are installed, if not ``name``.
+        distributions: what it may be called where packages are installed, beside ``name``.
     """
 
     name: str
     versions: tuple[str, str]
     cuda_code: Mapping[str, Sequence[str]] = field(default_factory=dict)
     actions: Mapping[str, Callable[[ModuleType, str], None]] = field(default_factory=dict)
-    distribution: str = ""
+    distributions: tuple[str, ...] = ()
 
     def adapted_to(self, device: str) -> Iterator[OnImport]:
         """What lets the library choose ``device``, for each of its modules."""
@@ -63,10 +63,12 @@ class Library:
         return f"tried with {self.versions[0]} up to, not including, {self.versions[1]}, it is {version}"
 
     def _version(self) -> str:
-        try:
-            return importlib.metadata.version(self.distribution or self.name)
-        except importlib.metadata.PackageNotFoundError:
-            return str(getattr(sys.modules.get(self.name), "__version__", "0"))
+        for distribution in (*self.distributions, self.name):
+            try:
+                return importlib.metadata.version(distribution)
+            except importlib.metadata.PackageNotFoundError:
+                continue
+        return str(getattr(sys.modules.get(self.name), "__version__", "0"))
 
     def _warn(self, device: str, reason: str) -> None:
         if self.name in _warned:

