@@ -231,6 +231,7 @@ std::tuple<at::Tensor&, at::Tensor&> cholesky_ex_out(const at::Tensor& self, boo
   return {write_by_columns(factor, found), write_by_columns(info, minors)};
 }
 
+#if __has_include(<ATen/ops/cholesky.h>) // until torch 2.14
 at::Tensor cholesky(const at::Tensor& self, bool upper) {
   if (!is_taken(self)) {
     return AtenKernel<at::_ops::cholesky>::call_boxed(self, upper);
@@ -240,6 +241,7 @@ at::Tensor cholesky(const at::Tensor& self, bool upper) {
   at::_linalg_check_errors(info, "cholesky", self.dim() == 2);
   return factor;
 }
+#endif
 
 at::Tensor solve_by_factor(const at::Tensor& self, const at::Tensor& factor, bool upper) {
   if (!are_taken(factor, self)) {
@@ -288,8 +290,10 @@ void add(Registrar& m) {
   TB_COMPOSITION(m, "triangular_solve.X", triangular_solve_X, solve_legacy_out);
   TB_COMPOSITION(m, "linalg_cholesky_ex", linalg_cholesky_ex, cholesky_ex);
   TB_COMPOSITION(m, "linalg_cholesky_ex.L", linalg_cholesky_ex_L, cholesky_ex_out);
+#if __has_include(<ATen/ops/cholesky.h>)
   TB_COMPOSITION(m, "cholesky", cholesky, cholesky);
   TB_COMPOSITION(m, "cholesky.out", cholesky_out, Into<cholesky>::call);
+#endif
   TB_COMPOSITION(m, "_cholesky_solve_helper", _cholesky_solve_helper, solve_by_factor);
   TB_COMPOSITION(m, "cholesky_inverse", cholesky_inverse, inverse_by_factor);
   TB_COMPOSITION(m, "cholesky_inverse.out", cholesky_inverse_out, inverse_by_factor_out);
