@@ -2,7 +2,8 @@
 
 :mod:`.platform` says what vLLM asks of a device and :mod:`.worker` makes its worker this device's; :mod:`.attention`,
 :mod:`.kernels`, :mod:`.experts` and :mod:`.quantization` are what vLLM has in Triton and CUDA alone, in PyTorch's
-operators; :mod:`.layers` has those that take fewer of them. Importing this package imports neither torch nor vLLM.
+operators; :mod:`.layers` has those that take fewer of them, :mod:`.linear` products with packed weights. Importing this
+package imports neither torch nor vLLM.
 
 The functions of vLLM's worker and model runner that name CUDA name the device instead, as for other libraries.
 """
