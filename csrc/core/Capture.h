@@ -16,9 +16,9 @@ namespace torch_backend::graph {
 
 /// Note [Captures]
 /// The plugin records what is enqueued on a capturing stream, and replays it (graph.1; Tape.h where it does not). The core
-/// knows which streams take
-/// part: their memory comes from the graph's private pool and stays where it is, and what a graph cannot hold is refused
-/// by its name. It keeps alive what recorded host functions use, and calls them back before each launch.
+/// knows which streams take part: their memory comes from the graph's private pool and stays where it is, and what a graph
+/// cannot hold is refused by its name. It keeps alive what recorded host functions use, and calls them back before each
+/// launch.
 
 /// What a host function that was recorded uses. Lives as long as the graph; everything else is the user's to keep alive.
 class Recorded {

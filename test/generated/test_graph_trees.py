@@ -15,6 +15,7 @@ from torch._inductor import config, cudagraph_trees
 from torch_conformance.threads import in_numbered_threads
 
 from torch_backend import _C
+from torch_backend.compile.modules import runtime
 
 pytestmark = pytest.mark.skipif(
     "ASYNC" not in _C.device_properties().capabilities, reason="a synchronous device captures no graphs"
@@ -273,6 +274,23 @@ def test_replays_on_several_streams_follow_one_another() -> None:
         sums.append(noise.total.cpu())
     assert torch.equal(*sums)
     assert num_captured() == 1
+
+
+def test_what_a_failed_capture_would_have_drawn_is_forgotten() -> None:
+    seeds, x, graph = torch.empty(4, dtype=torch.int64, device=DEVICE), torch.zeros(4, device=DEVICE), backend.Graph()
+
+    def draw() -> None:
+        runtime.draw_seeds(0, 9, [4], out=seeds)
+        seeds[0].item()
+
+    with pytest.raises(RuntimeError, match="aten::item"), backend.graph(graph):
+        draw()
+    with backend.graph(graph):
+        x.add_(1)
+    before = backend.get_rng_state()
+    graph.replay()
+    assert torch.equal(backend.get_rng_state(), before)
+    assert x.tolist() == [1] * 4
 
 
 def test_gradients_that_accumulate() -> None:

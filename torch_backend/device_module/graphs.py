@@ -69,6 +69,7 @@ class Graph(_C.Graph):
         """
         super().capture_begin(pool.id if isinstance(pool, MemPool) else pool, capture_error_mode)
         _capturing.graph = self
+        self._draws.clear()  # those of a capture that has failed
         self._inputs = GraphInputs() if check_input_liveness else None
         if self._inputs is not None:
             self._watching.enter_context(self._inputs)

@@ -99,13 +99,14 @@ void Launch::run_blocks(const Function& function, int64_t blocks, uint32_t items
     device_api().check_call(device, "module_launch", plugin_kernel_table().module_launch, static_cast<int32_t>(device),
                             handle, grid.data(), block.data(), parameters, static_cast<uint32_t>(count), stream);
   };
-  const auto count = static_cast<std::size_t>(count_);
-  if (graph::is_taped(device_, stream_)) {
+  if (graph::any_tape()) {
     const auto kept = keep({parameters_.begin(), parameters_.begin() + count_});
-    graph::write(device_, stream_, [launch, kept](tb_stream* stream) { launch(kept->data(), kept->size(), stream); });
-    return;
+    if (graph::write(device_, stream_,
+                     [launch, kept](tb_stream* stream) { launch(kept->data(), kept->size(), stream); })) {
+      return;
+    }
   }
-  launch(parameters_.data(), count, stream_);
+  launch(parameters_.data(), static_cast<std::size_t>(count_), stream_);
 }
 
 } // namespace torch_backend::compiled
