@@ -27,7 +27,7 @@ JOBS = os.environ.get("JOBS") or str(os.cpu_count())
 TOOLS = {
     # Threads of OpenMP in several processes that wait for each other's cores double the processor time. A process runs
     # neighbours, as far as it goes, so that what a file prepares for its tests is prepared once.
-    "pytest": f"OMP_NUM_THREADS=1 {sys.executable} -m pytest -q --numprocesses {JOBS} --dist worksteal",
+    "pytest": f"OMP_NUM_THREADS=1 {sys.executable} -m pytest -q -m 'not long' --numprocesses {JOBS} --dist worksteal",
     "kit": f"{sys.executable} -m torch_backend check --jobs {JOBS}",
     "any-device": f"{sys.executable} -m torch_conformance check --jobs {JOBS}",
     "ctest": f"ctest --test-dir {SETTINGS['BUILD']} --output-on-failure --no-tests=error --parallel {JOBS}",

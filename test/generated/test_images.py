@@ -135,6 +135,7 @@ def test_attention_without_an_image_is_made_of_other_operators(tmp_path):
         torch.testing.assert_close(found, results["compiled"], msg=lambda text, name=name: f"{name}: {text}")
 
 
+@pytest.mark.long
 def test_a_list_of_operators_is_compiled_with_samples(tmp_path):
     operators = tmp_path / "operators.txt"
     operators.write_text(

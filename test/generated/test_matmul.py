@@ -86,7 +86,8 @@ def test_what_does_not_expand_is_not_added(dtype, sizes):
 @pytest.mark.parametrize("dtype", [torch.int64, torch.bfloat16, torch.float32, torch.complex64], ids=str)
 def test_vectors(check, dtype):
     matrix, row, column = values(300, 70, dtype=dtype), values(70, dtype=dtype), values(300, dtype=dtype)
-    close = {"rtol": 1e-5, "atol": 1e-4}  # sums that the CPU's library adds up otherwise from call to call
+    # Sums are rounded once. Those of the CPU come out otherwise from call to call, and from processor to processor.
+    close = {"rtol": 1e-5 if dtype == torch.int64 else max(1e-5, torch.finfo(dtype).eps), "atol": 1e-4}
     check(torch.mv, matrix, row, **close)
     check(lambda x, y: x.t().mv(y), matrix, column, **close)
     check(torch.addmv, column, matrix, row, beta=2, alpha=3, **close)

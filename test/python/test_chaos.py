@@ -13,6 +13,7 @@ def run(*arguments: str) -> str:
     return run_program("python", "-W", "ignore", CHAOS, *arguments).stdout
 
 
+@pytest.mark.long
 def test_threads_on_devices_with_delays() -> None:
     output = run("soak", "--minutes", "10", "--steps", "200")
     assert int(output.split()[0]) >= 200
@@ -22,8 +23,8 @@ def test_threads_on_devices_with_delays() -> None:
 @pytest.mark.parametrize(
     ("arguments", "least"),
     [
-        (["--count", "300"], 300),
-        (["--count", "100", "--modules", "--threads", "4"], 100),
+        pytest.param(["--count", "300"], 300, marks=pytest.mark.long),
+        pytest.param(["--count", "100", "--modules", "--threads", "4"], 100, marks=pytest.mark.long),
         (["--count", "100", "--lose"], 64),
     ],
 )

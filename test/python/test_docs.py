@@ -138,6 +138,7 @@ def test_what_a_page_shows(page: Path, tmp_path: Path, template: Template) -> No
     Reader(tmp_path, template).follow(page)
 
 
+@pytest.mark.long
 def test_the_tutorial(tmp_path: Path, template: Template, environment_of_its_own: dict[str, str]) -> None:
     (tmp_path / "reader").mkdir()
     reader = Reader(tmp_path / "reader", template, environment_of_its_own)

@@ -43,6 +43,7 @@ def fuzz(folder: Path, *arguments: str, code: int = 0, modules: str = "0") -> tu
     return json.loads(figures.read_text()), process.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("modules", ["0", "1"])
 def test_nothing_differs(tmp_path: Path, modules: str) -> None:
     """Some calls of chance give what the CPU gives, or are explained; minutes of it find more."""

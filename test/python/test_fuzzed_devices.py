@@ -4,12 +4,14 @@ import json
 import os
 from pathlib import Path
 
+import pytest
 from fixtures import BuildPlugin, run_program
 
 COUNT = int(os.environ.get("FUZZED_DEVICES", "60"))
 """How many seeds; a run of a thousand takes some minutes."""
 
 
+@pytest.mark.long
 def test_fuzzed_devices_do_no_harm(build_plugin: BuildPlugin) -> None:
     library = build_plugin(name="fuzzed", source="fuzzed.c", over="fake")
     program = Path(__file__).with_name("fuzzed_devices.py")

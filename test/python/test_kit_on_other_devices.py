@@ -41,7 +41,9 @@ def test_xcpu_with_options(trials: Trials, options: dict[str, str], tests: list[
 
 
 @pytest.mark.parametrize("tests", [["abi"], [*TENSORS, *VIEWS]], ids=["abi", "tensors"])
-@pytest.mark.parametrize("options", [{}, MODULES], ids=["at once", "kernels on a stream"])
+@pytest.mark.parametrize(
+    "options", [{}, pytest.param(MODULES, marks=pytest.mark.long)], ids=["at once", "kernels on a stream"]
+)
 def test_a_device_that_has_to_be_bound(
     build_plugin: BuildPlugin, trials: Trials, options: dict[str, str], tests: list[str]
 ) -> None:

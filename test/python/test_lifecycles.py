@@ -11,6 +11,7 @@ CYCLES = int(os.environ.get("LIFECYCLES", "24"))
 """How many; all kinds are among the first 24."""
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="orphans and shared memory are Linux's")
 def test_nothing_stays() -> None:
     directory = Path(__file__).parent
