@@ -23,7 +23,9 @@ def main() -> int:
         served = {form.overload for kernel in structured_kernels for form in kernel.forms}
         typed_kernels = [
             kernel
-            for kernel in typed.typed_kernels(functions, backends, known.hot, known.hand_written_overloads)
+            for kernel in typed.typed_kernels(
+                functions, backends, known.hot, known.hand_written_overloads, known.draws_few
+            )
             if kernel.overload not in served
         ]
     except typed.CodegenError as error:

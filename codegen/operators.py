@@ -17,6 +17,7 @@ class Operators:
     """One field per section of the file, which says what each is."""
 
     typed: Mapping[str, list[str]] = field(default_factory=dict)
+    draws_few: frozenset[str] = frozenset()
     not_pointwise: frozenset[str] = frozenset()
     beyond_the_iterator: frozenset[str] = frozenset()
     meta_differs: frozenset[str] = frozenset()

@@ -74,8 +74,11 @@ def typed_kernels(
     backends: Mapping[DispatchKey, BackendIndex],
     names: Iterable[str],
     hand_written: Collection[str] = (),
+    draws_few: Collection[str] = (),
 ) -> list[TypedKernel]:
     """The overloads, sorted, of the operators in ``names``: functional, in-place and out, except ``hand_written`` ones.
+
+    ``draws_few`` is what operators.yaml says.
 
     A name ``foo`` covers ``foo``, ``foo_`` and ``foo.out``-like overloads; ``foo_`` covers the in-place ones only.
 
@@ -99,7 +102,7 @@ def typed_kernels(
                 overload=overload,
                 operator_struct=function.func.name.unambiguous_name(),
                 header=f"ATen/ops/{function.root_name}_ops.h",
-                flags=host_call_flags(function),
+                flags="kDrawsFew" if full_name in draws_few else host_call_flags(function),
             )
         )
     missing = sorted(wanted - found)

@@ -21,6 +21,7 @@ def names_of(known):
     for fact in ("kHostArgument", "kNumberIsNoOperand", "kWideNumber", "kLowerBound", "kUpperBound"):
         facts[fact] = [name.split(" ")[0] for name in facts[fact]]
     facts["not_pointwise"] = sorted(known.not_pointwise)
+    facts["draws_few"] = sorted(known.draws_few)
     facts["beyond_the_iterator"] = sorted(known.beyond_the_iterator)
     # In place forms are added to elementwise operators, whether or not there is one.
     elementwise = {f"{name}_" for name in known.shared_by_layouts["sparse_elementwise"]}

@@ -177,6 +177,38 @@ for x, y in data:
 print([loss.item().hex() for loss in losses], sum(p.double().sum().item() for p in model.parameters()).hex())
 """
 
+# Where a kernel is called at once, the state that it draws from is filled as far as it reads: see draws_few.
+RANDOM_NUMBERS = """
+import zlib
+import torch
+
+FLOATING = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
+WHOLE = [torch.int64, torch.uint8, torch.bool]
+CALLS = {
+    "normal_": ([3.0, 2.0], FLOATING + [torch.complex64, torch.complex128]),
+    "uniform_": ([-1.0, 2.0], FLOATING),
+    "bernoulli_": ([0.3], FLOATING + WHOLE),
+    "random_": ([], FLOATING + WHOLE),
+    "exponential_": ([], FLOATING),
+    "geometric_": ([0.3], FLOATING + WHOLE[:2]),
+    "log_normal_": ([], FLOATING),
+    "cauchy_": ([], FLOATING),
+}
+torch.manual_seed(7)
+drawn = {}
+for name, (arguments, dtypes) in CALLS.items():
+    for dtype in dtypes:
+        for count in (0, 1, 15, 16, 17, 31, 139, 140, 141, 700):
+            x = getattr(torch.empty(count, dtype=dtype, device="xcpu"), name)(*arguments)
+            drawn[name, dtype, count] = x.cpu()
+for count in (0, 1, 16, 700):
+    drawn["randperm", count] = torch.randperm(count, device="xcpu").cpu()
+    drawn["random_ from", count] = torch.randint(-(2**62), 2**62, (count,), device="xcpu").cpu()
+    p = torch.rand(count, device="xcpu", dtype=torch.float64)
+    drawn["bernoulli", count] = torch.stack([torch.bernoulli(p), torch.empty_like(p).bernoulli_(p)]).cpu()
+print({call: zlib.crc32(bytes(x.contiguous().view(torch.uint8).flatten().tolist())) for call, x in drawn.items()})
+"""
+
 
 def test_training_is_the_same_in_every_mode(run_python: RunPython) -> None:
     modes: list[dict[str, str]] = [
@@ -187,6 +219,12 @@ def test_training_is_the_same_in_every_mode(run_python: RunPython) -> None:
     ]
     outputs = [run_python(TRAINING, env={"TORCH_BACKEND": "xcpu", **mode}).stdout for mode in modes]
     assert outputs == outputs[:1] * len(modes)
+
+
+def test_random_numbers_are_the_same_in_every_mode(run_python: RunPython) -> None:
+    modes = [{}, {"TORCH_BACKEND_XCPU_ASYNC": "1"}]
+    outputs = [run_python(RANDOM_NUMBERS, env={"TORCH_BACKEND": "xcpu", **mode}).stdout for mode in modes]
+    assert outputs[0] == outputs[1]
 
 
 # A thread that waits may run the work itself. This kernel calls operators that autocast knows.

@@ -126,11 +126,13 @@ struct StandIn<const c10::List<std::optional<at::Tensor>>&> {
 
 template <>
 struct StandIn<std::optional<at::Generator>> {
-  StandIn(HostCall& call, const std::optional<at::Generator>& generator) : value_(call.stand_in(generator)) {}
+  StandIn(HostCall& call, std::optional<at::Generator> generator) : call_(call), generator_(std::move(generator)) {}
+  // Not before the call, when all tensors have told their device.
   std::optional<at::Generator> get() {
-    return value_;
+    return call_.stand_in(generator_);
   }
-  std::optional<at::Generator> value_;
+  HostCall& call_;
+  std::optional<at::Generator> generator_;
 };
 
 /// The index-th argument of type at::Tensor&: what an in-place or out= operator returns.
@@ -218,7 +220,7 @@ struct AtenKernel<Op, kFlags, Return(Args...)> {
       return call_boxed(std::forward<Args>(args)...);
     }
     HostCall host(Op::name, std::is_void_v<Return> ? kFlags | kWritesLists : kFlags);
-    // Braces: stand-ins are made left to right, so that the device is known before a generator is asked for.
+    // Braces: stand-ins are made left to right.
     std::tuple<detail::StandIn<Args>...> stand_ins{detail::StandIn<Args>(host, static_cast<Args>(args))...};
     if (C10_UNLIKELY(!host.on_one_device())) {
       return call_boxed(std::forward<Args>(args)...); // which knows the operator's schema

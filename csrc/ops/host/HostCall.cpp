@@ -172,7 +172,11 @@ at::Generator HostCall::stand_in(const std::optional<at::Generator>& generator) 
   TORCH_CHECK(device_.has_index() || !takes_host_, "Expected a 'cpu' device type for generator but found '",
               device_api().name(), "'");
   auto* device_generator = resolve_generator(generator, device_.has_index() ? device_.index() : current_device());
-  return draw_cpu_generator(*device_generator);
+  if (!has(kDrawsFew)) {
+    return draw_cpu_generator(*device_generator);
+  }
+  constexpr int64_t kMany = 1024; // more than a state has words
+  return draw_cpu_generator(*device_generator, 64 + 4 * std::min(arguments_.front().original->numel(), kMany));
 }
 
 void HostCall::enter() {

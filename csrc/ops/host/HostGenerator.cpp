@@ -31,11 +31,14 @@ Drawing& drawing() {
 
 /// Note [A generator per kernel]
 /// A kernel of the CPU draws from a Mersenne Twister, whose own seeding takes longer than a small kernel. Here its state
-/// is filled from a counter, as if numbers had been drawn before.
-void seed(at::CPUGeneratorImpl& generator, uint64_t key) {
+/// is filled from a counter, as if numbers had been drawn before: as far as the kernel reads it, unless it would make the
+/// next state of it.
+void seed(at::CPUGeneratorImpl& generator, uint64_t key, int64_t words) {
   auto& data = drawing().data;
   data.seed_ = key;
-  for (std::size_t i = 0; i < data.state_.size(); i += 2) {
+  const std::size_t all = data.state_.size();
+  const std::size_t filled = words < static_cast<int64_t>(all) ? static_cast<std::size_t>(words) : all;
+  for (std::size_t i = 0; i < filled; i += 2) {
     const uint64_t bits = mix(key + i);
     data.state_[i] = static_cast<uint32_t>(bits);
     data.state_[i + 1] = static_cast<uint32_t>(bits >> 32);
@@ -60,14 +63,14 @@ at::Generator spare_generator() {
 
 } // namespace
 
-at::Generator draw_cpu_generator(PhiloxGenerator& generator) {
+at::Generator draw_cpu_generator(PhiloxGenerator& generator, int64_t words) {
   std::pair<uint64_t, uint64_t> inputs;
   {
     const std::lock_guard<std::mutex> lock(generator.mutex_);
     inputs = generator.philox_engine_inputs(4);
   }
   at::Generator drawn = spare_generator();
-  seed(*drawn.get<at::CPUGeneratorImpl>(), mix(inputs.first ^ mix(inputs.second)));
+  seed(*drawn.get<at::CPUGeneratorImpl>(), mix(inputs.first ^ mix(inputs.second)), words);
   return drawn;
 }
 

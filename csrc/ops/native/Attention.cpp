@@ -134,7 +134,7 @@ Forward attention(const at::Tensor& query, const at::Tensor& key, const at::Tens
   auto [output, logsumexp] = AtenKernel<at::_ops::_scaled_dot_product_flash_attention_for_cpu>::call(
       query, key, value, dropout_p, is_causal, attn_bias, scale);
   // What only other devices' kernels need: of the shapes that PyTorch promises.
-  const at::Tensor philox = at::empty({}, query.options().dtype(at::kLong));
+  const auto number = [&] { return at::empty({}, query.options().dtype(at::kLong)); };
   const at::Tensor none;
   return {with_promised_strides(output, query),
           logsumexp.contiguous(),
@@ -142,8 +142,8 @@ Forward attention(const at::Tensor& query, const at::Tensor& key, const at::Tens
           none,
           query.sym_size(2),
           key.sym_size(2),
-          philox,
-          philox.clone(),
+          number(),
+          number(),
           none};
 }
 
