@@ -92,6 +92,13 @@ def test_same_as_eager(check: Check, call: int) -> None:
     assert len(counters["graph_break"]) == before[1]
 
 
+def test_kernels_that_could_be_one(check: Check) -> None:
+    """Inductor would time two against both in one, which are Triton's."""
+    options = {"combo_kernels": True, "benchmark_combo_kernel": True}
+    compiled = torch.compile(lambda a, b: (a.exp() + 1, b.sum(0)), options=options)
+    check(compiled, x, y, rtol=1e-4, atol=1e-3)
+
+
 def test_functions_are_exact_everywhere(check: Check) -> None:
     ends = [0.0, -0.0, 1.0, -1.0, 1e-20, -1e-8, 1e-40, 1e-45, 3e38, 88.7, -103.0, *map(float, ("inf", "-inf", "nan"))]
     a = torch.cat([torch.tensor(ends), torch.randn(5000) * 20])

@@ -241,6 +241,55 @@ def test_storages_are_resized_in_a_graph(run_python: RunPython, way: str) -> Non
     )
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_operators_that_the_device_alone_has(run_python: RunPython, way: str) -> None:
+    """They write lists, what may be None and what is given by name, and take an object that PyTorch does not look into."""
+    run_python(
+        """
+        import torch
+        from torch._library.opaque_object import get_opaque_type_name, register_opaque_type
+        from torch._opaque_base import OpaqueBase
+
+        class Name(OpaqueBase):
+            def __init__(self, value):
+                self.value = value
+            def __eq__(self, other):
+                return isinstance(other, Name) and other.value == self.value
+            def __hash__(self):
+                return hash(self.value)
+            def __fx_repr__(self):
+                return f"Name({self.value!r})", {"Name": Name}
+
+        register_opaque_type(Name, typ="value", hoist=True)
+        library = torch.library.Library("alone", "DEF")
+        library.define(
+            f"add_(Tensor x, Tensor(a!)? into, Tensor(b!)[] all, {get_opaque_type_name(Name)} name, *, Tensor(c!) out) -> ()"
+        )
+
+        def add_(x, into, all, name, *, out):
+            assert x.device.type == "xcpu", x.device
+            for tensor in (into, *all, out):
+                if tensor is not None:
+                    tensor.add_(x * len(name.value))
+
+        library.impl("add_", add_, "PrivateUse1")
+        torch.library.register_fake("alone::add_", lambda *args, **kwargs: None, lib=library)
+
+        def run(x, into, name):
+            parts, out = [x * 2, x * 3], x * 4
+            torch.ops.alone.add_(x + 1, into, parts, name, out=out)
+            return (*parts, out, *(() if into is None else (into * 1,)))
+
+        x = torch.arange(5.0, device="xcpu")
+        for into in (None, x * 5):
+            right = run(x, None if into is None else into.clone(), Name("abc"))
+            got = torch.compile(run, fullgraph=True)(x, None if into is None else into.clone(), Name("abc"))
+            torch.testing.assert_close(got, right, rtol=0, atol=0)
+        """,
+        env=XCPU | WAYS[way],
+    )
+
+
 def test_a_device_that_nothing_generates_code_for(run_python: RunPython) -> None:
     """Its graphs run as captured, forward and backward; one warning says why."""
     process = run_python(

@@ -3,7 +3,7 @@
 A request has ``prompts``, lists of tokens; ``sampling``, keywords of SamplingParams, of all or each; ``engine``,
 those of LLM; and may have ``adapter``, a folder. Its line of the output has ``tokens`` by prompt, ``logprobs`` by
 token, if asked for, ``fallbacks`` by operator, ``metrics``, the number of ``blocks`` of the cache and of vLLM's model
-``runner``; or ``error``, a traceback.
+``runner``, and vLLM's ``layers`` that are the platform's own; or ``error``, a traceback.
 """
 
 import json
@@ -42,7 +42,7 @@ def generate(
 
         torch_backend.fallback.reset()
     defaults = {"max_model_len": 512, "max_num_seqs": 16, "max_num_batched_tokens": 64, "dtype": "float32"}
-    llm = LLM(checkpoint, disable_log_stats=False, enforce_eager=True, **defaults | (engine or {}))
+    llm = LLM(checkpoint, disable_log_stats=False, **defaults | (engine or {}))
     outputs = llm.generate(
         [{"prompt_token_ids": prompt} for prompt in prompts],
         [_sampling(**each) for each in (sampling if isinstance(sampling, list) else [sampling] * len(prompts))],
@@ -56,6 +56,7 @@ def generate(
         "fallbacks": {},
         "metrics": {metric.name: metric.value for metric in llm.get_metrics() if hasattr(metric, "value")},
         "blocks": config.cache_config.num_gpu_blocks,
+        "layers": sorted(config.compilation_config.enabled_custom_ops),
         "runner": 2 if config.use_v2_model_runner else 1,
     }
     if is_device:

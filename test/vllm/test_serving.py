@@ -53,6 +53,16 @@ def test_requests_that_are_put_off_go_on_where_they_were(checkpoint: Checkpoint,
     assert result["fallbacks"] == {}
 
 
+def test_layers_are_the_devices_own_unless_they_are_compiled(checkpoint: Checkpoint, generate: Generate) -> None:
+    path, own = checkpoint("llama"), {"RMSNorm", "RotaryEmbedding", "SiluAndMul"}
+    for compilation, layers in ({}, own), ({"mode": 2}, set()):
+        engine = SMALL_CACHE | {"compilation_config": compilation}
+        result = generate(path, {"prompts": prompts(8), "sampling": GREEDY, "engine": engine})
+        assert [one for (one,) in result["tokens"]] == expected(path, 8)
+        assert result["fallbacks"] == {}
+        assert own & set(result["layers"]) == layers
+
+
 def test_two_devices_have_a_part_each(told: str, checkpoint: Checkpoint, generate: Generate) -> None:
     path = checkpoint("llama")
     engine = {"tensor_parallel_size": 2}

@@ -46,8 +46,10 @@ def register(name: str, reason: str | None) -> None:
         if why is not None:
             say(f"torch.compile runs graphs of {name} as captured, which is what backend='aot_eager' does: {why}")
             return aot_eager(model_, example_inputs_)
+        asked, patches = kwargs.get("config_patches") or {}, {}
+        if asked.get("combo_kernels", config.combo_kernels) and not registered.generates_triton(name):
+            patches["combo_kernels"] = False  # several kernels in one are Triton's
         if config.triton.cudagraphs:
-            patches = {}
             if problem := graph_trees.problem(name):
                 patches["triton.cudagraphs"] = False
                 say(
@@ -56,8 +58,8 @@ def register(name: str, reason: str | None) -> None:
                 )
             elif config.graph_partition and name not in utils.GPU_TYPES:
                 patches["graph_partition"] = False  # Inductor splits graphs for devices that have Triton alone
-            if patches:
-                kwargs["config_patches"] = {**(kwargs.get("config_patches") or {}), **patches}
+        if patches:  # Inductor comes here again with what is patched
+            kwargs["config_patches"] = {**asked, **patches}
         # Inductor's code has states of generators that graphs may capture for CUDA alone.
         with functorch_config.patch(graphsafe_rng_functionalization=False):
             return compile_fx(model_, example_inputs_, *args, **kwargs)

@@ -6,6 +6,7 @@ Each gets another of the same schema, whose kernel copies its arguments to the c
 its results back.
 """
 
+import functools
 from typing import Any
 
 import torch
@@ -63,12 +64,34 @@ def operator(overload: str) -> OpOverload:
     return _defined[overload]
 
 
+@functools.cache
+def _opaque_type() -> str:
+    """The name of a type of objects into which PyTorch does not look: an operator that takes it takes any of them."""
+    from torch._library.opaque_object import get_opaque_type_name, register_opaque_type
+    from torch._opaque_base import OpaqueBase
+
+    class Opaque(OpaqueBase):
+        pass
+
+    Opaque.__qualname__ = Opaque.__name__  # as a schema can name it
+    register_opaque_type(Opaque, typ="reference")
+    return get_opaque_type_name(Opaque)
+
+
+def _copy(host: Any, there: Any) -> None:
+    if isinstance(host, Tensor):  # an optional one may be None
+        host.copy_(there)
+
+
 def _define(target: OpOverload) -> OpOverload:
     name = f"{target.namespace}_{target.__name__}".replace(".", "_")
     arguments = str(target._schema).partition("(")[2]
-    written = [
-        argument.alias_info is not None and argument.alias_info.is_write for argument in target._schema.arguments
-    ]
+    if "PyObject " in arguments:  # what a schema shows of every opaque type
+        arguments = arguments.replace("PyObject ", f"{_opaque_type()} ")
+    names = [argument.name for argument in target._schema.arguments]
+    written = {
+        each.name for each in target._schema.arguments if each.alias_info is not None and each.alias_info.is_write
+    }
     module = torch.get_device_module()
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -83,9 +106,12 @@ def _define(target: OpOverload) -> OpOverload:
         results = target(*there_args, **there_kwargs)
         if _is_collective(target):
             _pytree.tree_map_(torch.ops._c10d_functional.wait_tensor, results)
-        for host, there, is_written in zip(args, there_args, written, strict=False):
-            if is_written:
-                host.copy_(there)
+        hosts, theirs = (
+            dict(zip(names, args, strict=False)) | kwargs,
+            dict(zip(names, there_args, strict=False)) | there_kwargs,
+        )
+        for argument in written & hosts.keys():
+            _pytree.tree_map_(_copy, hosts[argument], theirs[argument])
         return _pytree.tree_map(lambda value: value.cpu() if isinstance(value, Tensor) else value, results)
 
     tags = (*target.tags, torch.Tag.needs_fixed_stride_order)

@@ -25,7 +25,7 @@ def register() -> None:
 def _linear(
     layer: torch.nn.Module, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
 ) -> torch.Tensor:
-    if weight.dtype != torch.float32:
+    if weight.dtype != torch.float32 or torch.compiler.is_compiling():
         return functional.linear(x, weight, bias)
     product: _Product | None = getattr(layer, "_packed_product", None)
     if product is None:

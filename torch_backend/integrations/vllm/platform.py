@@ -20,7 +20,7 @@ _device: Any = getattr(torch, _NAME)
 
 
 class DevicePlatform(Platform):
-    """The active device, without compilation or graphs: with vLLM's Triton where a backend serves it, else without.
+    """The active device, without graphs: with vLLM's Triton where a backend serves it, else without.
 
     What this class does not have, vLLM asks of ``torch.<name>``.
     """
@@ -151,7 +151,12 @@ class DevicePlatform(Platform):
             vllm_config.parallel_config.worker_cls = "torch_backend.integrations.vllm.worker.DeviceWorker"
         vllm_config.parallel_config.disable_custom_all_reduce = True
         compilation = vllm_config.compilation_config
-        compilation.mode = CompilationMode.NONE
+        if compilation.mode == CompilationMode.VLLM_COMPILE:  # the default: graphs are rewritten for vLLM's own kernels
+            compilation.mode = CompilationMode.NONE
+        elif compilation.mode != CompilationMode.NONE and compilation.backend == cls.simple_compile_backend:
+            compilation.backend = "inductor"
+            # The compiler makes more of vLLM's own layers than of those that are few operators.
+            compilation.custom_ops = ["none" if each == "all" else each for each in compilation.custom_ops]
         compilation.cudagraph_mode = CUDAGraphMode.NONE
         compilation.cudagraph_capture_sizes = []
         cache = vllm_config.cache_config
