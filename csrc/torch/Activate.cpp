@@ -12,6 +12,7 @@
 #include "csrc/memory/HostAllocator.h"
 #include "csrc/ops/Register.h"
 #include "csrc/ops/compiled/families/Families.h"
+#include "csrc/ops/host/PackageRunner.h"
 #include "csrc/ops/plugin/PluginKernels.h"
 #include "csrc/profiler/Profilers.h"
 #include "csrc/torch/DeviceGuard.h"
@@ -44,6 +45,7 @@ void activate(Plugin& plugin) {
   register_operators();
   register_profilers();
   register_graphs();
+  register_package_runner();
 }
 
 } // namespace torch_backend

@@ -12,6 +12,7 @@
 //   kernels            TORCH_LIBRARY and TORCH_LIBRARY_IMPL(aten, PrivateUse1, m): one that is registered before
 //                      activate() takes the place of ours without a warning
 //   pinned memory      at::TensorOptions().pinned_memory(true)
+//   packages           torch::inductor::AOTIModelPackageLoader, where the host can access the device's memory
 //
 // What is Python's stays there: torch.compile, devices that are written in Python, operators that a package declares in
 // YAML or reroutes, and finding a vendor's installed package by the name of its device.

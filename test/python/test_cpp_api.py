@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 import torch.utils
 
 from torch_backend.files import installed
@@ -67,6 +68,18 @@ def test_the_example(program: Path, arguments: list[str], environment: dict[str,
     assert pool == "the pool is held by 2"
     assert memory == "at its peak the process held memory, after emptyCache less: yes"
     assert swish == "swish(2) is 1.7616"
+
+
+def test_a_package_without_python(program: Path, name: str, tmp_path: Path) -> None:
+    x = torch.ones(3, 4, device=name)
+    model = torch.nn.Linear(4, 8).to(name)
+    path = str(tmp_path / "model.pt2")
+    torch._inductor.aoti_compile_and_package(torch.export.export(model, (x,)), package_path=path)
+    done = run(program.parent / "serve", name, path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"1 result on {name}:0, in all {model(x).sum().item():.4f}\n"
+    done = run(program.parent / "serve", "fake", path)
+    assert f"Unsupported device key found: {name}" in done.stderr
 
 
 @pytest.mark.parametrize(

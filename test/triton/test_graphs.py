@@ -113,7 +113,7 @@ def test_code_in_cpp_is_refused(device: str, aot: bool) -> None:
         else:
             torch.compile(lambda a: a + 1, options={"cpp_wrapper": True})(a)
 
-    said = f"makes no packages for {device}" if aot else f"kernels of {device} are called from Python"
+    said = f"makes no package of this for {device}" if aot else f"kernels of {device} are called from Python"
     with pytest.raises(Exception, match=said):
         compile()
 

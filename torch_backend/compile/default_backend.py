@@ -16,7 +16,7 @@ from torch._inductor.virtualized import V
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree
 
-from torch_backend.compile import graph_trees, registered, seams
+from torch_backend.compile import graph_trees, package, registered, seams
 
 
 def register(name: str, reason: str | None) -> None:
@@ -36,13 +36,14 @@ def register(name: str, reason: str | None) -> None:
     def compile_on_device(model_: Any, example_inputs_: Any, *args: Any, **kwargs: Any) -> Any:
         if registered.has_own_code_generation(name) or not (devices := _devices(name, model_, example_inputs_)):
             return compile_fx(model_, example_inputs_, *args, **kwargs)
-        if V.aot_compilation:
-            raise NotImplementedError(
-                f"AOTInductor makes no packages for {name}. Export the program, move it to the CPU with "
-                "move_to_device_pass of torch.export.passes, and package that. The cache of torch.compile keeps code."
-            )
         _write_out_flex_attention(name, model_)
         why = reason or _why_captured(model_, devices)
+        if V.aot_compilation and (problem := why or package.problem(name)):
+            raise NotImplementedError(
+                f"AOTInductor makes no package of this for {name}: {problem} Export the program, move it to the CPU by "
+                "move_to_device_pass of torch.export.passes, and package that; or use torch.compile, whose cache keeps "
+                "code."
+            )
         if why is not None:
             say(f"torch.compile runs graphs of {name} as captured, which is what backend='aot_eager' does: {why}")
             return aot_eager(model_, example_inputs_)

@@ -16,11 +16,12 @@ from torch._inductor.codegen import common
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 from torch._inductor.custom_graph_pass import CustomGraphModulePass, get_hash_for_files
 from torch._inductor.output_code import CompiledFxGraph, CompiledFxGraphConstants
+from torch._inductor.virtualized import V
 from torch.fx import GraphModule
 
 import torch_backend
 from torch_backend import _C, device_module
-from torch_backend.compile import on_device, registered, seams, to_host
+from torch_backend.compile import on_device, package, registered, seams, to_host
 
 
 class HostGraph(CompiledFxGraph):
@@ -95,7 +96,13 @@ def register(name: str) -> None:
         version = None if registered.has_own_code_generation(name) else to_host.to_host(name, gm, example_inputs)
         if version is None:
             return generate(gm, example_inputs, inputs_to_check, *args, **kwargs)
-        return HostGraph.wrap(generate(version.graph, version.inputs, [], *args, **kwargs), version)
+        if V.aot_compilation:
+            package.check(name, version)
+        compiled = generate(version.graph, version.inputs, [], *args, **kwargs)
+        if V.aot_compilation:
+            package.label(name, compiled.filename, version, example_inputs)
+            return compiled
+        return HostGraph.wrap(compiled, version)
 
     seams.GENERATE.replace(generate_on_host)
     atexit.register(_finish_graphs)

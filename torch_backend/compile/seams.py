@@ -85,6 +85,9 @@ AFTER_LOADING = Seam(
 )
 """Gives a graph that was in the cache its ``current_callable`` again."""
 
+PACKAGE = Seam("torch._inductor.output_code", "CompiledAOTI", "2.11 to 2.15", ("filename", "device_type"))
+"""What GENERATE returns instead where a package is compiled: the package's files, by ``filename``."""
+
 
 def _inductor(module: str, name: str, *parameters: str) -> Seam:
     return Seam(f"torch._inductor.{module}", name, "2.11 to 2.15", parameters)

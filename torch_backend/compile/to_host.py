@@ -12,6 +12,7 @@ from torch._inductor import inductor_prims
 from torch._ops import OpOverload
 from torch._subclasses import FakeTensor
 from torch.fx import Graph, GraphModule, Node
+from torch.nn import Parameter
 from torch.utils import _pytree
 
 from torch_backend.compile import on_device
@@ -153,7 +154,7 @@ def _with_strides(result: Any, strides: tuple[str, ...] | None) -> Any:
 def _copy_of(gm: GraphModule) -> GraphModule:
     """A graph of its own with the same constants, those of the device copied to the host."""
     result = GraphModule(gm, copy.deepcopy(gm.graph))
-    result.meta.update(gm.meta)
+    result.meta.update({key: _constant_on_cpu(value) for key, value in gm.meta.items()})  # AOTInductor's has buffers
     result.shape_env = getattr(gm, "shape_env", None)
     if getattr(gm, "_has_frozen_params", False):
         result._has_frozen_params = True  # type: ignore[assignment]
@@ -166,12 +167,19 @@ def _copy_of(gm: GraphModule) -> GraphModule:
         if isinstance(value, GraphModule):
             setattr(owner, field, _copy_of(value))
         elif isinstance(value, Tensor) and not value.is_cpu:
-            host = value.detach().cpu()
+            host = _constant_on_cpu(value)
             if getattr(value, "_is_frozen_param", False):
-                host._is_frozen_param = True  # type: ignore[attr-defined]
+                host._is_frozen_param = True
             delattr(owner, field)
-            owner.register_buffer(field, host)
+            if isinstance(value, Parameter):
+                owner.register_parameter(field, Parameter(host, requires_grad=False))
+            else:
+                owner.register_buffer(field, host)
     return result
+
+
+def _constant_on_cpu(value: Any) -> Any:
+    return value.detach().cpu() if isinstance(value, Tensor) and not value.is_cpu else value
 
 
 def _on_cpu(name: str, value: Any) -> Any:
