@@ -19,11 +19,13 @@
 #   make bench    what the device costs against native CPU
 #   make docs     the documentation, as HTML (docs/_build/html/index.html)
 #   make drift NEW=2.15.0    what that torch changes against this one, and where it concerns torch_backend; OLD=2.14.0
+#   make bare SUITE=trixie    build, demo and the quick kit in a bare Debian, with its Python and compiler; TEST=test-python
 #   make first-hour    what README tells a new user to type, in an empty folder, with the times (minutes)
 #   make clean    remove what was built; make distclean: the virtual environment too
 #
 # Variables: DEVICE, TORCH_VERSION, PYTHON, VENV, BUILD, JOBS, and TORCH_INDEX, a package index to take torch from:
-# PyTorch's own for CPU has a much smaller torch than the default one. TEST is what test-torch makes: test, test-conformance, ...
+# PyTorch's own for CPU has a much smaller torch than the default one. TEST is what test-torch and bare make: test,
+# test-conformance, ...
 
 PYTHON ?= python3
 TORCH_VERSION ?= 2.13.0
@@ -66,12 +68,12 @@ SOURCES := CMakeLists.txt pyproject.toml kit/pyproject.toml $(SDK) $(shell find 
 TEST_SOURCES := $(shell find test/cpp -type f)
 
 .DELETE_ON_ERROR:
-.PHONY: help demo check build wheel first-hour gpu test test-changed test-cpp upstream foreign ecosystem models test-torch \
+.PHONY: help demo check build wheel bare first-hour gpu test test-changed test-cpp upstream foreign ecosystem models test-torch \
 	test-sanitize test-sanitize-devices test-sanitize-core same-devices \
 	lint lint-ruff lint-format lint-mypy lint-imports lint-clang-format lint-cmake lint-codespell bench docs drift clean distclean
 
 help:
-	@sed -n '3,21s/^#   //p' Makefile
+	@sed -n '/^$$/q; s/^#   //p' Makefile
 
 # ---- environment ----
 
@@ -208,6 +210,10 @@ drift: $(STAMPS)/for-build
 
 first-hour:
 	@$(PYTHON) .ci/first_hour.py
+
+bare: private TEST = test-conformance
+bare:
+	@.ci/bare $(or $(SUITE),$(error SUITE is not set: make bare SUITE=trixie)) build demo $(TEST)
 
 # ---- tests ----
 
