@@ -89,10 +89,11 @@ $(TORCH):
 	@$(PIP) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch==$(TORCH_VERSION)
 	@touch $@
 
+# pip is not asked what else lacks: the kit lies there before what it needs.
 $(STAMPS)/for-%: pyproject.toml kit/pyproject.toml .ci/requirements.py $(TORCH)
 	@echo "Installing what is needed for: $*"
 	@$(PY) .ci/requirements.py $* > $(VENV)/requirements-$*.txt
-	@$(PIP) --requirement $(VENV)/requirements-$*.txt
+	@$(PIP) --no-warn-conflicts --requirement $(VENV)/requirements-$*.txt
 	$(if $(filter test ecosystem,$*),@$(PY) -m compileall -qq -j $(JOBS) $(VENV)/lib || true)
 	@touch $@
 
