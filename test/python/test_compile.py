@@ -236,7 +236,7 @@ def test_storages_are_resized_in_a_graph(run_python: RunPython, way: str) -> Non
 
 @pytest.mark.parametrize("way", WAYS)
 def test_operators_that_the_device_alone_has(run_python: RunPython, way: str) -> None:
-    """They write lists, what may be None and what is given by name, and take an object that PyTorch does not look into."""
+    """They write lists, what may be None and what is given by name, and take an object that nobody looks into."""
     run_python(
         """
         import torch
@@ -255,9 +255,8 @@ def test_operators_that_the_device_alone_has(run_python: RunPython, way: str) ->
 
         register_opaque_type(Name, typ="value", hoist=True)
         library = torch.library.Library("alone", "DEF")
-        library.define(
-            f"add_(Tensor x, Tensor(a!)? into, Tensor(b!)[] all, {get_opaque_type_name(Name)} name, *, Tensor(c!) out) -> ()"
-        )
+        arguments = "Tensor x, Tensor(a!)? into, Tensor(b!)[] all, {} name, *, Tensor(c!) out"
+        library.define(f"add_({arguments.format(get_opaque_type_name(Name))}) -> ()")
 
         def add_(x, into, all, name, *, out):
             assert x.device.type == "xcpu", x.device
