@@ -106,12 +106,13 @@ def _define(target: OpOverload) -> OpOverload:
         results = target(*there_args, **there_kwargs)
         if _is_collective(target):
             _pytree.tree_map_(torch.ops._c10d_functional.wait_tensor, results)
-        hosts, theirs = (
-            dict(zip(names, args, strict=False)) | kwargs,
-            dict(zip(names, there_args, strict=False)) | there_kwargs,
+        given = (
+            *zip(names, args, there_args, strict=False),
+            *((key, value, there_kwargs[key]) for key, value in kwargs.items()),
         )
-        for argument in written & hosts.keys():
-            _pytree.tree_map_(_copy, hosts[argument], theirs[argument])
+        for argument, host, there in given:
+            if argument in written:
+                _pytree.tree_map_(_copy, host, there)
         return _pytree.tree_map(lambda value: value.cpu() if isinstance(value, Tensor) else value, results)
 
     tags = (*target.tags, torch.Tag.needs_fixed_stride_order)
