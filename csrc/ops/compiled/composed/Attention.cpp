@@ -222,8 +222,8 @@ void run(Pass pass, const Call& call, const Operands& of) {
   const at::Tensor logarithms = has_parts ? of_parts(2) : of.logarithms; // or the two numbers that they are made of
   count *= args.parts;
   const bool drops = call.dropout_p > 0;
-  const auto read = is_forward ? std::initializer_list<at::Tensor>{of.query, of.key, of.value}
-                               : std::initializer_list<at::Tensor>{of.query, of.key, of.value, of.grad_out};
+  const bool has_vectors =
+      is_aligned(of.query) && is_aligned(of.key) && is_aligned(of.value) && (is_forward || is_aligned(of.grad_out));
   const auto all = {of.query, of.key, of.value, out, bias, of.grad_out, of.grad_query, of.grad_key, of.grad_value};
   const auto step = [](const at::Tensor& tensor, const char* other) {
     return tensor.defined() && tensor.stride(3) == 1 ? "1" : other;
@@ -262,7 +262,7 @@ void run(Pass pass, const Call& call, const Operands& of) {
       .text("STEP_grad_query", step(of.grad_query, "args.grad_query[3]"))
       .text("STEP_grad_key", step(of.grad_key, "args.grad_key[3]"))
       .text("STEP_grad_value", step(of.grad_value, "args.grad_value[3]"))
-      .number("VECTORS", std::all_of(read.begin(), read.end(), is_aligned))
+      .number("VECTORS", has_vectors)
       .number("T_BYTES", 4)
       .number("OWN_MOST", tile.own)
       .number("OTHERS_MOST", tile.others)
