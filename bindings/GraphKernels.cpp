@@ -10,6 +10,7 @@
 #include "csrc/ops/compiled/engine/GraphKernel.h"
 #include "csrc/ops/compiled/engine/KernelText.h"
 #include "csrc/ops/compiled/engine/Launch.h"
+#include "csrc/ops/packages/Contents.h"
 
 namespace py = pybind11;
 
@@ -80,6 +81,7 @@ void init_graph_kernels(py::module_& m) {
   m.def("block_items", compiled::block_items, NoGil());
   m.def("computes_double", [](int device) { return compiled::computes(device, ValueType::f64); }, NoGil());
   m.def("most_pointers", compiled::most_pointers);
+  m.def("kernel_traits", packages::described, NoGil());
 }
 
 } // namespace torch_backend::python

@@ -197,6 +197,9 @@ def runs_in_stretches(device: int) -> bool:
     """Whether the items of a block run one after the other, as on a processor. Starts the driver."""
 
 def computes_double(device: int) -> bool: ...
+def kernel_traits(device: int) -> str:
+    """What of a device the text of kernels depends on, in words."""
+
 def most_pointers() -> int:
     """How many tensors a kernel may take."""
 

@@ -12,7 +12,7 @@
 #include "csrc/memory/HostAllocator.h"
 #include "csrc/ops/Register.h"
 #include "csrc/ops/compiled/families/Families.h"
-#include "csrc/ops/host/PackageRunner.h"
+#include "csrc/ops/packages/Packages.h"
 #include "csrc/ops/plugin/PluginKernels.h"
 #include "csrc/profiler/Profilers.h"
 #include "csrc/torch/DeviceGuard.h"
@@ -45,7 +45,7 @@ void activate(Plugin& plugin) {
   register_operators();
   register_profilers();
   register_graphs();
-  register_package_runner();
+  register_packages();
 }
 
 } // namespace torch_backend

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.utils
+from fixtures import RunPython
 
 from torch_backend.files import installed
 
@@ -70,15 +71,27 @@ def test_the_example(program: Path, arguments: list[str], environment: dict[str,
     assert swish == "swish(2) is 1.7616"
 
 
-def test_a_package_without_python(program: Path, name: str, tmp_path: Path) -> None:
-    x = torch.ones(3, 4, device=name)
-    model = torch.nn.Linear(4, 8).to(name)
-    path = str(tmp_path / "model.pt2")
-    torch._inductor.aoti_compile_and_package(torch.export.export(model, (x,)), package_path=path)
-    done = run(program.parent / "serve", name, path)
+@pytest.mark.parametrize("modules", ["0", "1"])
+def test_a_package_without_python(
+    program: Path, name: str, modules: str, run_python: RunPython, tmp_path: Path
+) -> None:
+    """On memory that the host reaches, and with kernels that the device compiles."""
+    path = tmp_path / "model.pt2"
+    environment = {"TORCH_BACKEND": name, "TORCH_BACKEND_XCPU_MODULES": modules}
+    expected = run_python(
+        f"""
+        import torch
+        x = torch.ones(3, 4, device={name!r})
+        model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Softplus()).to({name!r})
+        torch._inductor.aoti_compile_and_package(torch.export.export(model, (x,)), package_path={str(path)!r})
+        print(f"{{model(x).sum().item():.4f}}")
+        """,
+        env=environment,
+    )
+    done = run(program.parent / "serve", name, str(path), **environment)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == f"1 result on {name}:0, in all {model(x).sum().item():.4f}\n"
-    done = run(program.parent / "serve", "fake", path)
+    assert done.stdout == f"1 result on {name}:0, in all {expected.stdout.splitlines()[-1]}\n"
+    done = run(program.parent / "serve", "fake", str(path))
     assert f"Unsupported device key found: {name}" in done.stderr
 
 

@@ -20,7 +20,7 @@ FLOORS = [
     {"ops/compiled/loops"},
     {"ops/compiled/families"},
     {"ops/compiled/composed"},
-    {"ops/native"},
+    {"ops/native", "ops/packages"},
     {"ops"},
     {"distributed"},
     {"torch"},

@@ -100,7 +100,7 @@ def register(name: str) -> None:
             package.check(name, version)
         compiled = generate(version.graph, version.inputs, [], *args, **kwargs)
         if V.aot_compilation:
-            package.label(name, compiled.filename, version, example_inputs)
+            package.label(name, compiled.filename, example_inputs, on_device=version.on_device, seeds=version.seeds)
             return compiled
         return HostGraph.wrap(compiled, version)
 

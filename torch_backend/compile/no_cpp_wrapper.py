@@ -1,4 +1,4 @@
-"""The answer to who asks for a graph in C++: kernels are called from Python."""
+"""The answer to who asks for a compiled graph in C++: it is called from Python."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import torch
 
 
 class NoCppWrapper:
-    """cpp_wrapper and AOTInductor's packages."""
+    """What torch.compile's option cpp_wrapper asks for."""
 
     supports_caching = True
 
@@ -15,6 +15,6 @@ class NoCppWrapper:
         """Raises RuntimeError."""
         name = torch._C._get_privateuse1_backend_name()
         raise RuntimeError(
-            f"The kernels of {name} are called from Python: torch.compile(..., options={{'cpp_wrapper': True}}) and "
-            "packages of AOTInductor are not there for it. Use torch.compile without cpp_wrapper, or torch.export.save."
+            f"The kernels of {name} are called from Python: torch.compile(..., options={{'cpp_wrapper': True}}) is not "
+            "there for it. Use torch.compile without cpp_wrapper."
         )

@@ -19,6 +19,11 @@ def generates_for_host(name: str) -> bool:
     return common.get_scheduling_for_device(name) is HostScheduling
 
 
+def generates_modules(name: str) -> bool:
+    """Whether graphs of the device ``name`` become kernels that it compiles."""
+    return getattr(common.get_scheduling_for_device(name), "__module__", "").startswith(f"{__package__}.modules.")
+
+
 def generates_triton(name: str) -> bool:
     """Whether graphs of the device ``name`` become kernels in Triton."""
     return getattr(common.get_scheduling_for_device(name), "__module__", "") == f"{__package__}.triton_graphs"

@@ -177,6 +177,46 @@ GRAPH_TREES = (
 MODULES = (COMPILE_FX, REGISTER, *_KERNELS)
 
 
+def _of_cpp_wrapper(name: str, *parameters: str) -> Seam:
+    return _inductor("codegen.cpp_wrapper_cpu", f"CppWrapperCpu.{name}", "self", *parameters)
+
+
+MODULE_PACKAGES = (
+    GENERATE,
+    PACKAGE,
+    _of_cpp_wrapper("add_device_include", "device"),
+    _of_cpp_wrapper("codegen_device", "device"),
+    _of_cpp_wrapper("codegen_model_constructor"),
+    _of_cpp_wrapper("define_kernel", "kernel_name", "kernel_body"),
+    _of_cpp_wrapper(
+        "generate_extern_kernel_args_decl_if_needed", "op_overload", "raw_args", "output_args", "raw_outputs"
+    ),
+    _of_cpp_wrapper(
+        "generate_fallback_kernel_with_runtime_lookup",
+        "buf_name",
+        "python_kernel_name",
+        "get_args",
+        "op_overload",
+        "raw_args",
+        "outputs",
+    ),
+    _of_cpp_wrapper("generate_c_shim_extern_kernel_call", "kernel"),
+    *(
+        _of_cpp_wrapper(f"generate_{kind}", "node")
+        for kind in (
+            "extern_kernel_alloc",
+            "extern_kernel_out",
+            "fallback_kernel",
+            "index_put_fallback",
+            "scatter_fallback",
+        )
+    ),
+    _inductor("ir", "FallbackKernel.export_extern_kernel_node", "self"),
+    Seam("torch._export.serde.serialize", "GraphModuleSerializer.serialize_inputs", "2.11 to 2.15", ("self", "target")),
+)
+"""What torch_backend/compile/modules/cpp_code.py extends or calls."""
+
+
 def problem_of(seams: tuple[Seam, ...]) -> str | None:
     """The first problem there is with any of ``seams``."""
     return next(filter(None, (seam.problem() for seam in seams)), None)

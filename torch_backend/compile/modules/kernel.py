@@ -382,21 +382,28 @@ class ModuleKernel(SIMDKernel[CSEVariable]):
         return f"TB_ADD_TO_HALF({name}, {to}, {of})"
 
     def call_kernel(self, name: str, node: Any = None, deallocate_ws: bool = True) -> None:
-        wrapper = V.graph.wrapper_code
+        wrapper: Any = V.graph.wrapper_code
         for size in self.args.sizevars:
             wrapper.ensure_size_computed(size)
+        buffers = [outer for outer, _ in self._pointers()]
+        cost = 0 if self.in_stretches and self.in_order else max(1, len(self.parts))
+        reduced = [tree for tree in self.range_trees if tree.is_reduction]
+        if V.graph.cpp_wrapper:
+            dynamic = [tree.numel for tree in self._dynamic_trees()]
+            cost_expr = sympy.Mul(cost, *(tree.numel for tree in reduced))
+            numbers = [*dynamic, *self.args.sizevars]
+            wrapper.launch(name, self.range_trees[0].numel, cost_expr, buffers, numbers, list(self.host_scalars))
+            return
 
         def numel(tree: IterationRangesRoot) -> str:
             if isinstance(tree.numel, (sympy.Integer, sympy.Symbol, int)):
                 return self.pexpr(sympy.sympify(tree.numel))
             return str(wrapper.generate_numel_expr(name, tree).inner)
 
-        cost = 0 if self.in_stretches and self.in_order else max(1, len(self.parts))
-        reduced = " * ".join([str(cost), *(numel(tree) for tree in self.range_trees if tree.is_reduction)])
         arguments = [
             numel(self.range_trees[0]),
-            reduced,
-            *(outer for outer, _ in self._pointers()),
+            " * ".join([str(cost), *map(numel, reduced)]),
+            *buffers,
             *map(numel, self._dynamic_trees()),
             *map(self.pexpr, self.args.sizevars),
             *(f"{buffer}.item()" for buffer in self.host_scalars),

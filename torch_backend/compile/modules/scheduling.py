@@ -19,9 +19,9 @@ from torch.utils._ordered_set import OrderedSet
 import torch_backend
 from torch_backend import _C
 from torch_backend.compile.device_ops import DeviceOps
+from torch_backend.compile.modules.cpp_code import CppCode
 from torch_backend.compile.modules.kernel import ModuleKernel
 from torch_backend.compile.modules.operations import FORMULAS, Operations
-from torch_backend.compile.no_cpp_wrapper import NoCppWrapper
 
 
 class ModuleScheduling(SIMDScheduling):
@@ -118,6 +118,10 @@ class ModuleWrapper(_OnItsDevice):
 class ModuleDeviceOps(DeviceOps):
     """Nothing that the code calls takes a stream."""
 
+    def cpp_kernel_type(self) -> str:
+        """What a package's code would keep a kernel in, which it does not."""
+        return "void*"
+
     def import_get_raw_stream_as(self, name: str) -> str:
         """How the code gets at streams."""
         return f"{name} = lambda device: 0"
@@ -155,6 +159,5 @@ class CallOperators(CustomGraphModulePass):
 
 def register(name: str) -> None:
     """As PyTorch documents for devices out of its tree."""
-    codegen: Any = NoCppWrapper
-    common.register_backend_for_device(name, ModuleScheduling, ModuleWrapper, codegen, None, CallOperators())
+    common.register_backend_for_device(name, ModuleScheduling, ModuleWrapper, CppCode, None, CallOperators())
     common.register_device_op_overrides(name, ModuleDeviceOps(name))
