@@ -28,7 +28,11 @@ typedef ulong2 w128;
 #define TB_BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
 #define TB_GLOBAL_BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #define TB_INDEPENDENT
+#ifdef __clang__
+#define TB_UNROLL _Pragma("unroll")
+#else
 #define TB_UNROLL
+#endif
 #define TB_FMA(x, y, z) mad(x, y, z)
 #define TB_BLOCK get_group_id(0)
 #define TB_BLOCKS get_num_groups(0)

@@ -176,19 +176,26 @@ TB_DEVICE void find_group(TB_GLOBAL const char* ends, Index groups, Index count,
 // A tile is of a few rows. A line of the right side is brought near once for all of them.
 #define IN_VECTORS (RIGHT_ALONG_K && (FEW > 1 || INT4))
 #if IN_VECTORS
-#define PARTS (FEW > 4 ? 1 : 2)
+// Sums that fit into registers: of two columns, which share what is read of the left side, if they do.
+#define SUMS_MOST (TB_VECTOR_BYTES == 64 ? 16 : 8)
+#define AT_ONCE (2 * FEW <= SUMS_MOST ? 2 : 1)
+#define PARTS (2 * AT_ONCE * FEW <= SUMS_MOST ? 2 : 1)
 #define PIECE (LANES * PARTS)
-// `depth` vectors of each row's, DEPTH elements apart, by those of one column.
+// `depth` vectors of each row's, DEPTH elements apart, by those of AT_ONCE columns.
 TB_CONTRACTED TB_DEVICE void add_rows(Index depth, TB_LOCAL const V* left, TB_LOCAL const V* right, TB_LOCAL V* sums) {
-  V parts[FEW * PARTS];
-  TB_UNROLL for (int i = 0; i < FEW * PARTS; ++i) parts[i] = sums[i];
+  V parts[AT_ONCE * FEW * PARTS];
+  TB_UNROLL for (int i = 0; i < AT_ONCE * FEW * PARTS; ++i) parts[i] = sums[i];
   for (Index k = 0; k < depth; k += PARTS)
     TB_UNROLL for (int part = 0; part < PARTS; ++part) {
-      const V x = right[k + part];
-      TB_UNROLL for (int row = 0; row < FEW; ++row)
-        parts[row * PARTS + part] += left[row * (DEPTH / LANES) + k + part] * x;
+      V x[AT_ONCE];
+      TB_UNROLL for (int each = 0; each < AT_ONCE; ++each) x[each] = right[each * (DEPTH / LANES) + k + part];
+      TB_UNROLL for (int row = 0; row < FEW; ++row) {
+        const V y = left[row * (DEPTH / LANES) + k + part];
+        TB_UNROLL for (int each = 0; each < AT_ONCE; ++each)
+          parts[(each * FEW + row) * PARTS + part] += y * x[each];
+      }
     }
-  TB_UNROLL for (int i = 0; i < FEW * PARTS; ++i) sums[i] = parts[i];
+  TB_UNROLL for (int i = 0; i < AT_ONCE * FEW * PARTS; ++i) sums[i] = parts[i];
 }
 #endif
 
@@ -196,8 +203,8 @@ TB_KERNEL(matmul) {
   TB_LOCAL_ARRAY(T, sums, FEW * COLUMNS_MOST);
 #if IN_VECTORS
   TB_LOCAL_ARRAY(V, left_of, FEW * DEPTH / LANES);
-  TB_LOCAL_ARRAY(V, right_of, DEPTH / LANES);
-  TB_LOCAL_ARRAY(V, parts_of, FEW * PARTS);
+  TB_LOCAL_ARRAY(V, right_of, AT_ONCE * DEPTH / LANES);
+  TB_LOCAL_ARRAY(V, parts_of, AT_ONCE * FEW * PARTS);
   TB_LOCAL T* const left = (TB_LOCAL T*)left_of;
   TB_LOCAL T* const right = (TB_LOCAL T*)right_of;
   TB_LOCAL T* const parts = (TB_LOCAL T*)parts_of;
@@ -215,21 +222,25 @@ TB_KERNEL(matmul) {
       const Index depth = TB_LEAST((Index)DEPTH, end_k - begin);
 #if IN_VECTORS
       const Index whole = (depth + PIECE - 1) / PIECE * PIECE;
-      for (Index k = depth; k < whole; ++k) right[k] = 0;
+      for (int each = 0; each < AT_ONCE; ++each)
+        for (Index k = depth; k < whole; ++k) right[each * DEPTH + k] = 0;
       for (Index row = 0; row < FEW; ++row) {
         const Index there = row < rows ? depth : 0;
         for (Index k = 0; k < there; ++k) left[row * DEPTH + PLACE(k)] = LEFT_AT(batch, first_row + row, begin + k);
         for (Index k = there; k < whole; ++k) left[row * DEPTH + k] = 0;
       }
-      for (Index column = 0; column < columns; ++column) {
-        BRING_NEAR(right, batch, begin, depth, first_column + column)
-        for (int i = 0; i < FEW * PIECE; ++i) parts[i] = 0;
+      for (Index column = 0; column < columns; column += AT_ONCE) {
+        const int there = (int)TB_LEAST((Index)AT_ONCE, columns - column);
+        for (int each = 0; each < there; ++each)
+          BRING_NEAR(right + each * DEPTH, batch, begin, depth, first_column + column + each)
+        for (int i = 0; i < AT_ONCE * FEW * PIECE; ++i) parts[i] = 0;
         add_rows(whole / LANES, left_of, right_of, parts_of);
-        for (Index row = 0; row < rows; ++row) {
-          T sum = 0;
-          for (int i = 0; i < PIECE; ++i) sum += parts[row * PIECE + i];
-          sums[row * COLUMNS_MOST + column] += sum;
-        }
+        for (int width = PIECE / 2; width > 0; width /= 2)
+          for (int sum = 0; sum < AT_ONCE * FEW; ++sum)
+            for (int i = 0; i < width; ++i) parts[sum * PIECE + i] += parts[sum * PIECE + width + i];
+        for (int each = 0; each < there; ++each)
+          for (Index row = 0; row < rows; ++row)
+            sums[row * COLUMNS_MOST + column + each] += parts[(each * FEW + row) * PIECE];
       }
 #else
       for (Index row = 0; row < rows; ++row)

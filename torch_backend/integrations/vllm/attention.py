@@ -80,14 +80,16 @@ class Group:
 
     Attributes:
         tokens: theirs, among those of the batch.
-        slots: (requests, keys), the row of the cache of each; of no meaning past a request's last.
+        blocks: (requests * blocks of the longest,), of the cache; of no meaning past a request's last.
+        keys: as many as the longest request has, or more.
         positions: (requests, queries), each query's place in its request.
         is_whole: one request from its first token on: every query sees all keys up to its own.
         masks: by the window and the dtype, what is added to scores: (requests, 1, queries, keys).
     """
 
     tokens: slice
-    slots: torch.Tensor
+    blocks: torch.Tensor
+    keys: int
     positions: torch.Tensor
     is_whole: bool
     masks: dict[tuple[int | None, torch.dtype], torch.Tensor] = field(default_factory=dict)
@@ -95,7 +97,7 @@ class Group:
     @cached_property
     def distances(self) -> torch.Tensor:
         """(requests, queries, keys), how far before each query a key is; negative after it."""
-        keys = torch.arange(self.slots.shape[1], device=self.slots.device)
+        keys = torch.arange(self.keys, device=self.blocks.device)
         return self.positions[..., None] - keys
 
     def mask(self, window: int | None, dtype: torch.dtype) -> torch.Tensor:
@@ -178,14 +180,13 @@ class PagedBuilder(AttentionMetadataBuilder[PagedMetadata]):
     def _group(self, batch: Any, first: int, last: int, tokens: slice, keys: int) -> Group:
         """``keys``: at least as many as the longest request has."""
         table, lengths = batch.block_table_tensor[first:last], batch.seq_lens[first:last]
-        size = self.kv_cache_spec.block_size
-        blocks = table[:, : -(-keys // size)].long() * size
-        inner = torch.arange(size, device=table.device)
+        blocks = table[:, : -(-keys // self.kv_cache_spec.block_size)]
         queries = (tokens.stop - tokens.start) // (last - first)
         ends = torch.arange(-queries, 0, device=table.device)
         return Group(
             tokens=tokens,
-            slots=(blocks[..., None] + inner).flatten(1)[:, :keys],
+            blocks=blocks.flatten(),
+            keys=keys,
             positions=lengths[:, None] + ends,
             is_whole=last - first == 1 and queries == keys,
         )
@@ -256,11 +257,12 @@ class PagedAttention(AttentionImpl[PagedMetadata]):
             return output.zero_()
         if has_kernel_for_sequences() and not self.soft_cap and self.slopes is None:
             return self._attend_to_sequences(query, kv_cache, attn_metadata, output)
-        rows = self._rows(kv_cache)
+        cache = kv_cache.transpose(1, 2)  # as it lies in memory
         for group in attn_metadata.groups:
             shape = (*group.positions.shape, self.num_heads, self.head_size)
             queries = query[group.tokens].view(shape).transpose(1, 2)
-            keys, values = rows[group.slots].transpose(1, 2).split(self.head_size, -1)
+            gathered = cache.index_select(0, group.blocks).view(shape[0], -1, *cache.shape[2:])[:, : group.keys]
+            keys, values = gathered.transpose(1, 2).split(self.head_size, -1)
             result = self._attend(queries, keys, values, group)
             output[group.tokens].view(shape).copy_(result.transpose(1, 2))
         return output

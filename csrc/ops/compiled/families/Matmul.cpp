@@ -164,7 +164,7 @@ Tile tile_of_stretch(int device, int64_t rows, int64_t size_bytes) {
   const auto most = static_cast<int64_t>(device_api().properties(device).local_memory_bytes);
   if (rows <= kFewRows) {
     const auto few = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(rows)));
-    int64_t each = few > 4 ? 512 : 1024; // columns and elements of a row
+    int64_t each = 1024; // columns and elements of a row
     while (most > 0 && 2 * (few + 1) * each * size_bytes > most && each > 128) {
       each /= 2;
     }
