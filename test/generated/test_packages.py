@@ -16,6 +16,7 @@ from packages import (  # noqa: F401
     load,
     on,
     test_a_device_is_chosen_when_a_package_is_loaded,
+    test_a_program_on_the_cpu_stays_there,
     test_constants_are_replaced,
     test_inputs_that_it_was_not_compiled_for_are_refused,
     test_memory_and_random_numbers_are_those_of_the_device,

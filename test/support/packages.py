@@ -1,5 +1,6 @@
 """A package of AOTInductor, and tests of it for devices of every kind. To compile one takes longer than its tests."""
 
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -144,3 +145,12 @@ def test_constants_are_replaced(name: str, path: str) -> None:
     torch.testing.assert_close(package(*given)["hidden"], expected(weight))
     package.load_constants({"linear.weight": copied.cpu()}, check_full_update=False)
     torch.testing.assert_close(package(*given)["hidden"], expected(copied))
+
+
+def test_a_program_on_the_cpu_stays_there(tmp_path: Path) -> None:
+    """Packages of others are not the device's."""
+    x = torch.randn(3, 4)
+    model = torch.nn.Linear(4, 2)
+    place = str(tmp_path / "model.pt2")
+    torch._inductor.aoti_compile_and_package(export(model, (x,)), package_path=place)
+    torch.testing.assert_close(load(place)(x), model(x))

@@ -52,7 +52,7 @@ class HostVersion:
 
 def to_host(name: str, gm: GraphModule, example_inputs: Sequence[Any]) -> HostVersion | None:
     """The graph ``gm`` of devices of the type ``name``; None if it has nothing on one. ``gm`` stays as it is."""
-    devices = _devices_of(name, gm, example_inputs)
+    devices = devices_of(name, gm, example_inputs)
     if not devices:
         return None
     nodes = list(_output_of(gm.graph).args[0])  # type: ignore[arg-type]
@@ -95,7 +95,7 @@ def _value_of(value: Any) -> Any:
     return value.meta.get("val") if isinstance(value, Node) else value
 
 
-def _devices_of(name: str, gm: GraphModule, example_inputs: Sequence[Any]) -> set[torch.device]:
+def devices_of(name: str, gm: GraphModule, example_inputs: Sequence[Any]) -> set[torch.device]:
     """All devices of the type ``name`` that the graph names or has tensors on."""
     values: list[Any] = [list(example_inputs)]
     for module in gm.modules():

@@ -14,7 +14,7 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree
 
 from torch_backend import _C
-from torch_backend.compile import package, registered, seams
+from torch_backend.compile import package, registered, seams, to_host
 from torch_backend.compile.modules.cpp_code import CppCode, note_resident
 
 aten = torch.ops.aten
@@ -34,10 +34,12 @@ def register(name: str) -> None:
     def generate_package(
         gm: GraphModule, example_inputs: Sequence[Any], inputs_to_check: Sequence[int], *args: Any, **kwargs: Any
     ) -> Any:
-        if not V.aot_compilation or not registered.generates_modules(name):
+        is_ours = V.aot_compilation and registered.generates_modules(name)
+        devices = to_host.devices_of(name, gm, example_inputs) if is_ours else set()
+        if not devices:
             return generate(gm, example_inputs, inputs_to_check, *args, **kwargs)
         package.check(name)
-        device = _device_of(name, gm, example_inputs)
+        device = min(device.index or 0 for device in devices)
         with config.patch(_PATCHES):
             compiled = generate(_with_residents(name, gm), example_inputs, inputs_to_check, *args, **kwargs)
         kernels = _C.kernel_traits(device)
@@ -53,12 +55,6 @@ def register(name: str) -> None:
 def _fake_residents(stand_ins: list[Tensor]) -> list[Tensor]:
     device = torch._C._get_privateuse1_backend_name()
     return [torch.empty_strided(x.size(), x.stride(), dtype=x.dtype, device=device) for x in stand_ins]
-
-
-def _device_of(name: str, gm: GraphModule, example_inputs: Sequence[Any]) -> int:
-    values = [*example_inputs, *(node.meta.get("val") for node in gm.graph.nodes)]
-    tensors = (value for value in _pytree.tree_leaves(values) if isinstance(value, Tensor))
-    return next((tensor.device.index for tensor in tensors if tensor.device.type == name), 0)
 
 
 def _with_residents(name: str, gm: GraphModule) -> GraphModule:
