@@ -39,8 +39,11 @@ class Operators(nn.Module):
         self.scale = nn.Parameter(torch.tensor(2.5))
         self.tied = self.scale
         self.register_buffer("few", torch.tensor([1, -1, 2]))
+        self.register_buffer("calls", torch.zeros(2))
+        self.register_buffer("across", torch.arange(6.0).view(2, 3).t())
 
     def forward(self, x: Any, image: Any, index: Any, number: Any) -> dict[str, Any]:
+        self.calls.add_(1)
         query = image.flatten(2).transpose(1, 2)[:, None]
         written = x.clone()
         written[:, index] = x[:, index] * 2
@@ -60,6 +63,8 @@ class Operators(nn.Module):
             "branch": torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,)),
             "made": torch.arange(len(x), device=x.device) + torch.full((1,), 7, device=x.device),
             "special": torch.special.zeta(x.abs() + 2, 3.0),
+            "calls": self.calls.clone(),
+            "summed": self.across.sum(0),  # as large as what is changed above and not read again
             "bits": x.view(torch.int32) & 0xFF,
             "whole": index // -2,
         }
