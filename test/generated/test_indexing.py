@@ -423,3 +423,18 @@ def test_deterministic_mode():
     assert torch.equal(sums.cpu(), expected)
     assert torch.equal(whole.cpu(), expected.long())
     assert torch.equal(largest.cpu(), MATRIX.index_reduce(0, ROWS, MATRIX[:4], "amax"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: x.masked_fill_(x > 0, 1.0),
+        lambda x: x.normal_(),
+        lambda x: torch.mul(x, 2, out=x),
+        lambda x: x.fill_(1),
+        lambda x: x.copy_(x + 1),
+        lambda x: x.cumsum_(1),
+    ],
+)
+def test_tensors_without_elements_that_look_expanded(check, change):
+    check(change, torch.empty_strided((3, 0), (0, 1)))

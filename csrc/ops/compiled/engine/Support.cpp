@@ -68,6 +68,17 @@ std::string load_text(ValueType type, ValueType compute, int operand) {
                   is_complex(compute) && !is_complex(type) ? ")" : "");
 }
 
+bool has_repeats(const tb_tensor& tensor) {
+  bool repeats = false;
+  for (int32_t d = 0; d < tensor.ndim; ++d) {
+    if (tensor.shape[d] == 0) {
+      return false;
+    }
+    repeats = repeats || (tensor.shape[d] > 1 && tensor.strides[d] == 0);
+  }
+  return repeats;
+}
+
 bool is_of_vectors(const void* data, std::size_t element_bytes, int64_t elements, c10::ArrayRef<int64_t> strides,
                    c10::ArrayRef<int64_t> sizes) {
   const auto bytes = std::min<std::size_t>(static_cast<std::size_t>(elements) * element_bytes, kWideBytes);

@@ -30,6 +30,8 @@ struct NoWorkspace {
 };
 /// `TB_LOAD_f32(p2, K(2))` as a T, where kernels compute in `compute`: real numbers of complex ones are their sizes.
 std::string load_text(ValueType type, ValueType compute, int operand);
+/// Whether several elements are one and the same, as of an expanded tensor; without elements, whatever its strides say, none.
+bool has_repeats(const tb_tensor& tensor);
 /// Neighbours in operand `number`, that an item moves at once where vectors can be moved.
 struct WideOperand {
   int number;

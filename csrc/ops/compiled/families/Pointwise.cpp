@@ -384,12 +384,7 @@ bool has_variant(const PointwiseEntry& entry, const tb_arg* args, int32_t num_in
 /// Whether each element of args[0] is written once, and is in no other place of an input.
 bool can_write_in_place(const tb_arg* args, int32_t num_args) {
   const auto& self = *static_cast<const tb_tensor*>(args[0].v.p);
-  for (int32_t d = 0; d < self.ndim; ++d) {
-    if (self.shape[d] > 1 && self.strides[d] == 0) {
-      return false;
-    }
-  }
-  return std::none_of(args + 1, args + num_args, [&](const tb_arg& argument) {
+  return !has_repeats(self) && std::none_of(args + 1, args + num_args, [&](const tb_arg& argument) {
     return argument.tag == TB_ARG_TENSOR && self.data && static_cast<const tb_tensor*>(argument.v.p)->data == self.data;
   });
 }

@@ -67,11 +67,10 @@ constexpr Distribution kGamma{"gamma", Numbers::kComputed, 1};
 constexpr Distribution kBinomial{"binomial", Numbers::kComputed, 1};
 
 void check_no_overlap(const tb_tensor& output) {
-  for (int d = 0; d < output.ndim; ++d) {
-    TORCH_CHECK(output.strides[d] != 0 || output.shape[d] <= 1,
-                "unsupported operation: more than one element of the written-to tensor refers to a single memory "
-                "location. Please clone() the tensor before performing the operation.");
-  }
+  TORCH_CHECK(!has_repeats(output),
+              "unsupported operation: more than one element of the written-to tensor refers to "
+              "a single memory location. Please clone() the tensor before performing the "
+              "operation.");
 }
 
 /// One launch: the outputs come first among the operands, and the first one's shape is that of all, which are broadcast.
