@@ -184,7 +184,9 @@ def test_half_precision(family: str, name: str, checkpoint: Checkpoint, generate
             distances[0].append((torch.tensor(list(place.values())) - row[tokens]).abs())
             distances[1].append((other - row)[tokens].abs())
     found, step = (torch.cat(each) for each in distances)
-    assert found.mean() < 1.5 * step.mean()
+    assert found.median() < 1.5 * step.median()
+    # Of experts that are nearly as good, rounding may choose the other for a token.
+    assert (found > 10 * step.median()).float().mean() < 0.02
     assert result["metrics"]["vllm:prefix_cache_hits"] >= 32  # two prompts begin alike
     assert result["fallbacks"] == {}
 
