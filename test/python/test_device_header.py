@@ -70,6 +70,43 @@ def test_what_version_1_0_had_stays_as_it_was() -> None:
     assert what_is_gone(header.installed_declarations()) == []
 
 
+def test_a_library_that_was_compiled_with_1_0_works(tmp_path: Path, run_python: RunPython) -> None:
+    """With a header without all that came later, whose structs and tables are shorter."""
+    first = VERSION_1_0.read_text().splitlines()
+    later = [line for line in layout(header.installed_declarations()) if line not in first and "TB_ABI_" not in line]
+    text = re.sub("(?<=define TB_ABI_MINOR )[0-9]+", "0", HEADER.read_text())
+    for line in later:
+        name = re.sub(r"^\w+ \d+: ", "", line).split(":")[0].split()[0]
+        declaration = rf"^(#define {name} .*|  [\w ]+(\(\*)?\b{name}\b[^;]*;)\n"
+        text, removed = re.subn(declaration, "", text, flags=re.MULTILINE)
+        assert removed == 1, line
+    path = tmp_path / "include" / "torch_backend" / "device.h"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    assert [*layout(header.declarations(path))] == first
+
+    library = tmp_path / "libtorch_backend_early.so"
+    source = ROOT / "test" / "plugins" / "plugin.c"
+    options = ["-std=c99", "-shared", "-fPIC", '-DDEVICE_NAME="early"', f"-I{path.parents[1]}"]
+    subprocess.run(["cc", *options, source, "-o", library], check=True)
+    code = """
+        import torch
+        import torch_backend
+
+        plugin = torch_backend.load(LIBRARY)
+        torch_backend.activate("early")
+        layer = torch.nn.Linear(3, 2).to("early")
+        layer(torch.ones(4, 3, device="early")).sum().backward()
+        print(plugin.abi_version)
+        print(layer.weight.grad.tolist())
+    """
+    process = run_python(code.replace("LIBRARY", repr(str(library))))
+    assert process.stdout.splitlines() == ["(1, 0)", "[[4.0, 4.0, 4.0], [4.0, 4.0, 4.0]]"]
+    check = [sys.executable, "-m", "torch_backend", "check", library, "--quick", "--jobs", "1"]
+    found = subprocess.run([*check, "--only", "test_properties.py"], capture_output=True, text=True)
+    assert found.returncode == 0, found.stdout
+
+
 def test_slots_may_be_appended_and_nothing_else(grown: Path) -> None:
     assert what_is_gone(header.declarations(grown)) == []
     text = HEADER.read_text()
