@@ -4,7 +4,7 @@
 
     ```{run} console
     $ torch-backend --version
-    0.1.0
+    0.2.0
     ```
 
 It looks like an ordinary code block. :mod:`doc_blocks` says what it may hold and how it is run.

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from fixtures import BuildPlugin, RunPython
+from fixtures import ROOT, BuildPlugin, RunPython
 
 from torch_backend.__main__ import main
 from torch_backend.files import installed
@@ -18,6 +18,21 @@ Captured = pytest.CaptureFixture[str]
 def test_version(capsys: Captured) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"{__version__}\n"
+
+
+def test_the_version_is_the_same_in_every_file() -> None:
+    projects = [ROOT, ROOT / "kit", *sorted(path.parent for path in (ROOT / "backends").glob("*/pyproject.toml"))]
+    says = {
+        path: re.search(pattern, path.read_text(encoding="utf-8"), re.MULTILINE)
+        for path, pattern in [
+            *((project / "pyproject.toml", r'^version = "(.+)"') for project in projects),
+            (ROOT / "CMakeLists.txt", r"^project\(torch_backend VERSION (\S+)"),
+            (ROOT / "CHANGELOG.md", r"^## ([\d.]+)"),
+            (ROOT / "README.md", r"torch_backend-([\d.]+)-cp"),
+            (ROOT / "docs" / "release.md", r"torch_backend-([\d.]+)-cp"),
+        ]
+    }
+    assert {path: match and match[1] for path, match in says.items()} == dict.fromkeys(says, __version__)
 
 
 def test_include_dir(capsys: Captured) -> None:
