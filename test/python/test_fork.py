@@ -12,8 +12,11 @@ MODES = {
 every_mode = pytest.mark.parametrize("env", MODES.values(), ids=MODES)
 
 IN_CHILD = '''
-import os, signal, sys, traceback
+import os, signal, sys, traceback, warnings
 import pytest, torch
+
+# Python 3.12 and later warn of what is tried here.
+warnings.filterwarnings("ignore", "This process .* is multi-threaded, use of fork", DeprecationWarning)
 
 def in_child(function, expect=0):
     """Run `function` in a forked child that leaves as a script does; fails if that takes over a minute."""
