@@ -28,7 +28,7 @@ class ObservedCall {
 using CallObserver = ObservedCall* (*)(const char* slot, int device);
 
 /// There is one observer or none (NULL), which is all that a call costs then. Calls that have begun are observed to their
-/// end.
+/// end. Loaded with acquire: whoever sees the observer sees what was prepared for it.
 extern std::atomic<CallObserver> call_observer;
 
 /// The host's side of a call into the plugin, from construction to destruction, and the device's side if the call
@@ -36,7 +36,7 @@ extern std::atomic<CallObserver> call_observer;
 class CallSpan {
  public:
   CallSpan(const char* slot, int device) {
-    const CallObserver observe = call_observer.load(std::memory_order_relaxed);
+    const CallObserver observe = call_observer.load(std::memory_order_acquire);
     if (__builtin_expect(observe != nullptr, 0)) {
       call_ = observe(slot, device);
     }

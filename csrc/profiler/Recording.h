@@ -15,7 +15,7 @@ namespace torch_backend::profiler {
 
 /// Whether calls into the plugin are observed: a recording runs, and is not paused.
 inline bool recording() noexcept {
-  return __builtin_expect(call_observer.load(std::memory_order_relaxed) != nullptr, 0);
+  return __builtin_expect(call_observer.load(std::memory_order_acquire) != nullptr, 0);
 }
 
 enum class WorkKind : uint8_t { kKernel, kCopy, kFill };
