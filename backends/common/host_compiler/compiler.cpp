@@ -104,6 +104,8 @@ result run(const words& arguments, const temporary_directory& directory, bool* o
   // A process that ignores SIGCHLD is not told: then what was made decides.
   *out_succeeded = ended < 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 0);
   *out_text = read_file(output);
+  // The system may leave it to the child to tell that there is no such program.
+  if (ended == child && WIFEXITED(status) && WEXITSTATUS(status) == 127 && out_text->empty()) return not_found(ENOENT);
   if (ended == child && WIFSIGNALED(status))
     *out_text += "\nThe compiler was ended by signal " + std::to_string(WTERMSIG(status)) + ".";
   return {};
