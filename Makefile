@@ -20,6 +20,7 @@
 #   make docs     the documentation, as HTML (docs/_build/html/index.html)
 #   make drift NEW=2.15.0    what that torch changes against this one, and where it concerns torch_backend; OLD=2.14.0
 #   make bare SUITE=trixie    build, demo and the quick kit in a bare Debian, with its Python and compiler; TEST=test-python
+#   make aarch64    build, C++ tests and two levels of the kit in a Debian for 64-bit Arm, emulated; SUITE, TEST as for bare
 #   make first-hour    what README tells a new user to type, in an empty folder, with the times (minutes)
 #   make clean    remove what was built; make distclean: the virtual environment too
 #
@@ -68,7 +69,7 @@ SOURCES := CMakeLists.txt pyproject.toml kit/pyproject.toml $(SDK) $(shell find 
 TEST_SOURCES := $(shell find test/cpp -type f)
 
 .DELETE_ON_ERROR:
-.PHONY: help demo check build wheel bare first-hour gpu test test-changed test-cpp upstream foreign ecosystem models test-torch \
+.PHONY: help demo check build wheel bare aarch64 first-hour gpu test test-changed test-cpp upstream foreign ecosystem models test-torch \
 	test-sanitize test-sanitize-devices test-sanitize-core same-devices \
 	lint lint-ruff lint-format lint-mypy lint-imports lint-clang-format lint-cmake lint-codespell bench docs drift clean distclean
 
@@ -215,6 +216,10 @@ first-hour:
 bare: private TEST = test-conformance
 bare:
 	@.ci/bare $(or $(SUITE),$(error SUITE is not set: make bare SUITE=trixie)) build demo $(TEST)
+
+aarch64: private TEST = test-emulated
+aarch64:
+	@ARCH=arm64 .ci/bare $(or $(SUITE),bookworm) test-cpp $(TEST)
 
 # ---- tests ----
 
