@@ -66,6 +66,7 @@ class Operators(nn.Module):
             "calls": self.calls.clone(),
             "summed": self.across.sum(0),  # as large as what is changed above and not read again
             "bits": x.view(torch.int32) & 0xFF,
+            "viewed": (x.view(torch.int32) & -2).view(torch.float32) @ x.t(),
             "whole": index // -2,
         }
 

@@ -188,6 +188,7 @@ MODULE_PACKAGES = (
     _of_cpp_wrapper("codegen_device", "device"),
     _of_cpp_wrapper("codegen_model_constructor"),
     _of_cpp_wrapper("define_kernel", "kernel_name", "kernel_body"),
+    _of_cpp_wrapper("write_header"),
     _of_cpp_wrapper(
         "generate_extern_kernel_args_decl_if_needed", "op_overload", "raw_args", "output_args", "raw_outputs"
     ),

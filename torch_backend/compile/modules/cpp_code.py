@@ -50,6 +50,11 @@ class CppCode(CppWrapperCpu):
         """The headers are the CPU's."""
         super().add_device_include("cpu")
 
+    def write_header(self) -> None:
+        """The includes. Of functions in C for one device, only that for views as another dtype is for any."""
+        super().write_header()
+        self.header.writeline(f"#define aoti_torch_{self.device}_view_dtype aoti_torch_cpu_view_dtype")
+
     def codegen_device(self, device: torch.device) -> str:
         """A device's type and index. Of ours the current one, which is that for which the package was loaded."""
         if device.type != self.device or self.writes_constants:
@@ -119,11 +124,17 @@ class CppCode(CppWrapperCpu):
 
     # ---- operators ----
 
+    def _cannot_call(self, what: str) -> NotImplementedError:
+        return NotImplementedError(
+            f"AOTInductor makes no package of this for {self.device}: its code cannot call {what}. Leave that out of "
+            "the exported program, or use torch.compile."
+        )
+
     def _call_operator(self, node: Any, arguments: Sequence[Any], outputs: Sequence[str], **options: Any) -> None:
         """Calls the operator of ``node`` with ``arguments``, in order, and those with names."""
         operator = node.op_overload
         if not isinstance(operator, OpOverload):
-            raise NotImplementedError(f"packages that call {node.get_kernel_name()}")
+            raise self._cannot_call(node.get_kernel_name())
         schema = operator._schema.arguments
         given = dict(zip((argument.name for argument in schema), arguments, strict=False)) | options
         values = [_symbolic(given.get(argument.name, argument.default_value)) for argument in schema]
@@ -172,7 +183,7 @@ class CppCode(CppWrapperCpu):
 
     def generate_c_shim_extern_kernel_call(self, kernel: str, *args: Any, **kwargs: Any) -> None:
         """What PyTorch has a function in C for, on its own devices: raises NotImplementedError."""
-        raise NotImplementedError(f"packages that call {kernel}")
+        raise self._cannot_call(kernel)
 
 
 def _arguments(node: Any) -> list[Any]:
