@@ -14,11 +14,8 @@ if os.environ["TORCH_BACKEND"] == "xcpu":
     os.environ.setdefault("TORCH_BACKEND_XCPU_MODULES", "1")
 
 import torch  # after what it reads at import
-from fixtures import backend, name, run_python, template, two_devices
 
 import torch_backend
-
-__all__ = ["backend", "name", "run_python", "template", "two_devices"]
 
 DEVICE = os.environ["TORCH_BACKEND"]
 # Convolutions are compared with those of whole factors. PyTorch's helpers for tests forbid to set it later.

@@ -1,4 +1,5 @@
 """Packages of AOTInductor whose code has kernels that the device compiles."""
+# ruff: noqa: F401, F811 - pytest finds fixtures by the names of arguments
 
 import os
 import threading
@@ -8,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 from conftest import DEVICE, to_device, to_host
-from fixtures import RunPython
-from packages import (  # noqa: F401
+from fixtures import RunPython, backend, name, run_python, template, two_devices
+from packages import (
     Model,
     a_package,
     inputs,
