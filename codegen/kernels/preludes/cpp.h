@@ -81,7 +81,11 @@ static inline u16 tb_store_half(float x) {
 #define tb_half_of_f32(x) tb_store_half(x)
 
 // Of the C library; those that it has vectorized carry the attribute that says so.
+#ifdef __x86_64__ // for other processors glibc has few of them, or none, by its version
 #define TB_VECTOR __attribute__((simd("notinbranch")))
+#else
+#define TB_VECTOR
+#endif
 #define TB_MATH_1(attribute, name)                       \
   extern "C" attribute float name##f(float) noexcept;    \
   extern "C" attribute double name(double) noexcept;     \
