@@ -1,7 +1,7 @@
 """Hugging Face Transformers: ``Trainer``, ``pipeline``, what they ask of the device, offloaded caches, and parallelism.
 
 ``generate_batch`` and ``transformers serve`` size their cache by the device's memory, where that is the host's by what
-it has to spare, and, asked for it, prepare a batch while one is computed and replay steps as graphs of the device.
+it has to spare, and, asked for it, prepare a batch while one is computed.
 
 Devices come from Accelerate's state, but mixed precision, memory, random states and pipelines have lists of their own,
 with no way for other devices. May go once they ask torch.accelerator.
@@ -12,7 +12,6 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from torch_backend import _C, device_module
 from torch_backend.integrations.host_memory import share_of_memory
 from torch_backend.integrations.library import Library
 
@@ -54,14 +53,6 @@ def _leave_memory_to_the_host(module: Any, device: str) -> None:
     module.resolve_max_memory_percent = resolve_with_share
 
 
-def _capture_steps(module: Any, device: str) -> None:
-    """Where a step can be captured: it has nothing that runs on the host."""
-    if "ASYNC" not in _C.device_properties().capabilities or not _C.has_modules():
-        return
-    module.DEVICE_TYPE_TO_GRAPH_NAME = {**module.DEVICE_TYPE_TO_GRAPH_NAME, device: "CUDAGraph"}
-    module.get_available_accelerator_module = lambda: device_module  # its own takes names that end in cpu for the CPU
-
-
 LIBRARY = Library(
     name="transformers",
     versions=("5", "6"),
@@ -90,6 +81,5 @@ LIBRARY = Library(
         "transformers.distributed.utils": _name_process_groups,
         "transformers.generation.continuous_batching.initialization": _leave_memory_to_the_host,
         "transformers.generation.continuous_batching.input_outputs": _let_batches_overlap,
-        "transformers.generation.continuous_batching.utils": _capture_steps,
     },
 )
