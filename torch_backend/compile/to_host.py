@@ -59,7 +59,7 @@ def to_host(name: str, gm: GraphModule, example_inputs: Sequence[Any]) -> HostVe
     is_there = [isinstance(value, Tensor) and value.device.type == name for value in map(_value_of, nodes)]
     indices = {device.index for device in devices if device.index is not None}
     device = min(indices) if indices else -1
-    graph = _copy_of(gm)
+    graph = copy_of(gm)
     inputs = list(example_inputs)
     seeds = _take_seeds(name, graph, inputs)
     operators: set[str] = set()
@@ -151,7 +151,7 @@ def _with_strides(result: Any, strides: tuple[str, ...] | None) -> Any:
     return result[:2] if result[0] == "input" and known == before else (sizes, known, dtype)
 
 
-def _copy_of(gm: GraphModule) -> GraphModule:
+def copy_of(gm: GraphModule) -> GraphModule:
     """A graph of its own with the same constants, those of the device copied to the host."""
     result = GraphModule(gm, copy.deepcopy(gm.graph))
     result.meta.update({key: _constant_on_cpu(value) for key, value in gm.meta.items()})  # AOTInductor's has buffers
@@ -165,7 +165,7 @@ def _copy_of(gm: GraphModule) -> GraphModule:
             owner = getattr(owner, part)
         value = getattr(owner, field)
         if isinstance(value, GraphModule):
-            setattr(owner, field, _copy_of(value))
+            setattr(owner, field, copy_of(value))
         elif isinstance(value, Tensor) and not value.is_cpu:
             host = _constant_on_cpu(value)
             if getattr(value, "_is_frozen_param", False):

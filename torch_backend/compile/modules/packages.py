@@ -1,6 +1,5 @@
 """Packages of AOTInductor whose code has kernels that the device compiles."""
 
-import copy
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -62,9 +61,7 @@ def _with_residents(name: str, gm: GraphModule) -> GraphModule:
 
     The code chooses no device: it runs on the one for which the package is loaded.
     """
-    result = GraphModule(gm, copy.deepcopy(gm.graph))
-    result.meta.update(gm.meta)
-    result.shape_env = getattr(gm, "shape_env", None)
+    result = to_host.copy_of(gm)
     graph = result.graph
     for node in list(graph.nodes):
         asserts = node.target is aten._assert_tensor_metadata.default
@@ -74,9 +71,13 @@ def _with_residents(name: str, gm: GraphModule) -> GraphModule:
             _take_first_result(name, node)
         elif node.op == "call_function":
             _take_numbers(node)
-    constants = _constants_of(name, result)
-    if not constants:
+    targets = _constants_of(name, gm)
+    if not targets:
         return result
+    constants: dict[str, list[Node]] = {}
+    for node in graph.find_nodes(op="get_attr"):
+        if node.target in targets:
+            constants.setdefault(targets[node.target], []).append(node)
     first = next(node for node in graph.nodes if node.op != "placeholder")
     with graph.inserting_before(first):
         stand_ins = [graph.get_attr(target) for target in constants]
@@ -84,12 +85,8 @@ def _with_residents(name: str, gm: GraphModule) -> GraphModule:
         items = [graph.call_function(operator.getitem, (residents, index)) for index in range(len(stand_ins))]
     residents.meta["val"] = []
     for target, stand_in, item in zip(constants, stand_ins, items, strict=True):
-        owner, _, field = target.rpartition(".")
-        place = result.get_submodule(owner)
-        host = getattr(place, field).detach().cpu()
+        host = operator.attrgetter(target)(result)
         note_resident(host)
-        delattr(place, field)
-        place.register_buffer(field, host)
         with constants[target][0].meta["val"].fake_mode:
             stand_in.meta["val"] = torch.empty_strided(host.size(), host.stride(), dtype=host.dtype, device="cpu")
             (item.meta["val"],) = _fake_residents([stand_in.meta["val"]])
@@ -135,22 +132,19 @@ def _take_numbers(node: Node) -> None:
             node.target = scalar
 
 
-def _constants_of(name: str, gm: GraphModule) -> dict[str, list[Node]]:
-    """The nodes for each tensor of the device in ``gm``, by the tensor's name; what is tied has one name."""
-    found: dict[str, list[Node]] = {}
-    name_of: dict[Any, str] = {}
+def _constants_of(name: str, gm: GraphModule) -> dict[str, str]:
+    """The names of tensors of the device in ``gm``, and for each the first name of what it is tied to."""
+    found: dict[str, str] = {}
+    first: dict[Any, str] = {}
     for node in gm.graph.find_nodes(op="get_attr"):
-        value: Any = gm
-        for part in node.target.split("."):
-            value = getattr(value, part)
-        if isinstance(value, GraphModule) and any(_constants_of(name, value)):
+        value = operator.attrgetter(node.target)(gm)
+        if isinstance(value, GraphModule) and _constants_of(name, value):
             raise NotImplementedError(
                 f"AOTInductor makes no package of this for {name}: a graph within the graph has constants of its own."
             )
         if isinstance(value, Tensor) and value.device.type == name:
             form = (value.data_ptr(), value.dtype, value.size(), value.stride())
-            target = name_of.setdefault(form if value.numel() else node.target, node.target)
-            found.setdefault(target, []).append(node)
+            found[node.target] = first.setdefault(form if value.numel() else node.target, node.target)
     return found
 
 
