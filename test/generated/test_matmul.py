@@ -61,6 +61,22 @@ def test_halves(check, dtype, sizes):
     torch.testing.assert_close((infinite.to(DEVICE) @ right.to(DEVICE)).cpu(), wanted, rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64], ids=str)
+def test_few_rows_by_what_lies_in_place(dtype):
+    """Whole numbers: vectors of the depth and what is left of it, columns computed together and those after them."""
+    sizes = [(2, 17, 1), (3, 16, 2), (5, 100, 3), (8, 65, 5), (9, 1, 7), (16, 48, 11), (7, 130, 2051), (4, 0, 3)]
+    for rows, depth, columns in sizes:
+        left, weight = (torch.randint(-3, 4, (count, depth + 3)).to(dtype)[:, 2:-1] for count in (rows, columns))
+        out = torch.randint(-9, 9, (rows, columns + 2)).to(dtype)
+        if dtype.is_floating_point and depth:
+            left[1, 0], weight[-1, -1], weight[0, 0] = torch.nan, torch.inf, -torch.inf
+        there = out.to(DEVICE)
+        padded = [torch.nn.functional.pad(x, (2, 1), value=7).to(DEVICE)[:, 2:-1] for x in (left, weight)]
+        there[:, 1:-1].addmm_(padded[0], padded[1].t(), beta=2)
+        out[:, 1:-1] = 2 * out[:, 1:-1] + (left[:, None] * weight).sum(-1)
+        torch.testing.assert_close(there.cpu(), out, rtol=0, atol=0, equal_nan=True, msg=str((rows, depth, columns)))
+
+
 def test_what_is_added(check):
     left, right = values(5, 8), values(8, 6)
     for self in (values(5, 6), values(6), values(1, 6), values(5, 1), torch.tensor(0.5)):

@@ -133,6 +133,42 @@ def test_generating_with_an_offloaded_cache(name: str, late: str, monkeypatch: p
     assert run(name, "-c", GENERATION, name) == "the same tokens"
 
 
+BATCHES = """
+import sys, torch, transformers
+sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
+torch.manual_seed(0)
+config = transformers.LlamaConfig(vocab_size=128, **sizes, pad_token_id=0, eos_token_id=None)
+model = transformers.LlamaForCausalLM(config).eval()
+prompts = [torch.randint(1, 128, (3 + 11 * i,)).tolist() for i in range(4)]
+greedy = transformers.GenerationConfig(max_new_tokens=12, do_sample=False, eos_token_id=-1, pad_token_id=0)
+expected = [model.generate(torch.tensor([p]), generation_config=greedy)[0, len(p):].tolist() for p in prompts]
+model, graph = model.to(sys.argv[1]), torch.get_device_module().CUDAGraph
+replay, replays = graph.replay, []
+graph.replay = lambda self: (replays.append(self), replay(self))
+for overlap in (False, True):
+    batches = transformers.ContinuousBatchingConfig(
+        use_cuda_graph=True, use_async_batching=overlap, num_blocks=64, max_batch_tokens=64
+    )
+    options = {"continuous_batching_config": batches, "progress_bar": False}
+    results = model.generate_batch(inputs=prompts, generation_config=greedy, **options)
+    assert [result.generated_tokens for result in results.values()] == expected, overlap
+    print("with graphs" if replays else "without graphs")
+    replays.clear()
+"""
+
+
+@pytest.mark.parametrize(("modules", "found"), [("0", "without graphs"), ("1", "with graphs")])
+def test_steps_of_batches_are_replayed(name: str, modules: str, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where kernels are the device's; else the host runs them, which cannot be captured."""
+    needs("transformers")
+    if name != "xcpu":
+        pytest.skip("whether it compiles kernels is an option of xcpu")
+    monkeypatch.setenv("TORCH_BACKEND_XCPU_ASYNC", "1")
+    monkeypatch.setenv("TORCH_BACKEND_XCPU_DELAY_US", "0-100")
+    monkeypatch.setenv("TORCH_BACKEND_XCPU_MODULES", modules)
+    assert run(name, "-c", BATCHES, name, all_lines=True).splitlines()[-2:] == [found] * 2
+
+
 def test_a_cache_of_batches_leaves_memory_to_the_host(name: str) -> None:
     """Where the device's memory is the host's, which has to have some left."""
     initialization = pytest.importorskip("transformers.generation.continuous_batching.initialization")

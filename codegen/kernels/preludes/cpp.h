@@ -25,7 +25,11 @@ typedef u64 w128 __attribute__((vector_size(16), may_alias));
 #define TB_LOCAL
 #define TB_LOCAL_ARRAY(type, name, count) type name[count]
 #define TB_BARRIER()
-#define TB_UNROLL
+#ifdef __clang__
+#define TB_UNROLL _Pragma("unroll")
+#else
+#define TB_UNROLL _Pragma("GCC unroll 16")
+#endif
 #define TB_GLOBAL_BARRIER() // for what the items of the block have stored in global memory too
 // Before a loop whose iterations do not depend on each other, though pointers may be the same.
 #ifdef __clang__
@@ -52,6 +56,32 @@ typedef i32 i32x8 __attribute__((vector_size(32), may_alias));
 typedef i32 i32x16 __attribute__((vector_size(64), may_alias));
 typedef i64 i64x4 __attribute__((vector_size(32), may_alias));
 typedef i64 i64x8 __attribute__((vector_size(64), may_alias));
+template <class Vector> static inline Vector tb_vector_at(const void* p) { Vector x; memcpy(&x, p, sizeof x); return x; }
+#define TB_VECTOR_AT(V, p) tb_vector_at<V>(p)
+#define TB_ZEROS(V) (V{})
+#define TB_READ_AHEAD(p) __builtin_prefetch(p)
+// The sums of neighbours, of x, then of y.
+#define TB_PAIR_SUMS(V, x, y) tb_pair_sums(x, y)
+template <class Vector> static inline Vector tb_pair_sums(Vector x, Vector y) {
+  constexpr int n = sizeof x / sizeof x[0];
+#if __has_builtin(__builtin_shufflevector)
+  if constexpr (n == 16)
+    return __builtin_shufflevector(x, y, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30) +
+           __builtin_shufflevector(x, y, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+  else if constexpr (n == 8)
+    return __builtin_shufflevector(x, y, 0, 2, 4, 6, 8, 10, 12, 14) +
+           __builtin_shufflevector(x, y, 1, 3, 5, 7, 9, 11, 13, 15);
+  else
+    return __builtin_shufflevector(x, y, 0, 2, 4, 6) + __builtin_shufflevector(x, y, 1, 3, 5, 7);
+#else
+  Vector sums;
+  for (int i = 0; i < n / 2; ++i) {
+    sums[i] = x[2 * i] + x[2 * i + 1];
+    sums[n / 2 + i] = y[2 * i] + y[2 * i + 1];
+  }
+  return sums;
+#endif
+}
 #ifdef __clang__
 #define TB_CONTRACTED
 #else

@@ -52,6 +52,22 @@ typedef int8 i32x8;
 typedef int16 i32x16;
 typedef long4 i64x4;
 typedef long8 i64x8;
+#define tb_at_f32x8(p) vload8(0, p)
+#define tb_at_f32x16(p) vload16(0, p)
+#define tb_at_f64x4(p) vload4(0, p)
+#define tb_at_f64x8(p) vload8(0, p)
+#define tb_at_i32x8(p) vload8(0, p)
+#define tb_at_i32x16(p) vload16(0, p)
+#define tb_at_i64x4(p) vload4(0, p)
+#define tb_at_i64x8(p) vload8(0, p)
+#define TB_VECTOR_AT(V, p) TB_PASTE(tb_at_, V)(p)
+#define TB_ZEROS(V) ((V)(0))
+#if defined(__clang__) && (defined(__x86_64__) || defined(__aarch64__)) // whose prefetch() does nothing
+#define TB_READ_AHEAD(p) __builtin_prefetch((const void*)(size_t)(p))
+#else
+#define TB_READ_AHEAD(p) prefetch(p, 1)
+#endif
+#define TB_PAIR_SUMS(V, x, y) ((V)((x).even, (y).even) + (V)((x).odd, (y).odd)) // the sums of neighbours, of x, then of y
 #define TB_CONTRACTED
 
 #define tb_bits_f32(x) as_uint(x)

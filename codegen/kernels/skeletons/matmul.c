@@ -11,6 +11,7 @@
 //                         what is added, [groups][columns][2] in FACTOR_0; 8 is taken off before
 // CONVERTS                right is not stored as T
 // FEW                     not 0: a tile has at most FEW rows, a power of two up to 8
+// IN_PLACE                both sides are stored as T, and what follows along k lies one after the other
 // EDGE                    side by side: an item computes EDGE by EDGE elements; FUSES where T is floating
 // MATRICES                not 0: matrix units multiply, for a block of ITEMS items; LEFT_WIDE, RIGHT_WIDE: eight elements that
 //                         are fetched together are aligned, and are there or not together
@@ -173,41 +174,88 @@ TB_DEVICE void find_group(TB_GLOBAL const char* ends, Index groups, Index count,
 
 #if FEW
 
-// A tile is of a few rows. A line of the right side is brought near once for all of them.
+// A tile is of a few rows.
 #define IN_VECTORS (RIGHT_ALONG_K && (FEW > 1 || INT4))
 #if IN_VECTORS
-// Sums that fit into registers: of two columns, which share what is read of the left side, if they do.
-#define SUMS_MOST (TB_VECTOR_BYTES == 64 ? 16 : 8)
-#define AT_ONCE (2 * FEW <= SUMS_MOST ? 2 : 1)
-#define PARTS (2 * AT_ONCE * FEW <= SUMS_MOST ? 2 : 1)
-#define PIECE (LANES * PARTS)
-// `depth` vectors of each row's, DEPTH elements apart, by those of AT_ONCE columns.
-TB_CONTRACTED TB_DEVICE void add_rows(Index depth, TB_LOCAL const V* left, TB_LOCAL const V* right, TB_LOCAL V* sums) {
-  V parts[AT_ONCE * FEW * PARTS];
-  TB_UNROLL for (int i = 0; i < AT_ONCE * FEW * PARTS; ++i) parts[i] = sums[i];
-  for (Index k = 0; k < depth; k += PARTS)
-    TB_UNROLL for (int part = 0; part < PARTS; ++part) {
-      V x[AT_ONCE];
-      TB_UNROLL for (int each = 0; each < AT_ONCE; ++each) x[each] = right[each * (DEPTH / LANES) + k + part];
-      TB_UNROLL for (int row = 0; row < FEW; ++row) {
-        const V y = left[row * (DEPTH / LANES) + k + part];
-        TB_UNROLL for (int each = 0; each < AT_ONCE; ++each)
-          parts[(each * FEW + row) * PARTS + part] += y * x[each];
-      }
+#if IN_PLACE
+#define SPACE TB_GLOBAL
+#define READ_AHEAD TB_READ_AHEAD
+#else
+#define SPACE TB_LOCAL
+#define READ_AHEAD(p)
+#endif
+// As many columns as have their sums in registers share what is read of the left side.
+#define SUMS_MOST (TB_VECTOR_BYTES == 64 ? 24 : 12)
+#define AT_ONCE TB_LEAST(4, SUMS_MOST / FEW)
+#define SUMS (AT_ONCE * FEW)
+// totals[each * FEW + row] = the sum of `depth` products, a multiple of LANES, of the row lines[row] by one of AT_ONCE columns,
+// which lie `across` apart.
+TB_CONTRACTED TB_DEVICE void multiply(Index depth, SPACE const T* TB_PRIVATE const* lines, SPACE const T* right, Index across,
+                                      TB_PRIVATE T* totals) {
+  V sums[SUMS];
+  TB_UNROLL for (int i = 0; i < SUMS; ++i) sums[i] = TB_ZEROS(V);
+  for (Index k = 0; k < depth; k += LANES) {
+    V x[AT_ONCE];
+    TB_UNROLL for (int each = 0; each < AT_ONCE; ++each) {
+      x[each] = TB_VECTOR_AT(V, right + each * across + k);
+      READ_AHEAD(right + (AT_ONCE + each) * across + k);
     }
-  TB_UNROLL for (int i = 0; i < AT_ONCE * FEW * PARTS; ++i) sums[i] = parts[i];
+    TB_UNROLL for (int row = 0; row < FEW; ++row) {
+      const V y = TB_VECTOR_AT(V, lines[row] + k);
+      TB_UNROLL for (int each = 0; each < AT_ONCE; ++each) sums[each * FEW + row] += y * x[each];
+    }
+  }
+  TB_UNROLL for (int first = 0; first < SUMS; first += LANES) {
+    V x[LANES];
+    TB_UNROLL for (int i = 0; i < LANES; ++i) x[i] = sums[TB_LEAST(first + i, SUMS - 1)]; // past the last one of no use
+    TB_UNROLL for (int count = LANES / 2; count > 0; count /= 2)
+      TB_UNROLL for (int i = 0; i < count; ++i) x[i] = TB_PAIR_SUMS(V, x[2 * i], x[2 * i + 1]);
+    for (int i = 0; i < TB_LEAST(LANES, SUMS - first); ++i) totals[first + i] = ((TB_PRIVATE const T*)x)[i];
+  }
 }
 #endif
 
+#if IN_VECTORS && IN_PLACE
+
+// Both sides are read where they are, the right one as fast as memory has it.
+TB_KERNEL(matmul) {
+  FOR_TILES {
+    LOCATE
+    const Index rows = TB_LEAST((Index)FEW, end_row - first_row);
+    const Index columns = TB_LEAST(TILE_COLUMNS, (Index)args.columns - first_column);
+    const Index depth = end_k - begin_k, whole = depth / LANES * LANES;
+    TB_GLOBAL const T* lines[FEW];
+    for (Index row = 0; row < FEW; ++row)
+      lines[row] = (TB_GLOBAL const T*)p1 + OFFSET(left, batch, first_row + TB_LEAST(row, rows - 1), begin_k);
+    const Index across = columns < AT_ONCE ? 0 : (Index)args.right[2];
+    const Index step = columns < AT_ONCE ? 1 : AT_ONCE;
+    for (Index column = 0; column < columns; column += step) {
+      const Index from = TB_LEAST(column, columns - step); // the last ones, once more
+      TB_GLOBAL const T* const right = (TB_GLOBAL const T*)p2 + OFFSET(right, batch, begin_k, first_column + from);
+      T totals[SUMS];
+      multiply(whole, lines, right, across, totals);
+      for (Index each = column - from; each < step; ++each)
+        for (Index row = 0; row < rows; ++row) {
+          T total = totals[each * FEW + row];
+          for (Index k = whole; k < depth; ++k) total += lines[row][k] * right[each * across + k];
+          FINISH(batch, first_row + row, first_column + from + each, total);
+        }
+    }
+  }
+} TB_END
+
+#else
+
+// A line of the right side is brought near once for all rows.
 TB_KERNEL(matmul) {
   TB_LOCAL_ARRAY(T, sums, FEW * COLUMNS_MOST);
 #if IN_VECTORS
   TB_LOCAL_ARRAY(V, left_of, FEW * DEPTH / LANES);
   TB_LOCAL_ARRAY(V, right_of, AT_ONCE * DEPTH / LANES);
-  TB_LOCAL_ARRAY(V, parts_of, AT_ONCE * FEW * PARTS);
   TB_LOCAL T* const left = (TB_LOCAL T*)left_of;
   TB_LOCAL T* const right = (TB_LOCAL T*)right_of;
-  TB_LOCAL T* const parts = (TB_LOCAL T*)parts_of;
+  TB_LOCAL const T* lines[FEW];
+  for (int row = 0; row < FEW; ++row) lines[row] = left + row * DEPTH;
 #else
   TB_LOCAL_ARRAY(T, left, FEW * DEPTH);
   TB_LOCAL_ARRAY(T, right, COLUMNS_MOST);
@@ -221,7 +269,7 @@ TB_KERNEL(matmul) {
     for (Index begin = begin_k; begin < end_k; begin += DEPTH) {
       const Index depth = TB_LEAST((Index)DEPTH, end_k - begin);
 #if IN_VECTORS
-      const Index whole = (depth + PIECE - 1) / PIECE * PIECE;
+      const Index whole = (depth + LANES - 1) / LANES * LANES;
       for (int each = 0; each < AT_ONCE; ++each)
         for (Index k = depth; k < whole; ++k) right[each * DEPTH + k] = 0;
       for (Index row = 0; row < FEW; ++row) {
@@ -233,14 +281,10 @@ TB_KERNEL(matmul) {
         const int there = (int)TB_LEAST((Index)AT_ONCE, columns - column);
         for (int each = 0; each < there; ++each)
           BRING_NEAR(right + each * DEPTH, batch, begin, depth, first_column + column + each)
-        for (int i = 0; i < AT_ONCE * FEW * PIECE; ++i) parts[i] = 0;
-        add_rows(whole / LANES, left_of, right_of, parts_of);
-        for (int width = PIECE / 2; width > 0; width /= 2)
-          for (int sum = 0; sum < AT_ONCE * FEW; ++sum)
-            for (int i = 0; i < width; ++i) parts[sum * PIECE + i] += parts[sum * PIECE + width + i];
+        T totals[SUMS];
+        multiply(whole, lines, right, DEPTH, totals);
         for (int each = 0; each < there; ++each)
-          for (Index row = 0; row < rows; ++row)
-            sums[row * COLUMNS_MOST + column + each] += parts[(each * FEW + row) * PIECE];
+          for (Index row = 0; row < rows; ++row) sums[row * COLUMNS_MOST + column + each] += totals[each * FEW + row];
       }
 #else
       for (Index row = 0; row < rows; ++row)
@@ -286,6 +330,7 @@ TB_KERNEL(matmul) {
       }
   }
 } TB_END
+#endif
 
 #elif defined(TB_CHUNKED)
 

@@ -160,17 +160,19 @@ Tile tile_of_items(int device, const Matrix& out, ValueType type, int64_t size_b
 
 constexpr int64_t kFewRows = 8;
 
-Tile tile_of_stretch(int device, int64_t rows, int64_t size_bytes) {
+Tile tile_of_few(int device, int64_t rows, int64_t size_bytes) {
   const auto most = static_cast<int64_t>(device_api().properties(device).local_memory_bytes);
-  if (rows <= kFewRows) {
-    const auto few = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(rows)));
-    int64_t each = 1024; // columns and elements of a row
-    while (most > 0 && 2 * (few + 1) * each * size_bytes > most && each > 128) {
-      each /= 2;
-    }
-    return {few, each, each};
+  const auto few = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::min(rows, kFewRows))));
+  int64_t each = 1024; // columns and elements of a row
+  while (most > 0 && 2 * (few + 2) * each * size_bytes > most && each > 128) {
+    each /= 2;
   }
-  Tile tile{120, 192, 512 / size_bytes};
+  return {few, each, each};
+}
+
+Tile tile_of_stretch(int device, int64_t size_bytes) {
+  const auto most = static_cast<int64_t>(device_api().properties(device).local_memory_bytes);
+  Tile tile{132, 192, 480 / size_bytes}; // one of 128 rows too, in strips of 12: what fits into 256 KiB
   while (most > 0 && tile.depth > 16 &&
          (tile.rows * tile.columns + tile.depth * (tile.rows + tile.columns)) * size_bytes > most) {
     tile = {tile.columns > 64 ? tile.rows : 60, tile.columns > 64 ? tile.columns - 64 : tile.columns, tile.depth / 2};
@@ -280,18 +282,22 @@ tb_status run(Product product, const tb_kernel_context& context) {
     part.sizes[1] = (out.sizes[1] + part.sizes[0] - 1) / part.sizes[0];
   }
   const int64_t size_bytes = compute == ValueType::f64 || compute == ValueType::i64 ? 8 : 4;
-  const Tile tile = runs_in_stretches(context.device)
-                        ? tile_of_stretch(context.device, part.sizes[1], size_bytes)
-                        : tile_of_items(context.device, part, left.type == right.type ? left.type : compute, size_bytes,
-                                        left.sizes[2]);
-  const bool few = runs_in_stretches(context.device) && part.sizes[1] <= kFewRows;
   const bool left_along_k = std::abs(left.strides[2]) <= std::abs(left.strides[1]);
   // Also of one column, whose sum is then made of many.
   const bool right_along_k = out.sizes[2] == 1 || std::abs(right.strides[1]) < std::abs(right.strides[2]);
+  const std::array<bool, 3> unit{left.strides[2] == 1, right.strides[1] == 1, right.strides[2] == 1};
+  const bool in_place =
+      left.type == compute && right.type == compute && unit[0] && unit[1] && right_along_k && !product.int4;
+  const bool in_stretches = runs_in_stretches(context.device);
+  // Two tiles of a few rows read what lies in place faster than it is packed for one of twelve.
+  const bool few = in_stretches && part.sizes[1] <= (in_place ? 2 * kFewRows : kFewRows);
+  const Tile tile = few            ? tile_of_few(context.device, part.sizes[1], size_bytes)
+                    : in_stretches ? tile_of_stretch(context.device, size_bytes)
+                                   : tile_of_items(context.device, part, left.type == right.type ? left.type : compute,
+                                                   size_bytes, left.sizes[2]);
   // Groups begin anywhere.
   const bool left_wide = tile.matrices && !(left_along_k ? of_depth : of_rows) && left.is_wide(left_along_k ? 2 : 1);
   const bool right_wide = tile.matrices && !(right_along_k && of_depth) && right.is_wide(right_along_k ? 1 : 2);
-  const std::array<bool, 3> unit{left.strides[2] == 1, right.strides[1] == 1, right.strides[2] == 1};
   const bool fits_32 = std::max({out.last(), left.last(), right.last(), self.last()}) < Geometry::kLimit32 &&
                        std::max(out.sizes[0] * out.sizes[1] * out.sizes[2], left.sizes[2]) < Geometry::kLimit32;
   const bool has_more = factors[0].is_there || factors[1].is_there || product.divisor || of_rows || of_depth;
@@ -310,6 +316,7 @@ tb_status run(Product product, const tb_kernel_context& context) {
       .number("INT4", product.int4)
       .number("CONVERTS", right.type != compute)
       .number("FEW", few ? tile.rows : 0)
+      .number("IN_PLACE", in_place)
       .number("T_BYTES", size_bytes)
       .number("ROWS_MOST", tile.rows)
       .number("COLUMNS_MOST", tile.columns)
@@ -368,7 +375,7 @@ tb_status run(Product product, const tb_kernel_context& context) {
     pointer(product.ends);
   }
   launch.value(&args, sizeof(args));
-  if (runs_in_stretches(context.device)) {
+  if (in_stretches) {
     // Smaller ones where processors would be idle.
     const auto processors = std::max(device_api().properties(context.device).multiprocessor_count, 1);
     while (tiles() < 2 * processors && processors > 1 && (args.tile_columns > 64 || args.tile_rows > 12) &&
