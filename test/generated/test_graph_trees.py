@@ -15,7 +15,6 @@ from torch._inductor import config, cudagraph_trees
 from torch_conformance.threads import in_numbered_threads
 
 from torch_backend import _C
-from torch_backend.compile.modules import runtime
 
 pytestmark = pytest.mark.skipif(
     "ASYNC" not in _C.device_properties().capabilities, reason="a synchronous device captures no graphs"
@@ -276,11 +275,54 @@ def test_replays_on_several_streams_follow_one_another() -> None:
     assert num_captured() == 1
 
 
+def fills(x: torch.Tensor, generator: torch.Generator | None) -> dict[str, torch.Tensor]:
+    """What does nothing but fill a tensor, by name."""
+    like: Any = {"device": x.device, "generator": generator}
+    torch.randint(-5, 5, x.shape, generator=generator, out=x)
+    return {
+        "a view, in place": x,
+        "rand": torch.rand(33, **like),
+        "randn of halves": torch.randn(3, 5, dtype=torch.bfloat16, **like),
+        "integers": torch.randint(2**40, (7,), **like),
+        "bernoulli": torch.empty(40, device=x.device).bernoulli_(0.3, generator=generator),
+        "multinomial": torch.multinomial(torch.ones(4, 9, device=x.device), 3, generator=generator),
+        "nothing": torch.rand(0, **like),
+    }
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["the device's generator", "one of its own"])
+def test_what_is_filled_in_a_graph_is_drawn_before_each_replay(own: bool) -> None:
+    """The numbers of the same calls without a graph, whatever stream they are replayed on."""
+    generator = torch.Generator(DEVICE) if own else None
+    x = torch.zeros(6, 10, device=DEVICE)[:, ::2].t()
+    before = generator.get_state() if own else backend.get_rng_state()
+    graph = backend.Graph()
+    with backend.graph(graph):
+        results = fills(x, generator)
+    assert torch.equal(generator.get_state() if own else backend.get_rng_state(), before), "the capture has drawn"
+    seed = generator.manual_seed if own else torch.manual_seed
+    streams = [torch.Stream(DEVICE) for _ in range(3)]
+    seed(3)
+    replayed = []
+    for step in range(8):
+        with streams[step % 3 if step < 6 else 0]:
+            if step:
+                backend.current_stream().wait_stream(streams[(step - 1) % 3 if step <= 6 else 0])
+            graph.replay()
+            replayed.append({name: result.clone() for name, result in results.items()})
+    backend.synchronize()
+    seed(3)
+    for drawn in replayed:
+        same(drawn, fills(torch.empty_like(x), generator))
+    for one, other in itertools.combinations(replayed, 2):
+        assert all(not torch.equal(one[name], other[name]) for name in results if name != "nothing")
+
+
 def test_what_a_failed_capture_would_have_drawn_is_forgotten() -> None:
     seeds, x, graph = torch.empty(4, dtype=torch.int64, device=DEVICE), torch.zeros(4, device=DEVICE), backend.Graph()
 
     def draw() -> None:
-        runtime.draw_seeds(0, 9, [4], out=seeds)
+        seeds.random_()
         seeds[0].item()
 
     with pytest.raises(RuntimeError, match="aten::item"), backend.graph(graph):

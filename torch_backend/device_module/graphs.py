@@ -8,8 +8,6 @@ data, and operators that run on the CPU through copies. The device works on afte
 
 import contextlib
 import gc
-import threading
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,14 +16,12 @@ from torch_backend import _C
 from torch_backend.device_module.devices import _lazy_init, synchronize
 from torch_backend.device_module.graph_inputs import GraphInputs
 from torch_backend.device_module.memory import MemPool, empty_cache
-from torch_backend.device_module.streams import Stream, StreamContext, current_stream, default_stream
+from torch_backend.device_module.streams import Stream, StreamContext
 
 __all__ = ["CUDAGraph", "Graph", "graph", "graph_pool_handle", "is_current_stream_capturing"]
 
 
 Pool = tuple[int, int] | MemPool
-
-_capturing = threading.local()
 
 
 class Graph(_C.Graph):
@@ -45,8 +41,6 @@ class Graph(_C.Graph):
         super().__init__(keep_graph)
         self._inputs: GraphInputs | None = None
         self._watching = contextlib.ExitStack()  # while the capture goes on
-        self._draws: list[Callable[[], object]] = []
-        self._last_replay: torch.Event | None = None
 
     def capture_begin(
         self,
@@ -68,8 +62,6 @@ class Graph(_C.Graph):
                 RuntimeError if one of them has been freed. Costs time in every operator of the capture.
         """
         super().capture_begin(pool.id if isinstance(pool, MemPool) else pool, capture_error_mode)
-        _capturing.graph = self
-        self._draws.clear()  # those of a capture that has failed
         self._inputs = GraphInputs() if check_input_liveness else None
         if self._inputs is not None:
             self._watching.enter_context(self._inputs)
@@ -77,7 +69,6 @@ class Graph(_C.Graph):
     def capture_end(self) -> None:
         """End the capture. Raises RuntimeError if it has failed; the graph is empty then."""
         self._watching.close()
-        _capturing.graph = None
         super().capture_end()
 
     def instantiate(self) -> None:
@@ -88,22 +79,12 @@ class Graph(_C.Graph):
         """Enqueue the captured work on the device's current stream. Random numbers are new each time."""
         if self._inputs is not None:
             self._inputs.check()
-        if not self._draws:
-            super().replay()
-            return
-        stream = current_stream()
-        if self._last_replay is not None:
-            stream.wait_event(self._last_replay)  # which may read what is drawn now
-        for draw in self._draws:
-            draw()
         super().replay()
-        self._last_replay = stream.record_event(self._last_replay)
 
     def reset(self) -> None:
         """Wait for replays that go on, and give up work and memory. The graph can be captured again."""
         self._inputs = None
         super().reset()
-        self._draws.clear()
 
     def pool(self) -> tuple[int, int]:
         """What names the graph's memory."""
@@ -193,19 +174,3 @@ def graph_pool_handle() -> tuple[int, int]:
 def is_current_stream_capturing() -> bool:
     """Whether the current device's current stream captures."""
     return _C.is_current_stream_capturing()
-
-
-def _draw_seeds(low: int, high: int, size: list[int], *, out: torch.Tensor) -> None:
-    """aten::randint, of which graphs hold what was drawn right before their replay.
-
-    That may be used on another stream than it was drawn on: it lives as long as the graph.
-    """
-    draw = torch.ops.aten.randint.low_out
-    graph = getattr(_capturing, "graph", None)
-    if graph is None or not _C.is_current_stream_capturing():
-        draw(low, high, size, out=out)
-        return
-    with StreamContext(default_stream(out.device)):  # not of the graph's pool, whose memory is reused in the graph
-        drawn = torch.empty_like(out)
-    graph._draws.append(lambda: draw(low, high, size, out=drawn))
-    out.copy_(drawn)

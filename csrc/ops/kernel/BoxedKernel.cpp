@@ -18,6 +18,7 @@
 #include "csrc/ops/dispatch/DeviceCheck.h"
 #include "csrc/ops/dispatch/Foresee.h"
 #include "csrc/ops/dispatch/OperatorFacts.h"
+#include "csrc/ops/kernel/CapturedDraw.h"
 #include "csrc/ops/kernel/HostIndices.h"
 #include "csrc/ops/kernel/KernelCall.h"
 #include "csrc/ops/tensor/Empty.h"
@@ -479,6 +480,9 @@ void BoxedKernel::check_overlap(Stack& stack) const {
 }
 
 bool BoxedKernel::try_call(Stack& stack) const {
+  if (form_.traits.random && capture_draw(form_, stack)) {
+    return true;
+  }
   const auto num_arguments = form_.traits.written.size();
   if (indexes_) {
     bring_from_host(stack);

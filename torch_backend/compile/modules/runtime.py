@@ -6,9 +6,8 @@ from functools import cache
 from typing import Any
 
 from torch_backend import _C
-from torch_backend.device_module.graphs import _draw_seeds as draw_seeds
 
-__all__ = ["draw_seeds", "kernel"]
+__all__ = ["kernel"]
 
 
 @cache

@@ -5,7 +5,7 @@ from typing import Any
 
 import sympy
 import torch
-from torch._inductor import config, ir
+from torch._inductor import config
 from torch._inductor.codegen import common
 from torch._inductor.codegen.common import BackendFeature
 from torch._inductor.codegen.simd import SIMDScheduling
@@ -82,12 +82,6 @@ class _OnItsDevice(PythonWrapperCodegen):
         line: str = super().make_allocation(name, device, *args, **kwargs)
         return line.replace(f"device='{device.type}'", f"device='{device}'", 1)
 
-    def generate_extern_kernel_out(self, node: Any, *args: Any) -> None:
-        """The call of an operator that writes its result somewhere; that for seeds can be captured."""
-        if isinstance(node, ir.RandomSeeds):
-            node.python_kernel_name = "draw_seeds"
-        super().generate_extern_kernel_out(node, *args)
-
 
 class _SubgraphWrapper(_OnItsDevice, SubgraphPythonWrapperCodegen):
     """The part of the Python that a subgraph is."""
@@ -106,7 +100,7 @@ class ModuleWrapper(_OnItsDevice):
     def write_header(self) -> None:
         """The imports."""
         super().write_header()
-        self.header.splice("from torch_backend.compile.modules.runtime import draw_seeds, kernel\n")
+        self.header.splice("from torch_backend.compile.modules.runtime import kernel\n")
 
     def write_triton_header_once(self) -> None:
         """There is no Triton."""
