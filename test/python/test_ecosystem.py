@@ -140,7 +140,9 @@ torch.manual_seed(0)
 config = transformers.LlamaConfig(vocab_size=128, **sizes, pad_token_id=0, eos_token_id=None)
 model = transformers.LlamaForCausalLM(config).eval()
 prompts = [torch.randint(1, 128, (3 + 11 * i,)).tolist() for i in range(4)]
-greedy = transformers.GenerationConfig(max_new_tokens=12, do_sample=False, eos_token_id=-1, pad_token_id=0)
+length = {"max_new_tokens": 12, "eos_token_id": -1, "pad_token_id": 0}
+greedy = transformers.GenerationConfig(**length, do_sample=False)
+sampled = transformers.GenerationConfig(**length, do_sample=True)
 expected = [model.generate(torch.tensor([p]), generation_config=greedy)[0, len(p):].tolist() for p in prompts]
 model, graph = model.to(sys.argv[1]), torch.get_device_module().CUDAGraph
 replay, replays = graph.replay, []
@@ -152,6 +154,9 @@ for overlap in (False, True):
     options = {"continuous_batching_config": batches, "progress_bar": False}
     results = model.generate_batch(inputs=prompts, generation_config=greedy, **options)
     assert [result.generated_tokens for result in results.values()] == expected, overlap
+    drawn = [model.generate_batch(inputs=prompts, generation_config=sampled, **options) for _ in range(2)]
+    first, second = ([result.generated_tokens for result in results.values()] for results in drawn)
+    assert first != second and all(len(set(tokens)) > 1 for tokens in first + second)
     print("with graphs" if replays else "without graphs")
     replays.clear()
 """
