@@ -4,7 +4,7 @@ Of operators, by PyTorch's dispatcher: its own, and ``torch_backend::launch`` fo
 """
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import sympy
@@ -101,21 +101,16 @@ class CppCode(CppWrapperCpu):
         symbols = [SymIntArgument.create(as_name=text) for text in work]  # the code passes a value for each
         named.append(NamedArgument(name="work", arg=Argument.create(as_sym_ints=symbols)))
         integers = [str(options["per_block"]), str(len(on_host)), *work]
-        self._call(kernel, "torch_backend::launch", named, [], [*tensors, *on_host], integers)
+        self._describe_call(kernel, "torch_backend::launch", named, [])
+        self._write_call([*tensors, *on_host], integers)
 
-    def _call(
-        self,
-        name: str,
-        operator: str,
-        named: Sequence[NamedArgument],
-        outputs: Sequence[str],
-        tensors: Iterable[str],
-        integers: Sequence[str],
-    ) -> None:
+    def _describe_call(self, name: str, operator: str, named: Sequence[NamedArgument], outputs: Sequence[str]) -> None:
+        """What the package says of the call that is written next."""
         results = [Argument.create(as_tensor=TensorArgument(name=output)) for output in outputs]
         node = Node(target=operator, inputs=list(named), outputs=results, metadata={})
         V.extern_kernel_nodes.append(ir.ExternKernelNode(name=name, node=node))
-        passed = [*tensors, *outputs]
+
+    def _write_call(self, passed: Sequence[str], integers: Sequence[str]) -> None:
         self.writeline(
             "AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_proxy_executor_call_function(proxy_executor, "
             f"{len(V.extern_kernel_nodes) - 1}, {len(integers)}, {_array('int64_t', integers)}, "
@@ -140,8 +135,10 @@ class CppCode(CppWrapperCpu):
         values = [_symbolic(given.get(argument.name, argument.default_value)) for argument in schema]
         by_name = {argument.name: value for argument, value in zip(schema, values, strict=True)}
         named = GraphModuleSerializer(None, []).serialize_inputs(operator, (), by_name)
+        self._describe_call(node.get_name(), operator.name(), named, outputs)
+        # In some versions by what the last description has.
         tensors, integers = self.generate_extern_kernel_args_decl_if_needed(operator, values, [], [])
-        self._call(node.get_name(), operator.name(), named, outputs, tensors, integers)
+        self._write_call([*tensors, *outputs], integers)
 
     def generate_extern_kernel_out(self, node: Any, *_: Any) -> None:
         """An operator that writes its result into a buffer."""
@@ -161,7 +158,10 @@ class CppCode(CppWrapperCpu):
 
     def generate_fallback_kernel(self, node: Any, *_: Any) -> None:
         """An operator of which PyTorch has a function in C for its own devices: called as others are."""
-        results = node.outputs or node.mutation_outputs
+        if hasattr(node, "codegen_outputs"):  # in some versions the node itself may be the result
+            results = node.codegen_outputs()
+        else:
+            results = node.outputs or node.mutation_outputs
         exported = node.export_extern_kernel_node()
         self.generate_fallback_kernel_with_runtime_lookup(
             node.get_name(), node.python_kernel_name, list, node.op_overload, exported, results
