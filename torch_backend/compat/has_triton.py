@@ -7,6 +7,7 @@ Inductor asks it whether there is Triton at all, and it looks at cuda, xpu, mtia
 
 import functools
 import sys
+from typing import Any
 
 
 def say_yes() -> None:
@@ -16,7 +17,7 @@ def say_yes() -> None:
     original = _triton.has_triton
 
     @functools.cache
-    def has_triton() -> bool:
+    def has_triton(**options: Any) -> bool:  # from torch 2.15 on: whether the CPU counts
         return True
 
     for module in list(sys.modules.values()):
