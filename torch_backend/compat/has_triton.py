@@ -17,7 +17,7 @@ def say_yes() -> None:
     original = _triton.has_triton
 
     @functools.cache
-    def has_triton(**options: Any) -> bool:  # from torch 2.15 on: whether the CPU counts
+    def has_triton(**options: Any) -> bool:  # after torch 2.13: whether the CPU counts
         return True
 
     for module in list(sys.modules.values()):

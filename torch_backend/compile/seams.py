@@ -149,7 +149,10 @@ _KERNELS = (
 )
 """What torch_backend/compile/modules extends or calls."""
 
-TARGET = _inductor("runtime.triton_heuristics", "GPUTarget")
+TARGETS = (
+    _inductor("runtime.triton_heuristics", "GPUTarget"),
+    _inductor("runtime.triton_compat", "GPUTarget"),  # of which the code of graphs takes it, after torch 2.13
+)
 """What Triton compiles for, called with the device's type, its architecture and the size of a warp."""
 
 PROCESS_POOL = _inductor("async_compile", "AsyncCompile.use_process_pool")
@@ -162,7 +165,7 @@ CAPTURED_ONLY = (COMPILE_FX, DENSE_ATTENTION)
 HOST_GRAPHS = (COMPILE_FX, GENERATE, COMPILED_GRAPH, AFTER_LOADING)
 TRITON = (
     REGISTER,
-    TARGET,
+    *TARGETS,
     PROCESS_POOL,
     _inductor("codegen.triton", "TritonScheduling", "scheduler"),
     _inductor("utils", "GPU_TYPES"),

@@ -71,9 +71,10 @@ def _benchmark(name: str, benchmarker: Any, function: Any, **options: Any) -> An
 
 def _name_targets(name: str) -> None:
     """Let kernels be compiled for the target of the driver: Inductor would call it as torch calls the device."""
-    make = seams.TARGET.get()
+    make = seams.TARGETS[0].get()
 
     def target(backend: str, arch: Any, warp_size: int) -> Any:
         return triton.runtime.driver.active.get_current_target() if backend == name else make(backend, arch, warp_size)
 
-    seams.TARGET.replace(target)
+    for seam in seams.TARGETS:
+        seam.replace(target)

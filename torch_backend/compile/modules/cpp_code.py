@@ -136,7 +136,7 @@ class CppCode(CppWrapperCpu):
         by_name = {argument.name: value for argument, value in zip(schema, values, strict=True)}
         named = GraphModuleSerializer(None, []).serialize_inputs(operator, (), by_name)
         self._describe_call(node.get_name(), operator.name(), named, outputs)
-        # From torch 2.15 on by what the last description has.
+        # After torch 2.13 by what the last description has.
         tensors, integers = self.generate_extern_kernel_args_decl_if_needed(operator, values, [], [])
         self._write_call([*tensors, *outputs], integers)
 
@@ -158,7 +158,7 @@ class CppCode(CppWrapperCpu):
 
     def generate_fallback_kernel(self, node: Any, *_: Any) -> None:
         """An operator of which PyTorch has a function in C for its own devices: called as others are."""
-        # From torch 2.15 on the node itself may be the result.
+        # After torch 2.13 the node itself may be the result.
         results = node.codegen_outputs() if hasattr(node, "codegen_outputs") else node.outputs or node.mutation_outputs
         exported = node.export_extern_kernel_node()
         self.generate_fallback_kernel_with_runtime_lookup(
