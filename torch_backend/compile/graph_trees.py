@@ -9,6 +9,7 @@ build of PyTorch for CUDA has, so that they are given a ``torch`` whose ``_C`` h
 import contextlib
 import functools
 import importlib
+import importlib.util
 import inspect
 import re
 from collections.abc import Callable, Sequence
@@ -23,7 +24,8 @@ from torch_backend.compile import registered, seams
 
 _TREES = "torch._inductor.cudagraph_trees"
 _UTILS = "torch._inductor.cudagraph_utils"
-_MODULES = (_TREES, _UTILS, "torch._higher_order_ops.cudagraph_conditional_nodes")
+_CONDITIONS = "torch._higher_order_ops.cudagraph_conditional_nodes"
+"""Branches inside a graph, of which torch 2.11 has none."""
 _LOGS = ("CompiledFxGraph.__init__", "CompiledFxGraph.post_compile", "cudagraph_post_compile")
 """Of ``torch._inductor.output_code``. In some versions they say for CUDA alone why a graph is not captured."""
 
@@ -40,7 +42,9 @@ def problem(name: str) -> str | None:
 @functools.cache
 def _prepare(name: str) -> str | None:
     try:
-        modules = {module: importlib.import_module(module) for module in _MODULES}
+        modules = {module: importlib.import_module(module) for module in (_TREES, _UTILS)}
+        if importlib.util.find_spec(_CONDITIONS) is not None:
+            modules[_CONDITIONS] = importlib.import_module(_CONDITIONS)
     except ImportError as error:
         return f"PyTorch's part of it cannot be imported, {error}."
     reason = seams.problem_of(seams.GRAPH_TREES) or _unknown(modules.values())
