@@ -6,12 +6,14 @@ are copied. Its functions name CUDA, and name the device instead from here on; w
 build of PyTorch for CUDA has, so that they are given a ``torch`` whose ``_C`` has it for the device.
 """
 
+import collections
 import contextlib
 import functools
 import importlib
 import importlib.util
 import inspect
 import re
+import threading
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
@@ -56,6 +58,8 @@ def _prepare(name: str) -> str | None:
         module.torch = ours  # type: ignore[attr-defined]
     trees: Any = modules[_TREES]
     trees._set_cached_tensors_enabled = torch._C._set_cached_tensors_enabled
+    if not hasattr(trees, "_initialize_tls"):  # in torch 2.11, which captures in the thread that has imported it alone
+        trees.get_obj = functools.partial(_of_thread, trees.get_obj)
     utils: Any = modules[_UTILS]
     if hasattr(utils, "_CUDAGRAPH_SUPPORTED_DEVICE_TYPES"):  # from torch 2.15 on
         utils._CUDAGRAPH_SUPPORTED_DEVICE_TYPES |= {name}
@@ -64,6 +68,16 @@ def _prepare(name: str) -> str | None:
             cuda_code.retarget_module(importlib.import_module("torch._inductor.output_code"), (function,), name)
     seams.CAPTURE.replace(functools.partial(_capture, seams.CAPTURE.get()))
     return None
+
+
+def _of_thread(get_obj: Callable[[Any, str], Any], local: Any, name: str) -> Any:
+    """PyTorch's trees of the calling thread, or their locks; of a thread that has none yet, new ones."""
+    if not hasattr(local, name) and not torch._C._is_key_in_tls(name):
+        local.tree_manager_containers = {}
+        local.tree_manager_locks = collections.defaultdict(threading.Lock)
+        for key in ("tree_manager_containers", "tree_manager_locks"):
+            torch._C._stash_obj_in_tls(key, getattr(local, key))
+    return get_obj(local, name)
 
 
 def _unknown(modules: Any) -> str | None:
