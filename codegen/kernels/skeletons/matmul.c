@@ -198,7 +198,7 @@ TB_CONTRACTED TB_DEVICE void multiply(Index depth, SPACE const T* TB_PRIVATE con
     V x[AT_ONCE];
     TB_UNROLL for (int each = 0; each < AT_ONCE; ++each) {
       x[each] = TB_VECTOR_AT(V, right + each * across + k);
-      READ_AHEAD(right + (AT_ONCE + each) * across + k);
+      READ_AHEAD(right + (i64)(AT_ONCE + each) * across + k);
     }
     TB_UNROLL for (int row = 0; row < FEW; ++row) {
       const V y = TB_VECTOR_AT(V, lines[row] + k);
