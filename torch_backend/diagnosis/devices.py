@@ -22,7 +22,7 @@ _LOADER_ADVICE = (
         "along in the wheel ($ORIGIN), or add the directory to LD_LIBRARY_PATH.",
     ),
     (
-        r"undefined symbol: (\S+)",
+        r"undefined symbol: (\S+?)[.,]?(?:\s|$)",
         "Nothing that it is linked with has {0}. Link the library that has it (-l...), or define the function.",
     ),
     (
