@@ -137,3 +137,13 @@ def test_error_policy_names_the_operator(falls_back: str, name: str) -> None:
 def test_warn_policy_names_the_operator(falls_back: str, name: str) -> None:
     with fallback.policy(falls_back, "warn"), pytest.warns(UserWarning, match=falls_back):
         call(name)
+
+
+def test_another_view_of_what_is_written(name: str) -> None:
+    """Kernels of the CPU see that of copies too: they refuse it where they do on the CPU, and compute the same."""
+    x, index = torch.arange(6.0, device=name).view(2, 3), torch.zeros(2, 3, dtype=torch.int64, device=name)
+    for gather in (torch.take_along_dim, lambda x, index, dim, out: torch.gather(x.view(2, 3), dim, index, out=out)):
+        with pytest.raises(RuntimeError, match="single memory location"):
+            gather(x, index, 1, out=x)
+    assert x.add_(x.view(2, 3)).tolist() == [[0.0, 2.0, 4.0], [6.0, 8.0, 10.0]]
+    assert torch.cumsum(x.view(2, 3), 0, out=x).tolist() == [[0.0, 2.0, 4.0], [6.0, 10.0, 14.0]]

@@ -1,8 +1,11 @@
 #include "csrc/ops/host/HostCall.h"
 
+#include <algorithm>
+
 #include <ATen/EmptyTensor.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/DimVector.h>
+#include <ATen/ops/alias.h>
 #include <c10/util/Exception.h>
 
 #include "csrc/core/Capture.h"
@@ -148,6 +151,8 @@ const at::Tensor& HostCall::stand_in(const at::Tensor& tensor, bool written) {
   set_device(device);
   if (aliased_) {
     arguments_.push_back({make_alias(tensor), impl, written});
+  } else if (const auto* same = find_same_memory(*impl)) {
+    arguments_.push_back({at::alias(same->stand_in), impl, written});
   } else {
     graph::refuse_in_capture(current_stream(device.index()), op_);
     const bool repeats = written && at::has_internal_overlap(tensor) == at::MemOverlap::Yes;
@@ -155,6 +160,17 @@ const at::Tensor& HostCall::stand_in(const at::Tensor& tensor, bool written) {
     bytes_copied_ += static_cast<uint64_t>(arguments_.back().stand_in.nbytes());
   }
   return arguments_.back().stand_in;
+}
+
+/// An argument that is another view of all of the same elements: kernels see that of their copies too.
+const HostCall::Argument* HostCall::find_same_memory(const c10::TensorImpl& impl) const {
+  const auto found = std::find_if(arguments_.begin(), arguments_.end(), [&](const Argument& argument) {
+    const auto& other = *argument.original;
+    return other.unsafe_storage().is_alias_of(impl.unsafe_storage()) && other.dtype() == impl.dtype() &&
+           other.storage_offset() == impl.storage_offset() && other.sizes() == impl.sizes() &&
+           other.strides() == impl.strides() && other.is_non_overlapping_and_dense();
+  });
+  return found == arguments_.end() ? nullptr : &*found;
 }
 
 at::Tensor HostCall::make_alias(const at::Tensor& tensor) const {

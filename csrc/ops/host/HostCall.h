@@ -96,6 +96,7 @@ class HostCall {
   };
 
   at::Tensor make_alias(const at::Tensor& tensor) const;
+  const Argument* find_same_memory(const c10::TensorImpl& impl) const;
   void write_back(const Argument& argument);
   Shared& shared(const c10::Storage& host);
   c10::Storage bring(const c10::Storage& host, c10::Device device);

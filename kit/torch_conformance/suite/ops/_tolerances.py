@@ -96,6 +96,13 @@ ROWS = (
         rtol=2e-3,
     ),
     Row(
+        ("*attention*",),
+        SINGLE,
+        "the exponential of a score of 100 is 1e-5 off when that is rounded; the CPU's gradients are 4e-5 from double "
+        "precision where the largest is 4",
+        rtol=3e-5,
+    ),
+    Row(
         ("nn.functional.ctc_loss",),
         SINGLE,
         "logarithms of sums along every path; the CPU's gradient is 1e-4 from double precision",
