@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <memory>
-#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -51,26 +50,13 @@ class Draw final : public graph::Recorded {
   Stream last_;
 };
 
-/// The index of the one tensor that a call takes, if all that the operator does is to fill it.
-std::optional<std::size_t> filled_argument(const OperatorForm& form, c10::ArrayRef<c10::IValue> arguments) {
+/// Whether all that the operator does is to fill its first argument.
+bool fills(const OperatorForm& form, c10::ArrayRef<c10::IValue> arguments) {
   constexpr std::array<std::string_view, 8> kFills{"aten::bernoulli_", "aten::cauchy_",     "aten::exponential_",
                                                    "aten::geometric_", "aten::log_normal_", "aten::normal_",
                                                    "aten::random_",    "aten::uniform_"};
-  const auto& traits = form.traits;
-  if (form.kind != FormKind::kOut && std::find(kFills.begin(), kFills.end(), traits.name) == kFills.end()) {
-    return std::nullopt;
-  }
-  std::optional<std::size_t> filled;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i].isTensorList() || (arguments[i].isTensor() && (filled || !traits.written[i]))) {
-      return std::nullopt;
-    }
-    if (arguments[i].isTensor()) {
-      filled = i;
-    }
-  }
-  const bool is_returned = filled && traits.returned_arg == std::vector<int>{static_cast<int>(*filled)};
-  return is_returned ? filled : std::nullopt;
+  return std::find(kFills.begin(), kFills.end(), form.traits.name) != kFills.end() && arguments[0].isTensor() &&
+         std::none_of(arguments.begin() + 1, arguments.end(), [](const auto& each) { return each.isTensor(); });
 }
 
 } // namespace
@@ -81,11 +67,10 @@ bool capture_draw(const OperatorForm& form, Stack& stack) {
   }
   const auto count = form.traits.written.size();
   const c10::ArrayRef<c10::IValue> arguments(stack.data() + stack.size() - count, count);
-  const auto index = filled_argument(form, arguments);
-  if (!index) {
+  if (!fills(form, arguments)) {
     return false;
   }
-  const at::Tensor filled = arguments[*index].toTensor();
+  const at::Tensor filled = arguments[0].toTensor();
   if (!filled.defined() || !filled.is_privateuseone()) {
     return false;
   }
@@ -98,9 +83,9 @@ bool capture_draw(const OperatorForm& form, Stack& stack) {
   Stack again = arguments.vec();
   {
     const c10::StreamGuard not_captured(stream); // nor of the graph's memory, which is used again in the graph
-    again[*index] = at::empty(filled.sizes(), filled.options());
+    again[0] = at::empty(filled.sizes(), filled.options());
   }
-  const at::Tensor drawn = again[*index].toTensor();
+  const at::Tensor drawn = again[0].toTensor();
   capture->keep(std::make_shared<Draw>(form.op, std::move(again), stream));
   filled.copy_(drawn);
   torch::jit::drop(stack, count);
