@@ -71,10 +71,13 @@ def test_two_devices_have_a_part_each(told: str, checkpoint: Checkpoint, generat
     assert [one for (one,) in result["tokens"]] == expected(path, 8)
 
 
-def test_an_adapter(checkpoint: Checkpoint, generate: Generate, tmp_path: Path) -> None:
+@pytest.mark.parametrize("compiled", [{}, {"compilation_config": {"mode": 2}}], ids=["as it is", "asked to compile"])
+def test_an_adapter(
+    compiled: dict[str, dict[str, int]], checkpoint: Checkpoint, generate: Generate, tmp_path: Path
+) -> None:
     path = checkpoint("llama")
     adapter = write_adapter("llama", path, tmp_path)
-    request = {"prompts": prompts(8), "sampling": GREEDY, "engine": {"enable_lora": True} | SMALL_CACHE}
+    request = {"prompts": prompts(8), "sampling": GREEDY, "engine": {"enable_lora": True} | compiled | SMALL_CACHE}
     result = generate(path, request | {"adapter": str(adapter)})
     assert [one for (one,) in result["tokens"]] == expected(path, 8, adapter)
     assert expected(path, 8, adapter) != expected(path, 8)

@@ -151,7 +151,9 @@ class DevicePlatform(Platform):
             vllm_config.parallel_config.worker_cls = "torch_backend.integrations.vllm.worker.DeviceWorker"
         vllm_config.parallel_config.disable_custom_all_reduce = True
         compilation = vllm_config.compilation_config
-        if compilation.mode == CompilationMode.VLLM_COMPILE:  # the default: graphs are rewritten for vLLM's own kernels
+        # The default: graphs are rewritten for vLLM's own kernels. And a graph that is made once, before there is an
+        # adapter, has no place for one.
+        if compilation.mode == CompilationMode.VLLM_COMPILE or vllm_config.lora_config is not None:
             compilation.mode = CompilationMode.NONE
         elif compilation.mode != CompilationMode.NONE and compilation.backend == cls.simple_compile_backend:
             compilation.backend = "inductor"
