@@ -295,21 +295,23 @@ def test_what_is_filled_in_a_graph_is_drawn_before_each_replay(own: bool) -> Non
     """The numbers of the same calls without a graph, whatever stream they are replayed on."""
     generator = torch.Generator(DEVICE) if own else None
     x = torch.zeros(6, 10, device=DEVICE)[:, ::2].t()
-    before = generator.get_state() if own else backend.get_rng_state()
+    get_state = generator.get_state if own else backend.get_rng_state
+    state = get_state()
     graph = backend.Graph()
     with backend.graph(graph):
         results = fills(x, generator)
-    assert torch.equal(generator.get_state() if own else backend.get_rng_state(), before), "the capture has drawn"
+    assert torch.equal(get_state(), state), "the capture has drawn"
     seed = generator.manual_seed if own else torch.manual_seed
     streams = [torch.Stream(DEVICE) for _ in range(3)]
     seed(3)
     replayed = []
-    for step in range(8):
-        with streams[step % 3 if step < 6 else 0]:
-            if step:
-                backend.current_stream().wait_stream(streams[(step - 1) % 3 if step <= 6 else 0])
+    before = backend.current_stream()
+    for stream in [*streams, *streams, streams[0], streams[0]]:
+        with stream:
+            stream.wait_stream(before)
             graph.replay()
             replayed.append({name: result.clone() for name, result in results.items()})
+        before = stream
     backend.synchronize()
     seed(3)
     for drawn in replayed:

@@ -14,7 +14,6 @@
 
 #include "csrc/core/Capture.h"
 #include "csrc/core/Event.h"
-#include "csrc/core/Runtime.h"
 #include "csrc/core/Stream.h"
 
 namespace torch_backend {
@@ -62,7 +61,7 @@ bool fills(const OperatorForm& form, c10::ArrayRef<c10::IValue> arguments) {
 } // namespace
 
 bool capture_draw(const OperatorForm& form, Stack& stack) {
-  if (!graph::any_capture() || !device_api().async()) {
+  if (!graph::any_capture()) {
     return false;
   }
   const auto count = form.traits.written.size();
