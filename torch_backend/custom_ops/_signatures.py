@@ -2,6 +2,7 @@
 
 import collections.abc
 import inspect
+import keyword
 from typing import Any
 
 import torch
@@ -29,17 +30,16 @@ def signature(schema: torch.FunctionSchema) -> inspect.Signature:
     """How Python calls an operator of this schema. Raises ValueError if it cannot, saying why."""
     parameters = []
     for argument in schema.arguments:
-        try:
-            parameters.append(
-                inspect.Parameter(
-                    argument.name,
-                    inspect.Parameter.KEYWORD_ONLY if argument.kwarg_only else inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                    default=_default(argument),
-                    annotation=annotation(_type_name(argument)),
-                )
+        if keyword.iskeyword(argument.name):
+            raise ValueError(f"the argument '{argument.name}' is not possible in Python: it is one of its keywords")
+        parameters.append(
+            inspect.Parameter(
+                argument.name,
+                inspect.Parameter.KEYWORD_ONLY if argument.kwarg_only else inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                default=_default(argument),
+                annotation=annotation(_type_name(argument)),
             )
-        except ValueError as error:
-            raise ValueError(f"the argument '{argument.name}' is not possible in Python: {error}") from None
+        )
     results = [annotation(_type_name(result)) for result in schema.returns]
     returns = None if not results else results[0] if len(results) == 1 else tuple[tuple(results)]  # type: ignore[misc]
     return inspect.Signature(parameters, return_annotation=returns)
