@@ -45,7 +45,7 @@ struct Reservation {
 /// in address order. The allocator's mutex guards every field.
 struct Block {
   enum class State : uint8_t {
-    kFree, // in its pool's free list (or just leaving it)
+    kFree, // in one of its pool's lists (or just leaving it)
     kAllocated,
     kPending, // freed, but another stream may still use it
     kMoving   // on its way from or to the plugin
@@ -61,6 +61,10 @@ struct Block {
     return begin() + size;
   }
 
+  /// Whether it is in its pool's free list, and so merged with each neighbour that is.
+  bool is_merged_free() const {
+    return state == State::kFree && !loose;
+  }
   bool is_split() const {
     return prev != nullptr || next != nullptr;
   }
@@ -76,6 +80,7 @@ struct Block {
   Block* free_next = nullptr;
 
   State state = State::kFree;
+  bool loose = false;    // free, but not merged with its neighbours; see BlockPool
   bool oversize = false; // counted as such when it was handed out
   bool lent = false;     // to other processes; ipc::LoanBook knows whether still
   uint32_t num_pending_events = 0;

@@ -57,9 +57,14 @@ class BlockCache {
   Block* add(void* base, std::size_t size, BlockPool& pool);
   /// Takes the block of a free segment out of circulation.
   void remove(Block* block);
+  /// Merges all loose blocks: what is free is then in the free lists, in the largest pieces, and counted.
+  void merge_loose() {
+    pools.for_each([&](MemoryPool& owner) { owner.for_each([&](BlockPool& pool) { merge_loose(pool); }); });
+  }
   /// Free blocks that `select` accepts.
   template <typename Select>
   std::vector<Block*> free_blocks(Select select) {
+    merge_loose();
     std::vector<Block*> blocks;
     pools.for_each([&](MemoryPool& owner) {
       owner.for_each([&](BlockPool& pool) {
@@ -97,6 +102,17 @@ class BlockCache {
   void split(Block* block, std::size_t size);
   /// `left` becomes the block of both; `gone` is the next one and in no free list.
   void join(Block* left, Block* gone);
+  static bool stays_loose(const Block& block) {
+    return block.pool->small && block.is_split() && !block.reservation && !block.pool->owner.is_private();
+  }
+  void merge_loose(BlockPool& pool) {
+    while (Block* block = pool.loose.any()) {
+      pool.loose.remove(block);
+      block->loose = false;
+      insert_merged(block);
+    }
+  }
+  void insert_merged(Block* block);
   /// One more (1) or less (-1) free part of a segment that is in use elsewhere, if `block` is one.
   void count_free_part(const Block* block, int64_t sign);
   /// Whether it was; it is kMoving then.
@@ -122,7 +138,17 @@ inline Block* BlockCache::add(void* base, std::size_t size, BlockPool& pool) {
 inline Block* BlockCache::take(const Request& request) {
   BlockPool& pool = pool_for(request);
   ++pool.searches;
+  if (pool.small) {
+    if (Block* block = pool.loose.exact(request.size)) {
+      pool.loose.remove(block);
+      return block; // hand_out knows that it is not counted
+    }
+  }
   Block* block = pool.free.best_fit(request.size);
+  if (C10_UNLIKELY(!block && pool.loose.any())) {
+    merge_loose(pool);
+    block = pool.free.best_fit(request.size);
+  }
   if (!block || (!pool.small && block->size != request.size && !block->reservation &&
                  !state_.policy.fits_unsplit_limits(request.size, block->size))) {
     return nullptr;
@@ -136,7 +162,9 @@ inline void BlockCache::hand_out(Block* block, Request& request) {
   const bool small = block->pool->small;
   const bool was_split = block->is_split();
   const std::size_t remaining = block->size - request.size;
-  if (remaining > 0 && state_.policy.should_split(request.size, remaining, small || block->reservation)) {
+  if (block->loose) { // of the request's size
+    block->loose = false;
+  } else if (remaining > 0 && state_.policy.should_split(request.size, remaining, small || block->reservation)) {
     split(block, request.size);
     if (was_split) {
       stats.decrease(Metric::kInactiveSplitBytes, small, request.size);
@@ -194,6 +222,15 @@ inline void BlockCache::make_free(Block* block) {
   }
   block->state = Block::State::kFree;
   block->requested = 0;
+  if (stays_loose(*block)) {
+    block->loose = true;
+    block->pool->loose.insert(block);
+  } else {
+    insert_merged(block);
+  }
+}
+
+inline void BlockCache::insert_merged(Block* block) {
   if (block->is_split()) {
     block = merge_with_free_neighbours(block);
   }
@@ -246,11 +283,11 @@ inline Block* BlockCache::merge_with_free_neighbours(Block* block) {
     pieces -= 1;
     bytes -= static_cast<int64_t>(free_one->size);
   };
-  if (Block* next = block->next; next && next->state == Block::State::kFree) {
+  if (Block* next = block->next; next && next->is_merged_free()) {
     take_out(next);
     join(block, next);
   }
-  if (Block* prev = block->prev; prev && prev->state == Block::State::kFree) {
+  if (Block* prev = block->prev; prev && prev->is_merged_free()) {
     take_out(prev);
     join(prev, block);
     block = prev;

@@ -193,11 +193,16 @@ bool CachingAllocator::free(void* ptr) noexcept {
   if (C10_UNLIKELY(state_.api.in_bad_fork())) {
     return true; // a thread that does not exist here may have held the mutex
   }
-  ContextPtr context;
   if (C10_UNLIKELY(recorder_.enabled())) {
+    ContextPtr context;
     try {
       context = recorder_.gather_context(RecordContext::kAll);
     } catch (...) { // a free without its stack is still a free
+    }
+    const Lock lock(state_.mutex);
+    if (const Block* const block = blocks_.find_allocated(ptr)) {
+      recorder_.record(TraceAction::kFreeRequested, ptr, block->size, *block->pool,
+                       context ? std::move(context) : block->context);
     }
   }
   Lock lock(state_.mutex);
@@ -207,25 +212,24 @@ bool CachingAllocator::free(void* ptr) noexcept {
   }
   const auto change = -static_cast<int64_t>(block->size);
   blocks_.take_back(block);
-  if (C10_UNLIKELY(recorder_.enabled())) {
-    recorder_.record(TraceAction::kFreeRequested, ptr, block->size, *block->pool,
-                     context ? std::move(context) : block->context);
-  }
-  std::vector<StreamRef> uses;
-  const bool is_unused = block->uses.empty() && !block->lent;
-  if (C10_LIKELY(is_unused)) {
-    blocks_.make_free(block);
+  if (C10_UNLIKELY(!block->uses.empty() || block->lent)) {
+    retire(block, lock);
   } else {
-    block->state = Block::State::kPending;
-    uses.swap(block->uses);
+    blocks_.make_free(block);
   }
   const auto after = totals();
   lock.unlock();
-  if (C10_UNLIKELY(!is_unused)) {
-    pending_.retire(block, uses);
-  }
   report_to_profiler(ptr, change, after);
   return true;
+}
+
+/// Drops and retakes the mutex.
+void CachingAllocator::retire(Block* block, Lock& lock) noexcept {
+  block->state = Block::State::kPending;
+  const auto uses = std::exchange(block->uses, {});
+  lock.unlock();
+  pending_.retire(block, uses);
+  lock.lock();
 }
 
 bool CachingAllocator::record_stream(void* ptr, const StreamRef& stream) {
@@ -284,9 +288,10 @@ bool CachingAllocator::owns(const void* ptr, void** out_base, std::size_t* out_s
   return false;
 }
 
-c10::CachingDeviceAllocator::DeviceStats CachingAllocator::statistics() const {
+c10::CachingDeviceAllocator::DeviceStats CachingAllocator::statistics() {
   const std::size_t max_split_size = state_.policy.max_split_size();
   const Lock lock(state_.mutex);
+  blocks_.merge_loose();
   return state_.stats.to_device_stats(max_split_size);
 }
 

@@ -54,6 +54,10 @@ class CachingAllocator {
     return state_.device;
   }
 
+  /// Whether allocate looks at the stream.
+  bool tells_streams_apart() const noexcept {
+    return state_.async || state_.attention.load(std::memory_order_relaxed) != 0;
+  }
   /// Memory that work enqueued on `stream` may use from now on. Throws torch.OutOfMemoryError, with what is known about
   /// the device's memory, and torch.AcceleratorError if the device is lost. Pre: size > 0.
   void* allocate(std::size_t size, const StreamRef& stream);
@@ -102,13 +106,15 @@ class CachingAllocator {
     const Lock lock(state_.mutex);
     return segments_.memory_fraction();
   }
-  c10::CachingDeviceAllocator::DeviceStats statistics() const;
+  c10::CachingDeviceAllocator::DeviceStats statistics();
   void reset_accumulated_statistics() {
     const Lock lock(state_.mutex);
+    blocks_.merge_loose();
     state_.stats.reset_accumulated();
   }
   void reset_peak_statistics() {
     const Lock lock(state_.mutex);
+    blocks_.merge_loose();
     state_.stats.reset_peak();
   }
   void add_out_of_memory_observer(OutOfMemoryObserver observer) {
@@ -159,6 +165,7 @@ class CachingAllocator {
   /// All segments, or those of one private pool.
   AllocatorSnapshot snapshot(std::optional<c10::MempoolId_t> pool, bool include_trace) {
     const Lock lock(state_.mutex);
+    blocks_.merge_loose();
     return recorder_.snapshot(segments_.all(), pool, include_trace);
   }
 
@@ -176,6 +183,7 @@ class CachingAllocator {
   Block* allocate_from_plugin(const Request& request, Lock& lock);
   Block* recover(const Request& request, Refusal& refusal, Lock& lock);
   [[noreturn]] void throw_out_of_memory(const Request& request, const Refusal& refusal, Lock& lock);
+  void retire(Block* block, Lock& lock) noexcept;
   Totals totals() const;
   void report_to_profiler(void* ptr, int64_t change, const Totals& totals) const;
 

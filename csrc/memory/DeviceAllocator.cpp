@@ -29,22 +29,21 @@ StreamRef ref(const Stream& stream) {
 // ---- c10::Allocator ----
 
 c10::DataPtr DeviceAllocator::allocate(std::size_t size) {
-  const auto stream = current_stream();
-  const auto device = stream.device_index();
-  if (C10_UNLIKELY(size == 0)) {
-    return {nullptr, nullptr, &free_device_memory, device_at(device)};
+  const auto device = current_device();
+  void* ptr = nullptr;
+  if (C10_LIKELY(size != 0)) {
+    auto& allocator = of(device);
+    ptr = allocator.allocate(size, allocator.tells_streams_apart() ? ref(current_stream()) : StreamRef{});
   }
-  return allocate_from(device, size, stream);
+  return {ptr, ptr, &free_device_memory, device_at(device)};
 }
 
 c10::DataPtr DeviceAllocator::allocate_on(std::size_t size, c10::DeviceIndex device, const Stream& stream) {
   const auto index = resolve_device(device);
   TORCH_CHECK_VALUE(stream.device_index() == index, "Memory of ", device_at(index), " was asked for ", stream.unwrap(),
                     ", which is a stream of another device.");
-  if (size == 0) {
-    return {nullptr, nullptr, &free_device_memory, device_at(index)};
-  }
-  return allocate_from(index, size, stream);
+  void* const ptr = size == 0 ? nullptr : of(index).allocate(size, ref(stream));
+  return {ptr, ptr, &free_device_memory, device_at(index)};
 }
 
 /// Note [Memory for the host]
@@ -57,11 +56,6 @@ c10::DataPtr DeviceAllocator::allocate_for_host(std::size_t size) {
     current_stream().synchronize();
   }
   return data;
-}
-
-c10::DataPtr DeviceAllocator::allocate_from(c10::DeviceIndex device, std::size_t size, const Stream& stream) {
-  void* ptr = of(device).allocate(size, ref(stream));
-  return {ptr, ptr, &free_device_memory, device_at(device)};
 }
 
 c10::DeleterFnPtr DeviceAllocator::raw_deleter() const {

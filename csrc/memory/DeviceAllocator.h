@@ -97,7 +97,6 @@ class DeviceAllocator final : public c10::DeviceAllocator {
     return allocators_[static_cast<std::size_t>(device)].load(std::memory_order_acquire);
   }
   CachingAllocator& create(c10::DeviceIndex device);
-  c10::DataPtr allocate_from(c10::DeviceIndex device, std::size_t size, const Stream& stream);
   template <typename Visit>
   void for_each(Visit visit) const;
 

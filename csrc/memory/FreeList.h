@@ -60,6 +60,20 @@ class FreeList {
     return larger < 0 ? nullptr : smallest(heads_[static_cast<std::size_t>(larger)], size);
   }
 
+  /// The one of `size` that was freed last; it stays in the list. NULL if there is none.
+  Block* exact(std::size_t size) const {
+    Block* block = heads_[bin_of(size)];
+    while (block && block->size != size) {
+      block = block->free_next;
+    }
+    return block;
+  }
+  /// Any; it stays in the list. NULL if there is none.
+  Block* any() const {
+    const int bin = summary_ ? next_occupied(0) : -1;
+    return bin < 0 ? nullptr : heads_[static_cast<std::size_t>(bin)];
+  }
+
   bool empty() const {
     return summary_ == 0;
   }

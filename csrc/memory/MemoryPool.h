@@ -17,10 +17,17 @@ namespace torch_backend {
 class MemoryPool;
 
 /// Free blocks that work on `stream` may use at once.
+///
+/// Note [Loose blocks]
+/// What programs free, they mostly ask for again, in the same size. So blocks of the small pool are not merged with their
+/// neighbours when they are freed, to be cut out again, but kept as they are, for requests of their size only. They are
+/// merged when no other block has room, before the plugin is asked for more or given memory back, and before anybody is
+/// told what is free.
 struct BlockPool {
   BlockPool(MemoryPool& owner, const StreamRef& stream, bool small) : owner(owner), stream(stream), small(small) {}
 
   FreeList free;
+  FreeList loose; // Note [Loose blocks]
   MemoryPool& owner;
   const StreamRef stream;
   const bool small;

@@ -31,10 +31,11 @@ class SizePolicy {
 
   /// Size of the block for a request of `size` > 0, here and below at most largest_request().
   std::size_t block_size(std::size_t size) const {
-    if (__builtin_expect(!power2_divisions_.empty(), 0)) {
-      return divided_block_size(size);
+    // c10 has an entry for each power of two; the first is for all sizes below 2 MiB too.
+    if (__builtin_expect(power2_divisions_.empty() || (power2_divisions_.front() <= 1 && size <= kSmallSize), 1)) {
+      return round_up(size, FreeList::kGrain);
     }
-    return round_up(size, FreeList::kGrain);
+    return divided_block_size(size);
   }
 
   /// Whether a block that is `remaining` larger than a block of `size` is cut in two.

@@ -1,6 +1,8 @@
 // The caching allocator: blocks, streams, limits, pools, history.
 #include <algorithm>
+#include <random>
 #include <set>
+#include <vector>
 
 #include <c10/util/Exception.h>
 
@@ -43,6 +45,38 @@ TEST_F(AllocatorTest, FreedNeighboursMergeInAnyOrder) {
     EXPECT_EQ(stats().inactive_split[0].current, 0);
   } while (std::next_permutation(order.begin(), order.end()));
   EXPECT_EQ(device->num_allocates, 1);
+}
+
+// Note [Loose blocks]: they are not looked at before all are free, which would merge them.
+TEST_F(AllocatorTest, SmallBlocksServeTheirSizeUntilMemoryIsNeeded) {
+  constexpr std::size_t kBlocks = 2 * kMiB / 512;
+  std::vector<void*> blocks(kBlocks);
+  std::mt19937 random(1);
+  for (int round = 0; round < 3; ++round) {
+    for (auto& block : blocks) {
+      block = allocate(512);
+    }
+    EXPECT_EQ(device->num_allocates, 1);
+    std::shuffle(blocks.begin(), blocks.end(), random);
+    for (void* block : blocks) {
+      allocator->free(block);
+    }
+    EXPECT_EQ(allocate(512), blocks.back()) << "the one that was freed last";
+    allocator->free(blocks.back());
+    void* whole = allocate(kMiB); // of which there is no piece
+    EXPECT_EQ(device->num_allocates, 1);
+    allocator->free(whole);
+    expect_consistent(*allocator);
+    EXPECT_EQ(stats().inactive_split[0].current, 0);
+  }
+  for (auto& block : blocks) {
+    block = allocate(512);
+  }
+  for (void* block : blocks) {
+    allocator->free(block);
+  }
+  allocator->empty_cache();
+  EXPECT_EQ(device->live_bytes(), 0u) << "a segment of loose blocks is given back";
 }
 
 TEST_F(AllocatorTest, TheBestFitIsTaken) {
