@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import targets, timer
+from benchmarks import instructions, targets, timer
 from benchmarks.facts import facts
 from benchmarks.result import Row, table
 
@@ -38,6 +38,8 @@ def main() -> int:
             "There is no accelerator to measure. Choose one: TORCH_BACKEND=xcpu python -m benchmarks", file=sys.stderr
         )
         return 2
+    if arguments.clock == "instructions" and not instructions.are_counted():
+        return instructions.run_under_valgrind()
     torch.set_num_threads(1)  # more threads would hide what the device adds to a call
     timer.use_clock(arguments.clock)
     known = facts(device) | {"clock": arguments.clock}
@@ -63,7 +65,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(BENCHMARKS)}; default: all")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results to FILE")
     parser.add_argument(
-        "--clock", choices=timer.CLOCKS, default="wall", help="what passes, or what the process runs (default: wall)"
+        "--clock",
+        choices=timer.CLOCKS,
+        default="wall",
+        help="time that passes, or that the process runs, or a nanosecond for each instruction (default: wall)",
     )
     parser.add_argument("--check", action="store_true", help="exit with 1 if a target is missed")
     arguments = parser.parse_args()

@@ -97,7 +97,11 @@ bool runs_inline() {
 }
 
 HostCall::HostCall(const char* op, unsigned flags)
-    : op_(op), flags_(flags), aliased_(mode().aliased), coherent_(mode().coherent) {}
+    : op_(op), flags_(flags), aliased_(mode().aliased), coherent_(mode().coherent) {
+  if (aliased_) {
+    store_ = &AliasStore::of_this_thread();
+  }
+}
 
 HostCall::~HostCall() {
   running_.reset();
@@ -114,10 +118,8 @@ HostCall::~HostCall() {
   if (device_before_) {
     exchange_device(*device_before_);
   }
-  for (auto& argument : arguments_) {
-    if (aliased_) {
-      give_back_cpu_alias(std::move(argument.stand_in));
-    }
+  for (auto i = arguments_.size(); aliased_ && i-- > 0;) {
+    store_->give_back(std::move(arguments_[i].stand_in));
   }
 }
 
@@ -141,16 +143,22 @@ const at::Tensor& HostCall::stand_in(const at::Tensor& tensor, bool written) {
   TORCH_CHECK_NOT_IMPLEMENTED(is_strided(tensor), op_, " is not implemented for ", tensor.layout(), " tensors on ",
                               device_api().name(), ".");
   check_has_memory(*impl, op_);
+  const auto* storage = impl->unsafe_storage().unsafeGetStorageImpl();
+  const Argument* neighbour = nullptr; // in the same storage
   for (auto& argument : arguments_) {
     if (argument.original == impl) {
       // Kernels tell an operation in place by its output being an input.
       argument.written = argument.written || written;
       return argument.stand_in;
     }
+    if (!neighbour && argument.original->unsafe_storage().unsafeGetStorageImpl() == storage) {
+      neighbour = &argument;
+    }
   }
   set_device(device);
   if (aliased_) {
-    arguments_.push_back({make_alias(tensor), impl, written});
+    arguments_.push_back(
+        {neighbour ? make_cpu_alias(tensor, neighbour->stand_in.storage()) : store_->borrow(tensor), impl, written});
   } else if (const auto* same = find_same_memory(*impl)) {
     arguments_.push_back({at::alias(same->stand_in), impl, written});
   } else {
@@ -171,16 +179,6 @@ const HostCall::Argument* HostCall::find_same_memory(const c10::TensorImpl& impl
            other.strides() == impl.strides() && other.is_non_overlapping_and_dense();
   });
   return found == arguments_.end() ? nullptr : &*found;
-}
-
-at::Tensor HostCall::make_alias(const at::Tensor& tensor) const {
-  const auto* storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
-  for (const auto& argument : arguments_) {
-    if (argument.original->unsafe_storage().unsafeGetStorageImpl() == storage) {
-      return make_cpu_alias(tensor, argument.stand_in.unsafeGetTensorImpl()->unsafe_storage());
-    }
-  }
-  return borrow_cpu_alias(tensor);
 }
 
 at::Generator HostCall::stand_in(const std::optional<at::Generator>& generator) {

@@ -95,7 +95,6 @@ class HostCall {
     c10::Storage on_device;
   };
 
-  at::Tensor make_alias(const at::Tensor& tensor) const;
   const Argument* find_same_memory(const c10::TensorImpl& impl) const;
   void write_back(const Argument& argument);
   Shared& shared(const c10::Storage& host);
@@ -104,6 +103,7 @@ class HostCall {
 
   const char* op_;
   unsigned flags_;
+  AliasStore* store_ = nullptr;
   bool aliased_;  // device memory is used in place
   bool coherent_; // ... without mapping, and complete without waiting
   bool mapped_ = false;

@@ -2,7 +2,6 @@
 
 #include <c10/util/SmallVector.h>
 
-#include "csrc/ops/tensor/Alias.h"
 #include "csrc/profiler/Recording.h"
 
 namespace torch_backend {
@@ -75,33 +74,35 @@ bool run_on_host(at::TensorIteratorBase& iterator) {
 CpuAliases::~CpuAliases() {
   for (const auto& [index, original] : outputs_) {
     // Some kernels leave their result conjugated and say so with the bit, or lay it out as their input is.
-    const auto& alias = aliases_[index];
-    original->_set_conj(alias.is_conj());
-    original->_set_neg(alias.is_neg());
+    const auto& alias = *aliases_[index].unsafeGetTensorImpl();
+    if (C10_UNLIKELY(alias.is_conj() != original->is_conj() || alias.is_neg() != original->is_neg())) {
+      original->_set_conj(alias.is_conj());
+      original->_set_neg(alias.is_neg());
+    }
     if (C10_UNLIKELY(alias.strides() != original->strides())) {
       original->set_sizes_and_strides(alias.sizes(), alias.strides());
     }
   }
-  for (std::size_t i = 0; i < count_; ++i) {
-    give_back_cpu_alias(std::move(aliases_[i]));
+  while (!aliases_.empty()) {
+    store_.give_back(aliases_.pop_back_val());
   }
 }
 
 const at::Tensor& CpuAliases::add(const at::Tensor& tensor) {
-  aliases_[count_] = borrow_cpu_alias(tensor);
-  return aliases_[count_++];
+  aliases_.push_back(store_.borrow(tensor));
+  return aliases_.back();
 }
 
 at::ITensorListRef CpuAliases::list(const at::ITensorListRef& tensors) {
-  const auto first = count_;
+  const auto first = aliases_.size();
   for (const auto& tensor : tensors) {
     add(tensor);
   }
-  return at::TensorList(&aliases_[first], count_ - first);
+  return at::TensorList(aliases_.begin() + first, aliases_.size() - first);
 }
 
 const at::Tensor& CpuAliases::output(const at::Tensor& tensor) {
-  outputs_.emplace_back(count_, tensor.unsafeGetTensorImpl());
+  outputs_.emplace_back(aliases_.size(), tensor.unsafeGetTensorImpl());
   return add(tensor);
 }
 

@@ -1,7 +1,6 @@
 // ATen's CPU kernels of structured operators, called on the device's tensors without the dispatcher.
 #pragma once
 
-#include <array>
 #include <utility>
 
 #include <ATen/TensorIterator.h>
@@ -11,6 +10,7 @@
 #include <c10/util/SmallVector.h>
 
 #include "csrc/ops/dispatch/StructuredKernel.h"
+#include "csrc/ops/tensor/Alias.h"
 
 namespace torch_backend {
 
@@ -29,7 +29,7 @@ bool run_on_host(at::TensorIteratorBase& iterator);
 /// of its calls live as long as it does.
 class CpuAliases {
  public:
-  CpuAliases() = default;
+  CpuAliases() : store_(AliasStore::of_this_thread()) {}
   ~CpuAliases();
   CpuAliases(const CpuAliases&) = delete;
   CpuAliases& operator=(const CpuAliases&) = delete;
@@ -44,8 +44,10 @@ class CpuAliases {
  private:
   const at::Tensor& add(const at::Tensor& tensor);
 
-  std::size_t count_ = 0;
-  std::array<at::Tensor, CommonDevice::kMaxAliases + 4> aliases_;
+  static constexpr std::size_t kMost = CommonDevice::kMaxAliases + 4; // references to them last
+
+  AliasStore& store_;
+  c10::SmallVector<at::Tensor, kMost> aliases_;
   c10::SmallVector<std::pair<std::size_t, c10::TensorImpl*>, 4> outputs_; // alias, original
   at::AutoDispatchBelowADInplaceOrView below_autograd_;
 };

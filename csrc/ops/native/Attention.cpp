@@ -13,6 +13,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <c10/core/GradMode.h>
+#include <c10/util/strides.h>
 
 #include <algorithm>
 #include <array>
@@ -27,8 +28,10 @@
 #include "csrc/ops/dispatch/Registrar.h"
 #include "csrc/ops/host/AtenKernel.h"
 #include "csrc/ops/native/ComposedAttention.h"
+#include "csrc/ops/native/Copy.h"
 #include "csrc/ops/native/EfficientAttention.h"
 #include "csrc/ops/native/Register.h"
+#include "csrc/ops/tensor/Empty.h"
 
 namespace torch_backend {
 namespace {
@@ -114,15 +117,22 @@ std::vector<int64_t> promised_strides(const at::Tensor& like, at::IntArrayRef si
   return strides;
 }
 
-at::Tensor with_promised_strides(const at::Tensor& result, const at::Tensor& like) {
-  if (!result.defined()) {
-    return result;
-  }
-  const std::vector<int64_t> strides = promised_strides(like, result.sizes());
+at::Tensor with_strides(const at::Tensor& result, at::IntArrayRef strides) {
   if (result.strides() == strides) {
     return result;
   }
-  return at::empty_strided(result.sizes(), strides, result.options()).copy_(result);
+  at::Tensor other = empty_on_device(result.device().index(), result.sizes(), strides, result.scalar_type());
+  copy_tensor(other, result, /*non_blocking=*/false);
+  return other;
+}
+
+at::Tensor with_promised_strides(const at::Tensor& result, const at::Tensor& like) {
+  return result.defined() ? with_strides(result, promised_strides(like, result.sizes())) : result;
+}
+
+// An argument of other devices' kernels: of the shape that PyTorch promises.
+at::Tensor number_like(const at::Tensor& query) {
+  return empty_on_device(query.device().index(), {}, {}, c10::kLong);
 }
 
 using Forward = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor,
@@ -133,17 +143,15 @@ Forward attention(const at::Tensor& query, const at::Tensor& key, const at::Tens
                   bool /*return_debug_mask*/, std::optional<double> scale) {
   auto [output, logsumexp] = AtenKernel<at::_ops::_scaled_dot_product_flash_attention_for_cpu>::call(
       query, key, value, dropout_p, is_causal, attn_bias, scale);
-  // What only other devices' kernels need: of the shapes that PyTorch promises.
-  const auto number = [&] { return at::empty({}, query.options().dtype(at::kLong)); };
   const at::Tensor none;
   return {with_promised_strides(output, query),
-          logsumexp.contiguous(),
+          with_strides(logsumexp, c10::contiguous_strides(logsumexp.sizes())),
           none,
           none,
           query.sym_size(2),
           key.sym_size(2),
-          number(),
-          number(),
+          number_like(query),
+          number_like(query),
           none};
 }
 
@@ -186,8 +194,8 @@ Forward compiled_attention(const at::Tensor& query, const at::Tensor& key, const
   sizes[3] = value.size(3);
   const at::Tensor output = at::empty_strided(sizes, promised_strides(query, sizes), query.options());
   const at::Tensor logsumexp = at::empty(query.sizes().slice(0, 3), query.options().dtype(at::kFloat));
-  const auto number = [&] { return at::empty({}, query.options().dtype(at::kLong)); };
-  const auto drawn = dropout_p > 0 ? compiled::attention::draw(query) : compiled::attention::Drawn{number(), number()};
+  const auto drawn = dropout_p > 0 ? compiled::attention::draw(query)
+                                   : compiled::attention::Drawn{number_like(query), number_like(query)};
   try {
     compiled::attention::forward(call, drawn, output, logsumexp);
   } catch (const compiled::MissingImage&) {

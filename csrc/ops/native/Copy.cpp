@@ -194,9 +194,8 @@ void copy_device_to_host(const at::Tensor& dst, const at::Tensor& src, bool non_
   copy_on_host(dst, copy_to_host(src));
 }
 
-void check_overlap(const at::Tensor& dst, const at::Tensor& src) {
-  at::assert_no_internal_overlap(dst);
-  if (dst.device() == src.device()) {
+void check_partial_overlap(const at::Tensor& dst, const at::Tensor& src) {
+  if (dst.device() == src.device() && dst.storage().is_alias_of(src.storage())) {
     at::assert_no_partial_overlap(dst, src);
   }
 }
@@ -207,21 +206,21 @@ void check_overlap(const at::Tensor& dst, const at::Tensor& src) {
 class HostSide {
  public:
   explicit HostSide(const at::Tensor& tensor)
-      : borrowed_(on_device(tensor)), tensor_(borrowed_ ? borrow_cpu_alias(tensor) : tensor) {}
+      : tensor_(tensor), alias_(on_device(tensor) ? AliasStore::of_this_thread().borrow(tensor) : at::Tensor()) {}
   ~HostSide() {
-    if (borrowed_) {
-      give_back_cpu_alias(std::move(tensor_));
+    if (alias_.defined()) {
+      AliasStore::of_this_thread().give_back(std::move(alias_));
     }
   }
   HostSide(const HostSide&) = delete;
   HostSide& operator=(const HostSide&) = delete;
-  at::Tensor& get() {
-    return tensor_;
+  const at::Tensor& get() const {
+    return alias_.defined() ? alias_ : tensor_;
   }
 
  private:
-  bool borrowed_;
-  at::Tensor tensor_;
+  const at::Tensor& tensor_;
+  at::Tensor alias_;
 };
 
 void copy_inline(const at::Tensor& dst, const at::Tensor& src) {
@@ -235,9 +234,10 @@ void copy_inline(const at::Tensor& dst, const at::Tensor& src) {
     }
   }
   const profiler::HostKernelSpan span("aten::copy_", index_of(on_device(dst) ? dst : src));
-  HostSide to(dst), from(src);
+  const HostSide to(dst), from(src);
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  at::_ops::copy_::redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), to.get(), from.get(), /*non_blocking=*/false);
+  at::_ops::copy_::redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), const_cast<at::Tensor&>(to.get()), from.get(),
+                              /*non_blocking=*/false);
 }
 
 // ---- operators ----
@@ -268,11 +268,15 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
 
 } // namespace
 
-void copy_tensor(const at::Tensor& dst, const at::Tensor& original_src, bool non_blocking) {
-  if (dst.is_same(original_src)) {
+// No copies of `dst` and `src` on the way: to refer to a tensor of Python's once more takes the interpreter's lock.
+void copy_tensor(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) {
+  if (dst.is_same(src)) {
     return;
   }
-  const at::Tensor src = dst.sizes() == original_src.sizes() ? original_src : original_src.expand(dst.sizes());
+  if (C10_UNLIKELY(dst.sizes() != src.sizes())) {
+    copy_tensor(dst, src.expand(dst.sizes()), non_blocking);
+    return;
+  }
   if (dst.numel() == 0) {
     return;
   }
@@ -281,11 +285,10 @@ void copy_tensor(const at::Tensor& dst, const at::Tensor& original_src, bool non
       check_has_memory(*tensor->unsafeGetTensorImpl(), "aten::copy_");
     }
   }
-  check_overlap(dst, src);
+  check_partial_overlap(dst, src);
   if (are_same_elements(dst, src)) {
     return;
   }
-  const c10::DeviceGuard guard(on_device(dst) ? dst.device() : src.device());
   auto& api = device_api();
   for (const auto* tensor : {&dst, &src}) {
     if (on_device(*tensor)) {
@@ -296,6 +299,8 @@ void copy_tensor(const at::Tensor& dst, const at::Tensor& original_src, bool non
     copy_inline(dst, src);
     return;
   }
+  at::assert_no_internal_overlap(dst); // which ATen's CPU copy sees too
+  const c10::DeviceGuard guard(on_device(dst) ? dst.device() : src.device());
   if (!on_device(src)) {
     copy_host_to_device(dst, src, non_blocking);
   } else if (!on_device(dst)) {

@@ -1,7 +1,5 @@
 #include "csrc/ops/tensor/Alias.h"
 
-#include <vector>
-
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/StorageImpl.h>
 
@@ -70,33 +68,13 @@ c10::Allocator* redirecting_allocator() {
   return allocator;
 }
 
-/// Note [Borrowed aliases]
-/// A new alias, a tensor and a storage, takes some 60 ns, and a small kernel a microsecond. So every thread keeps the
-/// aliases of past calls and points them at other memory. An alias cached on the tensor that it stands for would save more
-/// where a tensor is used often, less where it is used once, as most are, and could go stale.
-class AliasStore {
- public:
-  at::Tensor take() {
-    at::Tensor alias;
-    if (!aliases_.empty()) {
-      alias = std::move(aliases_.back());
-      aliases_.pop_back();
-    }
-    return alias;
+/// The device that a tensor remembers apart from its storage's, which public calls refresh only with another storage. The
+/// member is protected: only a derived class may name it.
+struct DeviceMember : c10::TensorImpl {
+  static void set(c10::TensorImpl& tensor, c10::Device device) {
+    tensor.*(&DeviceMember::device_opt_) = device;
   }
-  void put(at::Tensor&& alias) {
-    if (aliases_.size() < kMost) {
-      aliases_.push_back(std::move(alias));
-    }
-  }
-
- private:
-  static constexpr std::size_t kMost = 64; // as many as a fused optimizer takes at once
-
-  std::vector<at::Tensor> aliases_;
 };
-
-thread_local AliasStore alias_store;
 
 constexpr c10::DispatchKeySet kValueBits{c10::DispatchKey::Conjugate, c10::DispatchKey::Negative,
                                          c10::DispatchKey::ZeroTensor};
@@ -126,22 +104,36 @@ at::Tensor make_cpu_alias(const at::Tensor& tensor) {
                   /*resizable=*/true)));
 }
 
-at::Tensor borrow_cpu_alias(const at::Tensor& tensor) {
-  at::Tensor alias = alias_store.take();
-  if (!alias.defined()) {
+AliasStore& AliasStore::of_this_thread() noexcept {
+  thread_local AliasStore store;
+  return store;
+}
+
+at::Tensor AliasStore::borrow(const at::Tensor& tensor) {
+  if (C10_UNLIKELY(aliases_.empty())) {
     return make_cpu_alias(tensor);
   }
   const auto* from = tensor.unsafeGetTensorImpl();
+  auto* ptr = storage_of(*from).unsafeGetStorageImpl()->_mutable_data_ptr_no_checks().get();
+  const auto bytes = from->unsafe_storage().unsafeGetStorageImpl()->nbytes();
+  at::Tensor alias = std::move(aliases_.back());
+  aliases_.pop_back();
   auto* to = alias.unsafeGetTensorImpl();
-  auto* from_memory = storage_of(tensor).unsafeGetStorageImpl();
-  auto* to_memory = to->unsafe_storage().unsafeGetStorageImpl();
-  to_memory->set_data_ptr_noswap(
-      c10::DataPtr(from_memory->_mutable_data_ptr_no_checks().get(), c10::Device(c10::DeviceType::CPU)));
-  to_memory->set_nbytes(from_memory->nbytes());
+  auto* memory = to->unsafe_storage().unsafeGetStorageImpl();
+  if (C10_UNLIKELY(!memory->_mutable_data_ptr_no_checks().unsafe_reset_data_and_ctx(ptr))) { // memory of a kernel's
+    memory->set_data_ptr_noswap(c10::DataPtr(ptr, c10::Device(c10::DeviceType::CPU)));
+  }
+  if (memory->nbytes() != bytes) {
+    memory->set_nbytes(bytes);
+  }
   if (to->dtype() != from->dtype()) {
     to->set_storage_and_dtype(c10::Storage(to->storage()), from->dtype());
   }
-  to->set_sizes_and_strides(from->sizes(), from->strides(), from->storage_offset());
+  if (to->sizes() != from->sizes() || to->strides() != from->strides()) {
+    to->set_sizes_and_strides(from->sizes(), from->strides(), from->storage_offset());
+  } else if (to->storage_offset() != from->storage_offset()) {
+    to->set_storage_offset(from->storage_offset());
+  }
   if (C10_UNLIKELY((to->key_set() & kValueBits) != (from->key_set() & kValueBits))) {
     to->_set_conj(from->is_conj());
     to->_set_neg(from->is_neg());
@@ -152,12 +144,12 @@ at::Tensor borrow_cpu_alias(const at::Tensor& tensor) {
   return alias;
 }
 
-void give_back_cpu_alias(at::Tensor&& alias) noexcept {
+void AliasStore::give_back(at::Tensor&& alias) noexcept {
   auto* impl = alias.unsafeGetTensorImpl();
   // What a kernel kept, made part of its result or saw in inference mode is not the same for another call.
-  if (alias.use_count() == 1 && impl->unsafe_storage().use_count() == 1 && !impl->is_inference() &&
-      !impl->key_set().has(c10::DispatchKey::ZeroTensor)) {
-    alias_store.put(std::move(alias));
+  if (aliases_.size() < kMost && alias.use_count() == 1 && impl->unsafe_storage().use_count() == 1 &&
+      !impl->is_inference() && !impl->key_set().has(c10::DispatchKey::ZeroTensor)) {
+    aliases_.push_back(std::move(alias));
   }
 }
 
@@ -184,19 +176,18 @@ bool lies_on_device(const at::Tensor& cpu) {
 
 at::Tensor relabel_as_device(at::Tensor&& tensor, c10::Device device) {
   auto* impl = tensor.unsafeGetTensorImpl();
-  c10::Storage storage = impl->unsafe_storage();
-  auto* memory = storage.unsafeGetStorageImpl();
+  auto* memory = impl->unsafe_storage().unsafeGetStorageImpl();
   memory->_mutable_data_ptr_no_checks().unsafe_set_device(device);
   memory->set_allocator(&device_allocator());
   if (tensor.use_count() == 1) {
-    // set_storage_keep_dtype is what refreshes the device that the tensor remembers.
-    impl->set_storage_keep_dtype(std::move(storage));
+    DeviceMember::set(*impl, device);
     impl->_change_backend_component_keys(device);
     return std::move(tensor);
   }
   auto keys = impl->key_set() - c10::DispatchKeySet(c10::BackendComponent::CPUBit);
   auto relabelled = at::detail::make_tensor_base<c10::TensorImpl>(
-      std::move(storage), keys | c10::DispatchKeySet(c10::BackendComponent::PrivateUse1Bit), impl->dtype());
+      c10::Storage(impl->unsafe_storage()), keys | c10::DispatchKeySet(c10::BackendComponent::PrivateUse1Bit),
+      impl->dtype());
   relabelled.unsafeGetTensorImpl()->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());
   return at::Tensor(std::move(relabelled));
 }

@@ -1,6 +1,9 @@
 // CPU tensors on device memory, and back, without a copy: for devices whose memory the host can access.
 #pragma once
 
+#include <cstddef>
+#include <vector>
+
 #include <ATen/core/Tensor.h>
 
 namespace torch_backend {
@@ -9,10 +12,24 @@ namespace torch_backend {
 /// memory: `tensor` must outlive it. Its storage is resizable; adopt_resized brings the result back.
 at::Tensor make_cpu_alias(const at::Tensor& tensor);
 
-/// The same, from the calling thread's store of aliases that nobody else refers to: cheaper than a new one. For one
-/// call: give it back afterwards.
-at::Tensor borrow_cpu_alias(const at::Tensor& tensor);
-void give_back_cpu_alias(at::Tensor&& alias) noexcept;
+/// Note [Borrowed aliases]
+/// A new alias, a tensor and a storage, takes some 60 ns, and a small kernel a microsecond. So every thread keeps the
+/// aliases of past calls and points them at other memory. An alias cached on the tensor that it stands for would save more
+/// where a tensor is used often, less where it is used once, as most are, and could go stale.
+class AliasStore {
+ public:
+  static AliasStore& of_this_thread() noexcept;
+
+  /// As make_cpu_alias, for one call: give it back afterwards. Of several, the last one first: a call like the one before
+  /// then finds each with the sizes that it needs.
+  at::Tensor borrow(const at::Tensor& tensor);
+  void give_back(at::Tensor&& alias) noexcept;
+
+ private:
+  static constexpr std::size_t kMost = 64; // as many as a fused optimizer takes at once
+
+  std::vector<at::Tensor> aliases_; // which nobody else has
+};
 
 /// The same on `storage`, that of another alias of the same memory: kernels see overlap by comparing storages.
 at::Tensor make_cpu_alias(const at::Tensor& tensor, c10::Storage storage);
