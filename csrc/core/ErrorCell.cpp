@@ -40,10 +40,13 @@ Operators& operators() {
   return *all;
 }
 
+/// `claimed` last: what the next kernel to win it writes must not be cleared.
 void clear(int device, void* cell, tb_stream* stream) {
   auto& api = device_api();
   const uint8_t zero = 0;
-  api.memory_fill(device, cell, &zero, 1, sizeof(ErrorCell), stream);
+  constexpr std::size_t kClaimed = sizeof(ErrorCell::claimed);
+  api.memory_fill(device, static_cast<char*>(cell) + kClaimed, &zero, 1, sizeof(ErrorCell) - kClaimed, stream);
+  api.memory_fill(device, cell, &zero, 1, kClaimed, stream);
   api.stream_synchronize(device, stream);
 }
 
@@ -65,6 +68,9 @@ void read(int device, void* cell, tb_stream* stream) {
   ErrorCell found{};
   try {
     read_memory(api, device, &found, cell, sizeof found, stream);
+    if (found.code != 0) { // a kernel of another stream may be writing it: what came before the code is there now
+      read_memory(api, device, &found, cell, sizeof found, stream);
+    }
   } catch (...) {
     add_outstanding(errors_of(device), stream); // who waits next looks again
     throw;

@@ -217,6 +217,7 @@ TB_DEVICE void tb_report(TB_GLOBAL char* cell, i32 code, i64 op, i64 index, i64 
     TB_STORE_i64(cell, 1, op);
     TB_STORE_i64(cell, 2, index);
     TB_STORE_i64(cell, 3, size);
+    TB_STORE_FENCE();
     TB_STORE_i32(cell, 1, code);
   }
 }

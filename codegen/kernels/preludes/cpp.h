@@ -31,6 +31,8 @@ typedef u64 w128 __attribute__((vector_size(16), may_alias));
 #define TB_UNROLL _Pragma("GCC unroll 16")
 #endif
 #define TB_GLOBAL_BARRIER() // for what the items of the block have stored in global memory too
+// Whoever sees in global memory what this item stores next sees what it has stored, once it has looked twice.
+#define TB_STORE_FENCE() __atomic_thread_fence(__ATOMIC_RELEASE)
 // Before a loop whose iterations do not depend on each other, though pointers may be the same.
 #ifdef __clang__
 #define TB_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")

@@ -24,6 +24,7 @@ typedef double f64;
 #define TB_LOCAL_ARRAY(type, name, count) __shared__ type name[count]
 #define TB_BARRIER() __syncthreads()
 #define TB_GLOBAL_BARRIER() __syncthreads()
+#define TB_STORE_FENCE() tb_fence()
 #define TB_INDEPENDENT
 #define TB_UNROLL _Pragma("unroll")
 #define TB_FMA(x, y, z) fma(x, y, z) // x * y + z, of T where that is floating, whatever the compiler may fuse

@@ -27,6 +27,7 @@ typedef ulong2 w128;
 #define TB_LOCAL_ARRAY(type, name, count) __local type name[count]
 #define TB_BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
 #define TB_GLOBAL_BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
+#define TB_STORE_FENCE() write_mem_fence(CLK_GLOBAL_MEM_FENCE)
 #define TB_INDEPENDENT
 #ifdef __clang__
 #define TB_UNROLL _Pragma("unroll")
