@@ -125,25 +125,24 @@ void DeviceWork::forget_tensors() {
 // ---- the caller's side ----
 
 bool DeviceWork::isCompleted() {
-  if (has_ended()) {
-    return true;
-  }
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (!is_enqueued_ || !device_api().async()) {
-      return false;
+  if (!has_ended()) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (!is_enqueued_ || !device_api().async()) {
+        return false;
+      }
+    }
+    try {
+      if (!done_.query()) {
+        return false;
+      }
+      succeed();
+    } catch (...) {
+      failed_on_device_ = true;
+      fail(std::current_exception());
     }
   }
-  try {
-    if (!done_.query()) {
-      return false;
-    }
-    succeed();
-  } catch (...) {
-    failed_on_device_ = true;
-    fail(std::current_exception());
-  }
-  return true;
+  return Work::isCompleted(); // not before whoever ends it has said how it ended
 }
 
 bool DeviceWork::isSuccess() const {

@@ -55,7 +55,7 @@ class DeviceWork final : public c10d::Work {
   const char* what() const {
     return what_;
   }
-  /// Has ended, well or not. Unlike isCompleted, asks no device.
+  /// Has ended, well or not. Unlike isCompleted, asks no device; and who ends it may be about to say how.
   bool has_ended() const {
     return ended_;
   }
