@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 from fixtures import RunPython, clean_environment
-from torch_conformance import InPyTorch, NoSuchDevice, Profile, check, coverage, device_profile, find_level, unsupported
+from torch_conformance import (
+    InPyTorch,
+    NoSuchDevice,
+    Profile,
+    check,
+    coverage,
+    device_profile,
+    find_level,
+    patience,
+    unsupported,
+)
 from torch_conformance.features import FEATURES
 
 SERVED = {
@@ -130,7 +140,7 @@ def test_the_kit_does_without_torch_backend(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=patience.seconds(300),
         check=False,
     )
     assert "These tests pass." in process.stdout, process.stdout + process.stderr

@@ -128,6 +128,7 @@ def test_junit_holds_every_outcome(tmp_path: object) -> None:
 
 
 def test_limits_grow_with_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(patience.VARIABLE, raising=False)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     monkeypatch.setattr("os.getloadavg", lambda: (2000.0, 0.0, 0.0))
     assert patience.seconds(3) == 3000
@@ -135,6 +136,9 @@ def test_limits_grow_with_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.getloadavg", lambda: (0.0, 0.0, 0.0))
     monkeypatch.setattr("os.cpu_count", lambda: 1 << 20)
     assert patience.seconds(3) == 3
+    for text, limit in {"5": 15, "0.5": 3, "ever so long": 3}.items():
+        monkeypatch.setenv(patience.VARIABLE, text)
+        assert patience.seconds(3) == limit
 
 
 # ---- pages and comparisons ----

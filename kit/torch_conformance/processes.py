@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from torch_conformance import fork_server, modules
+from torch_conformance import fork_server, modules, patience
 
 RunPython = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -76,7 +76,10 @@ class Template:
         warnings: Sequence[str] = (),
         seconds: int = 240,
     ) -> "subprocess.CompletedProcess[str]":
-        """Run ``code`` in ``folder`` as `python -W WARNING -c CODE` would. After ``seconds`` it is killed."""
+        """Run ``code`` in ``folder`` as `python -W WARNING -c CODE` would.
+
+        After ``seconds`` it is killed; of an idle machine, on a busy one later.
+        """
         with self._lock:
             if self._server is None:
                 self._server = ForkServer(self._environment, self._preparation)
@@ -94,7 +97,7 @@ class Template:
                     stderr=errors,
                 )
                 try:
-                    process.wait(seconds)
+                    process.wait(patience.seconds(seconds))
                 except subprocess.TimeoutExpired:
                     process.kill()
                     process.wait()

@@ -10,7 +10,7 @@ import torch
 import torch.utils
 from fixtures import RunPython
 
-from torch_backend.files import installed
+from torch_backend.files import installed, patience
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "cpp"
 QUICK = ["-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS_DEBUG=-O0"]  # to build; without -g, which takes as long again
@@ -36,8 +36,9 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(program: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     plain = {key: value for key, value in os.environ.items() if not key.startswith("TORCH_BACKEND")}
+    limit = patience.seconds(300)
     return subprocess.run(
-        [program, *arguments], capture_output=True, text=True, check=False, timeout=300, env=plain | environment
+        [program, *arguments], capture_output=True, text=True, check=False, timeout=limit, env=plain | environment
     )
 
 

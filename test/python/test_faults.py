@@ -21,7 +21,7 @@ from fixtures import ROOT, SUPPORT, clean_environment
 
 from torch_backend import _C
 from torch_backend.abi import Status, header
-from torch_backend.files import installed
+from torch_backend.files import installed, patience
 
 MIB = 2**20
 PACKAGES = [Path(__file__).parent, SUPPORT]  # of the processes that import this file
@@ -320,7 +320,8 @@ def results(mode: str, tmp_path_factory: pytest.TempPathFactory) -> Results:
     environment |= {"TORCH_BACKEND_XCPU_DEVICES": "64", "PYTHONPATH": os.pathsep.join(map(str, PACKAGES))}
     environment["TORCH_BACKEND_CACHE"] = str(tmp_path_factory.mktemp("images"))
     command = [sys.executable, "-c", "import torch, test_faults; test_faults.main()"]
-    process = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    limit = patience.seconds(240)
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=limit, check=False)
     lines = [json.loads(line) for line in process.stdout.splitlines()]
     cases = {(line.pop("slot"), line.pop("status")): line for line in lines}
     return Results(cases, process.stderr, process.returncode)

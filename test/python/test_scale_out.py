@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from fixtures import clean_environment
 
+from torch_backend.files import patience
+
 EXAMPLES = Path(__file__).parents[2] / "examples" / "scale_out"
 TRAIN, PLAN = EXAMPLES / "train.py", EXAMPLES / "plan.py"
 ALONE = ("--standalone", "--nproc-per-node", "2")
@@ -32,7 +34,7 @@ def python(name: str, *arguments: str | Path, devices: int) -> "subprocess.Popen
 
 
 def said(*processes: "subprocess.Popen[str]") -> str:
-    outputs = [process.communicate(timeout=240) for process in processes]
+    outputs = [process.communicate(timeout=patience.seconds(240)) for process in processes]
     assert [process.returncode for process in processes] == [0] * len(processes), outputs
     return "".join(stdout for stdout, _ in outputs)
 
@@ -99,5 +101,5 @@ def test_a_plan_of_many_ranks(name: str) -> None:
 
 def test_a_plan_that_cannot_be(name: str) -> None:
     process = python(name, PLAN, "--ranks", "6", "--tensor-parallel", "4", devices=1)
-    assert "--tensor-parallel 4 does not divide 6 ranks" in process.communicate(timeout=240)[1]
+    assert "--tensor-parallel 4 does not divide 6 ranks" in process.communicate(timeout=patience.seconds(240))[1]
     assert process.returncode == 2

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from fixtures import RunPython, clean_environment
 
-from torch_backend.files import installed
+from torch_backend.files import installed, patience
 
 CCL = {"TORCH_BACKEND_XCPU_CCL": "1"}
 ASYNC = {**CCL, "TORCH_BACKEND_XCPU_ASYNC": "1", "TORCH_BACKEND_XCPU_DELAY_US": "300"}
@@ -39,7 +39,7 @@ def run_ranks(tmp_path: Path) -> RunRanks:
             for rank in range(size)
         ]
         try:
-            said = [rank.communicate(timeout=120) for rank in ranks]
+            said = [rank.communicate(timeout=patience.seconds(120)) for rank in ranks]
         finally:
             for rank in ranks:
                 rank.kill()

@@ -23,7 +23,7 @@ from torch_conformance.processes import run_python as run_python
 from torch_conformance.processes import template as template
 
 import torch_backend
-from torch_backend.files import installed
+from torch_backend.files import installed, patience
 
 # A shell's background jobs ignore it, and so would all that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -75,12 +75,13 @@ def run_program(
     """Run a program, ``"python"`` being this one. Its environment asks for no device unless ``environment`` does;
     a variable that is None there is not set.
 
-    Fails the test if the exit code is not ``code``.
+    Fails the test if the exit code is not ``code``, or after ``seconds``: of an idle machine, on a busy one later.
     """
     program = [sys.executable if part == "python" else os.fspath(part) for part in command]
     wanted = {**clean_environment(), **environment}
     env = {key: os.fspath(value) for key, value in wanted.items() if value is not None}
-    process = subprocess.run(program, cwd=cwd, env=env, capture_output=True, text=True, timeout=seconds, check=False)
+    limit = patience.seconds(seconds)
+    process = subprocess.run(program, cwd=cwd, env=env, capture_output=True, text=True, timeout=limit, check=False)
     assert process.returncode == code, f"exit code {process.returncode}\n{process.stdout}\n{process.stderr}"
     return process
 

@@ -9,7 +9,8 @@ function(tb_add_torch_test target)
   if(TB_SANITIZE_CORE)
     add_test(NAME ${target} COMMAND ${target}) # loading torch takes longer than most tests
   else()
-    gtest_discover_tests(${target} PROPERTIES TIMEOUT 300)
+    gtest_discover_tests(${target} DISCOVERY_TIMEOUT ${TB_SECONDS_WITH_TORCH} PROPERTIES
+                         TIMEOUT ${TB_SECONDS_WITH_TORCH})
   endif()
 endfunction()
 
