@@ -185,5 +185,6 @@ def test_pytorch_can_still_warn_of_a_kernel_that_is_replaced(run_python: RunPyth
         """
     without = run_python(replace.replace("KEY", "'CPU'"), env=NONE).stdout
     assert run_python(activate + replace.replace("KEY", "'PrivateUse1'"), env=NONE).stdout == without
-    if torch.__version__.startswith("2.13."):
+    # The libraries of its build for CUDA replace kernels themselves, and it warns once, before this program hears it.
+    if torch.__version__.startswith("2.13.") and torch.version.cuda is None:
         assert without == "1\n"
