@@ -3,8 +3,9 @@
 #   make demo     build, train a small network on the device and on native CPU, compare (demo-output/)
 #   make build    only that
 #   make wheel    wheels for this Python and TORCH_VERSION, and the sdist (dist/)
-#   make test     build, C++ tests, Python tests, conformance of the reference devices; test-vendors and test-long: the rest
-#   make test-changed    the same, first what is about the changes since SINCE, a commit
+#   make test     build, C++ tests, Python tests, conformance of the reference devices
+#   make test-more     what surrounds the layer: pages, the scaffold, other drivers; test-vendors and test-long: the rest
+#   make test-changed    make test, first what is about the changes since SINCE, a commit
 #   make test-PART    a part of the table of tests, test/tests.toml, or of a vendor's in backends/*/test
 #   make test-torch TORCH_VERSION=2.15.0    make test with another torch, beside this one (build/torch-2.15.0/)
 #   make check    conformance of DEVICE, with a report (check-output/)
@@ -52,8 +53,8 @@ export PIP_ROOT_USER_ACTION := ignore
 
 PY := $(VENV)/bin/python
 export PATH := $(abspath $(VENV))/bin:$(PATH)
-# Python compiles what is imported, when it is. To compile all of torch would take longer than to install it; tests start
-# Python thousands of times, where it may have been told not to keep what it has compiled.
+# Python compiles what is imported, when it is. To compile all of torch would take longer than to install it; but tests start
+# Python thousands of times: where it was told not to keep what it has compiled, that is done for them.
 PIP := $(PY) -m pip --quiet install --no-compile --constraint $(VENV)/constraints.txt
 STAMPS := $(VENV)/.stamps
 CXX_FILES = $(shell find include csrc backends bindings test benchmarks examples -name golden -prune -o \
@@ -78,6 +79,9 @@ help:
 
 # ---- environment ----
 
+need-%:
+	@.ci/need $*
+
 # The stamp names the version: another TORCH_VERSION is installed into the same environment, and all is rebuilt.
 TORCH := $(STAMPS)/torch-$(TORCH_VERSION)
 
@@ -95,7 +99,7 @@ $(STAMPS)/for-%: pyproject.toml kit/pyproject.toml .ci/requirements.py $(TORCH)
 	@echo "Installing what is needed for: $*"
 	@$(PY) .ci/requirements.py $* > $(VENV)/requirements-$*.txt
 	@$(PIP) --no-warn-conflicts --requirement $(VENV)/requirements-$*.txt
-	$(if $(filter test ecosystem,$*),@$(PY) -m compileall -qq -j $(JOBS) $(VENV)/lib || true)
+	$(if $(PYTHONDONTWRITEBYTECODE),$(if $(filter test ecosystem,$*),@$(PY) -m compileall -qq -j $(JOBS) $(VENV)/lib || true))
 	@touch $@
 
 # What tests of a vendor's project need beside it, of other vendors' packages: not where devices look for libraries.
@@ -230,6 +234,7 @@ test test-changed test-cpp: $(STAMPS)/built-tests $(STAMPS)/for-test
 	@$(MAKE) --no-print-directory $(STAMPS)/built
 	@$(TESTS) $(if $(filter test-changed,$@),--since $(SINCE) test,$(@:test-%=%))
 
+test-tools: need-patch
 test-ecosystem: $(STAMPS)/for-ecosystem
 test-triton test-triton-devices: $(STAMPS)/for-triton
 

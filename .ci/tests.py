@@ -1,4 +1,4 @@
-"""Run the tests of test/tests.toml: ``tests.py PART...``, of which ``test`` is several; ``--list`` prints the rows.
+"""Run the tests of test/tests.toml: ``tests.py PART...``; ``test`` and ``more`` are several; ``--list`` prints rows.
 
 All rows run, whatever the first ones say. How long each took comes at the end, before the last line of the last one.
 """
@@ -82,7 +82,7 @@ def _rows_of(here: str, table: dict[str, Any]) -> Iterator[Row]:
         if part in ("touched", "first") or not isinstance(listed, dict):
             continue
         about = (*TABLE["touched"].get(part, "").split(), *([here] if here else []))
-        optional = table.get("optional", "") if part in TABLE["test"] else ""
+        optional = table.get("optional", "") if part in (*TABLE["test"], *TABLE["more"]) else ""
         for name, typed in listed.items():
             text = Template(f"{table.get('environment', '')} {typed}").substitute(SETTINGS, HERE=ROOT / here)
             yield Row(part, Template(name).substitute(SETTINGS), text, about, table.get("before", ""), optional)
@@ -193,7 +193,7 @@ def main() -> None:
     parser.add_argument("--since", metavar="COMMIT", help="first the rows that the changes since then touch")
     parser.add_argument("--list", action="store_true", help="print the rows, and run none")
     arguments = parser.parse_args()
-    parts = [part for name in arguments.parts for part in (TABLE["test"] if name == "test" else [name])]
+    parts = [part for name in arguments.parts for part in (TABLE[name] if name in ("test", "more") else [name])]
     chosen = sorted((row for row in rows() if row.part in parts), key=lambda row: parts.index(row.part))
     if missing := set(parts) - {row.part for row in chosen}:
         parser.error(
@@ -201,8 +201,9 @@ def main() -> None:
         )
     if arguments.since:
         paths = changed(arguments.since)
-        vendors = [row for row in rows() if row.part == "vendors" and touch(paths, row.about)]
-        chosen = nearest(paths) + sorted(chosen + vendors, key=lambda row: not touch(paths, row.about))
+        not_asked = {"vendors", *TABLE["more"]} - set(parts)
+        others = [row for row in rows() if row.part in not_asked and touch(paths, row.about)]
+        chosen = nearest(paths) + sorted(chosen + others, key=lambda row: not touch(paths, row.about))
     if arguments.list:
         print("\n".join(f"{row.part}: {row.name}: {' '.join(row.typed.split())}" for row in chosen))
         return
