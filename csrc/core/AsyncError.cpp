@@ -21,7 +21,20 @@ Slot& slot(int device) {
   return (*slots)[static_cast<std::size_t>(device)];
 }
 
+std::atomic<void (*)()> record_known{nullptr};
+
 } // namespace
+
+void ask_for_async_errors(void (*record)()) noexcept {
+  record_known.store(record, std::memory_order_release);
+}
+
+void record_known_async_errors() noexcept {
+  if (const auto record = record_known.load(std::memory_order_acquire)) {
+    const WithoutInterpreterLock unlocked;
+    record();
+  }
+}
 
 void record_async_error(int device, std::exception_ptr error) noexcept {
   auto& s = slot(device);

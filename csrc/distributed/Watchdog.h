@@ -5,7 +5,8 @@
 
 namespace torch_backend {
 
-/// Call `poll`, which does not throw, every kWatchIntervalMs in the watchdog's thread until it returns false.
+/// Call `poll`, which does not throw, every kWatchIntervalMs in the watchdog's thread until it returns false; and at
+/// once when a device fails a wait, which then raises what the poll has recorded.
 void watch(std::function<bool()> poll);
 
 /// No more polls. At exit, before the device library's own end and before that of an interpreter whose lock a poll may need:
