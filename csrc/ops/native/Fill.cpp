@@ -4,11 +4,13 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/MemoryOverlap.h>
+#include <ATen/ScalarOps.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/fill_native.h>
 #include <ATen/ops/fill_ops.h>
+#include <ATen/ops/scalar_tensor_native.h>
 #include <c10/core/DeviceGuard.h>
 
 #include "csrc/core/DType.h"
@@ -21,6 +23,7 @@
 #include "csrc/ops/host/AtenKernel.h"
 #include "csrc/ops/host/HostCall.h"
 #include "csrc/ops/native/Register.h"
+#include "csrc/ops/tensor/Empty.h"
 #include "csrc/ops/tensor/StorageOf.h"
 #include "csrc/profiler/Recording.h"
 
@@ -45,7 +48,35 @@ bool is_for_a_kernel(const at::Tensor& self, const at::Tensor& element) {
   return std::memcmp(bytes, bytes + kWordBytes, static_cast<std::size_t>(self.element_size() - kWordBytes)) != 0;
 }
 
+/// Of one element that the host reaches, with the CPU's conversions, which are Scalar's but for smaller types.
+void set_element(const at::Tensor& self, const at::Scalar& value) {
+  const auto device = self.get_device();
+  device_api().check_usable(device, "fill_");
+  const profiler::HostKernelSpan span("aten::fill_", device);
+  void* const element = self.mutable_data_ptr();
+  switch (self.scalar_type()) {
+    case at::kFloat:
+      *static_cast<float*>(element) = value.toFloat();
+      break;
+    case at::kDouble:
+      *static_cast<double*>(element) = value.toDouble();
+      break;
+    case at::kLong:
+      *static_cast<int64_t*>(element) = value.toLong();
+      break;
+    default: {
+      const at::Tensor converted = at::detail::scalar_tensor_static(value, self.scalar_type(), at::kCPU);
+      std::memcpy(element, converted.const_data_ptr(), self.itemsize());
+    }
+  }
+}
+
 at::Tensor& fill_(at::Tensor& self, const at::Scalar& value) {
+  if (runs_inline() && self.numel() == 1 && !self.is_conj() && !self.is_neg()) {
+    check_has_memory(*self.unsafeGetTensorImpl(), "aten::fill_");
+    set_element(self, value);
+    return self;
+  }
   if (runs_inline() || !self.is_non_overlapping_and_dense() || self.is_conj() || self.is_neg()) {
     if (!runs_on_aliased_memory() && at::has_internal_overlap(self) != at::MemOverlap::Yes) {
       at::Tensor elements = at::empty({few(self)}, self.options());
@@ -83,9 +114,23 @@ at::Tensor& zero_(at::Tensor& self) {
   return self;
 }
 
+/// What `a[mask] = 0` begins with. PyTorch's own makes an empty tensor and fills it, by two more calls.
+at::Tensor scalar_tensor(const at::Scalar& value, std::optional<c10::ScalarType> dtype,
+                         std::optional<c10::Layout> layout, std::optional<c10::Device> device,
+                         std::optional<bool> pin_memory) {
+  if (!runs_inline() || !device.has_value() || (device->has_index() && device->index() != current_device()) ||
+      pin_memory.value_or(false) || layout.value_or(c10::kStrided) != c10::kStrided) {
+    return at::native::scalar_tensor(value, dtype, layout, device, pin_memory);
+  }
+  const at::Tensor tensor = empty_on_device(current_device(), {}, {}, c10::dtype_or_default(dtype));
+  set_element(tensor, value);
+  return tensor;
+}
+
 } // namespace
 
 void register_fill(Registrar& m) {
+  m.impl("scalar_tensor", TORCH_FN(scalar_tensor), Source::kComposite);
   m.impl("fill_.Scalar", TORCH_FN(fill_));
   m.impl("zero_", TORCH_FN(zero_));
 }

@@ -8,6 +8,7 @@ void register_native_kernels(Registrar& m) {
   register_resize(m);
   register_fill(m);
   register_copy(m);
+  register_clone(m);
   register_convolution(m);
   register_recurrent(m);
   register_recurrent_layers(m);

@@ -18,6 +18,7 @@ void register_views(Registrar& m);
 void register_resize(Registrar& m);
 void register_fill(Registrar& m);
 void register_copy(Registrar& m);
+void register_clone(Registrar& m);
 void register_convolution(Registrar& m);
 void register_recurrent(Registrar& m);
 void register_recurrent_layers(Registrar& m);

@@ -1,5 +1,7 @@
 """Copies between tensors of random shapes, dtypes, orders of dimensions, gaps and offsets."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from hypothesis import assume, given, settings
@@ -10,7 +12,7 @@ from torch_conformance import needs
 from torch_conformance.declaration import Declaration
 from torch_conformance.promises import promise
 from torch_conformance.routes import has
-from torch_conformance.suite.tensor._copies import Direction, check_copy
+from torch_conformance.suite.tensor._copies import Direction, assert_memory, check_copy, describe, place
 from torch_conformance.suite.tensor._support import numbers
 
 pytestmark = pytest.mark.filterwarnings("ignore:Casting complex values to real")
@@ -65,6 +67,29 @@ def check_any_copy(device: str, declaration: Declaration, data: st.DataObject) -
 def test_any_copy(device: str, declaration: Declaration, data: st.DataObject) -> None:
     """A copy between any two tensors of a shape changes the bytes that it changes on the CPU, and no others."""
     check_any_copy(device, declaration, data)
+
+
+@needs.feature("storage")  # in which the gaps lie
+@settings(derandomize=True, deadline=None, database=None, max_examples=300)
+@given(data=st.data())
+def test_any_new_copy(device: str, declaration: Declaration, data: st.DataObject) -> None:
+    """A clone of any tensor, and what it is in another dtype or on the host, has the CPU's numbers and strides."""
+    dtypes = [getattr(torch, name) for name in CHOSEN if name in declaration.dtypes]
+    shape = tuple(data.draw(st.lists(st.integers(0, 5), max_size=4)))
+    dtype = data.draw(st.sampled_from(dtypes))
+    host = data.draw(tensors(shape, dtypes, written=False, other=dtype))
+    memory_format = data.draw(st.sampled_from([torch.preserve_format, torch.contiguous_format]))
+    there = place(host, 0, device)
+    calls: dict[str, Callable[[Tensor], Tensor]] = {
+        "clone": lambda x: x.clone(memory_format=memory_format),
+        "to(dtype)": lambda x: x.to(dtype, copy=True, memory_format=memory_format),
+        "to('cpu')": lambda x: x.to("cpu", dtype, copy=True, memory_format=memory_format),
+    }
+    for name, call in calls.items():
+        copy, wanted = call(there), call(host)
+        case = f"{name} of {describe(host)}, {dtype}, {memory_format}"
+        assert describe(copy) == describe(wanted), f"{case} is {describe(copy)}, not {describe(wanted)}"
+        assert_memory(copy, wanted, wanted.dtype, case)
 
 
 @st.composite
