@@ -203,6 +203,8 @@ for name, (arguments, dtypes) in CALLS.items():
             drawn[name, dtype, count] = x.cpu()
 for count in (0, 1, 16, 700):
     drawn["randperm", count] = torch.randperm(count, device="xcpu").cpu()
+    resized = torch.randperm(count, out=torch.empty(0, dtype=torch.int64, device="xcpu"))
+    drawn["randperm, resized", count] = resized.cpu()
     drawn["random_ from", count] = torch.randint(-(2**62), 2**62, (count,), device="xcpu").cpu()
     p = torch.rand(count, device="xcpu", dtype=torch.float64)
     drawn["bernoulli", count] = torch.stack([torch.bernoulli(p), torch.empty_like(p).bernoulli_(p)]).cpu()

@@ -190,7 +190,9 @@ at::Generator HostCall::stand_in(const std::optional<at::Generator>& generator) 
     return draw_cpu_generator(*device_generator);
   }
   constexpr int64_t kMany = 1024; // more than a state has words
-  return draw_cpu_generator(*device_generator, 64 + 4 * std::min(arguments_.front().original->numel(), kMany));
+  const auto& first = *arguments_.front().original;
+  const int64_t words = first.itemsize() > sizeof(float) ? 4 : 2; // of 32 bits, for an element
+  return draw_cpu_generator(*device_generator, words * (16 + std::min(first.numel(), kMany)));
 }
 
 void HostCall::enter() {

@@ -17,7 +17,7 @@ namespace torch_backend {
 enum HostCallFlags : unsigned {
   kWritesLists = 1,     // the tensors of its list arguments
   kWritesOptionals = 2, // its optional tensors, though the schema does not say so (running statistics)
-  kDrawsFew = 4,        // no more than four words of 32 bits for each element of its first tensor, and 64
+  kDrawsFew = 4,        // as few random words for each element of its first tensor as HostCall::stand_in makes
 };
 
 /// One call of a CPU kernel for the device. In order: stand_in() for every tensor argument, enter(), the kernel,

@@ -1,4 +1,5 @@
-// Dropout. PyTorch's CPU kernels draw from the CPU's own generator: these are made of operators that take the device's.
+// Dropout, for which PyTorch's CPU kernels draw from the CPU's own generator: these are made of operators that take the
+// device's. And permutations.
 
 #include <array>
 
@@ -11,10 +12,13 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/native_dropout_backward_ops.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/randperm_ops.h>
 #include <ATen/ops/zeros_like.h>
 
 #include "csrc/ops/dispatch/Registrar.h"
+#include "csrc/ops/host/AtenKernel.h"
 #include "csrc/ops/host/ComposedKernel.h"
+#include "csrc/ops/host/HostCall.h"
 #include "csrc/ops/native/Register.h"
 
 namespace torch_backend {
@@ -114,6 +118,13 @@ std::tuple<at::Tensor, at::Tensor> byte_dropout(const at::Tensor& self, double p
   return dropout<at::kByte>(self, p, /*train=*/true, std::move(generator));
 }
 
+/// A word of random numbers for each element, if it has as many as it will have.
+at::Tensor& randperm(c10::SymInt n, std::optional<at::Generator> generator, at::Tensor& out) {
+  using Op = at::_ops::randperm_generator_out;
+  const auto call = out.sym_numel() == n ? AtenKernel<Op, kDrawsFew>::call : AtenKernel<Op>::call;
+  return call(std::move(n), std::move(generator), out);
+}
+
 } // namespace
 
 void register_random(Registrar& m) {
@@ -122,6 +133,7 @@ void register_random(Registrar& m) {
   m.impl("native_dropout", TORCH_FN(native_dropout));
   m.impl("native_dropout_backward", TORCH_FN((ComposedKernel<native_dropout_backward, dropout_backward>::call)));
   m.impl("_fused_dropout", TORCH_FN(byte_dropout));
+  m.impl("randperm.generator_out", TORCH_FN(randperm), Source::kAten);
   m.impl("_masked_scale", TORCH_FN((ComposedKernel<_masked_scale, scale_kept>::call)));
 }
 
