@@ -141,9 +141,9 @@ void Group::start_on(const QueuePtr& queue, const c10::intrusive_ptr<DeviceWork>
     watch_now = !std::exchange(is_watched_, true);
   }
   if (watch_now) {
-    watch([weak = weak_from_this()] {
+    watch([weak = weak_from_this()](bool a_wait_has_failed) {
       const auto self = weak.lock();
-      return self && self->poll();
+      return self && self->poll(a_wait_has_failed);
     });
   }
   auto self = shared_from_this();
@@ -179,11 +179,23 @@ void Group::set_timeout(std::chrono::milliseconds timeout) {
   }
 }
 
-bool Group::poll() {
+bool Group::poll(bool a_wait_has_failed) {
   std::vector<c10::intrusive_ptr<DeviceWork>> works;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     works = pending_;
+  }
+  const auto tell_of_communicators = [&] {
+    for (const auto& queue : queues()) {
+      if (const auto reported = queue->error()) {
+        const auto running =
+            std::find_if(works.begin(), works.end(), [](const auto& one) { return !one->has_ended(); });
+        fail(running == works.end() ? c10::intrusive_ptr<DeviceWork>() : *running, reported);
+      }
+    }
+  };
+  if (a_wait_has_failed) {
+    tell_of_communicators(); // before the works' events, which say nothing of a failure that the wait was told of
   }
   const auto now = std::chrono::steady_clock::now();
   for (const auto& work : works) {
@@ -195,12 +207,7 @@ bool Group::poll() {
       fail(work, error(c10::str("timed out after ", work->time_limit().count(), " ms.")));
     }
   }
-  for (const auto& queue : queues()) {
-    if (const auto reported = queue->error()) {
-      const auto running = std::find_if(works.begin(), works.end(), [](const auto& one) { return !one->has_ended(); });
-      fail(running == works.end() ? c10::intrusive_ptr<DeviceWork>() : *running, reported);
-    }
-  }
+  tell_of_communicators();
   take_ended();
   const std::lock_guard<std::mutex> lock(mutex_);
   is_watched_ = !pending_.empty();
@@ -274,7 +281,7 @@ void Group::close() {
     queue->close();
   }
   // Work that nobody asked after would keep its tensors until somebody does.
-  poll();
+  poll(/*a_wait_has_failed=*/false);
   c10::intrusive_ptr<c10d::Backend> gloo; // goes without the lock
   std::map<std::pair<c10::DeviceIndex, Route>, QueuePtr> queues;
   const std::lock_guard<std::mutex> lock(mutex_);

@@ -62,8 +62,8 @@ class Group final : public std::enable_shared_from_this<Group> {
     return over_gloo_;
   }
 
-  /// Looks for what has failed, and whether there is something left to look after. For the watchdog; does not throw.
-  bool poll();
+  /// Looks for what has failed, and whether there is something left to look after. For the watchdog, see Poll.
+  bool poll(bool a_wait_has_failed);
 
  private:
   using QueuePtr = std::shared_ptr<CommunicatorQueue>;

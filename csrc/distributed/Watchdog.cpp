@@ -21,10 +21,10 @@ namespace {
 struct Watchdog {
   std::mutex mutex; // guards what follows
   std::condition_variable changed;
-  std::vector<std::function<bool()>> all;
+  std::vector<Poll> all;
   uint64_t rounds_begun = 0;
   uint64_t rounds_ended = 0;
-  bool is_asked = false; // to begin the next round now
+  bool is_asked = false; // to begin the next round now, as a wait has failed
   bool is_looking = false;
   bool is_running = false;
   bool ending = false;
@@ -46,10 +46,11 @@ void run() {
     }
     auto all = std::exchange(self.all, {});
     self.is_looking = true;
-    self.is_asked = false;
+    const bool a_wait_has_failed = std::exchange(self.is_asked, false);
     ++self.rounds_begun;
     lock.unlock();
-    all.erase(std::remove_if(all.begin(), all.end(), [](const auto& poll) { return !poll(); }), all.end());
+    all.erase(std::remove_if(all.begin(), all.end(), [=](const auto& poll) { return !poll(a_wait_has_failed); }),
+              all.end());
     lock.lock();
     self.is_looking = false;
     ++self.rounds_ended;
@@ -86,7 +87,7 @@ void end_watch() {
   self.changed.wait_for(lock, std::chrono::seconds(1), [&] { return !self.is_looking; });
 }
 
-void watch(std::function<bool()> poll) {
+void watch(Poll poll) {
   auto& self = watchdog();
   const std::lock_guard<std::mutex> lock(self.mutex);
   self.all.push_back(std::move(poll));
