@@ -361,6 +361,7 @@ void init_memory(py::module_& m) {
       "reset_peak_memory_stats", [](int device) { device_allocator().resetPeakStats(index_of(device)); },
       py::arg("device") = -1);
   m.def("empty_cache", [] { device_allocator().emptyCache(); }, NoGil());
+  m.def("empty_cache_unless_capturing", [] { device_allocator().empty_cache_unless_capturing(); }, NoGil());
   m.def(
       "mem_get_info", [](int device) { return device_allocator().getMemoryInfo(index_of(device)); },
       py::arg("device") = -1, NoGil());

@@ -213,6 +213,9 @@ def reset_peak_memory_stats(device: int = -1) -> None: ...
 def empty_cache() -> None:
     """Of all devices."""
 
+def empty_cache_unless_capturing() -> None:
+    """Of those on which no graph is being captured."""
+
 def mem_get_info(device: int = -1) -> tuple[int, int]:
     """Free and total bytes."""
 

@@ -259,6 +259,18 @@ void CachingAllocator::empty_cache(c10::MempoolId_t pool) {
   }
 }
 
+void CachingAllocator::empty_cache_unless_capturing() {
+  if (!can_empty_cache()) {
+    return;
+  }
+  loans_.collect();
+  pending_.process(true);
+  Lock lock(state_.mutex);
+  if (!blocks_.pools.capturing()) { // nor since then
+    segments_.release_cached(lock);
+  }
+}
+
 // ---- what callers ask ----
 
 std::pair<std::size_t, std::size_t> CachingAllocator::memory_info() {

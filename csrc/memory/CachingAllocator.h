@@ -71,6 +71,8 @@ class CachingAllocator {
   /// Give cached segments back to the plugin: those of the default pool and of private pools nobody holds, or those of
   /// one private pool. Waits for the streams that used them.
   void empty_cache(c10::MempoolId_t pool = {0, 0});
+  /// The same, or nothing while a graph is being captured.
+  void empty_cache_unless_capturing();
   /// Not while the plugin captures a graph, which a wait for the device would fail.
   bool can_empty_cache() {
     const Lock lock(state_.mutex);

@@ -195,6 +195,11 @@ void DeviceAllocator::empty_cache(c10::DeviceIndex device, c10::MempoolId_t pool
   }
 }
 
+void DeviceAllocator::empty_cache_unless_capturing() {
+  retry_releases(device_api());
+  for_each([](CachingAllocator& allocator) { allocator.empty_cache_unless_capturing(); });
+}
+
 bool DeviceAllocator::can_empty_cache(c10::DeviceIndex device) {
   auto* allocator = peek(resolve_device(device));
   return !allocator || allocator->can_empty_cache();

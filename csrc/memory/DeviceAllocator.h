@@ -52,6 +52,8 @@ class DeviceAllocator final : public c10::DeviceAllocator {
   void free(void* ptr) noexcept;
   void empty_cache(c10::DeviceIndex device, c10::MempoolId_t pool = {0, 0});
   bool can_empty_cache(c10::DeviceIndex device);
+  /// Of every device on which no graph is being captured.
+  void empty_cache_unless_capturing();
   /// Whether `ptr` points into memory in use that came from here; on which device, and where that allocation lies.
   bool owns(const void* ptr, c10::DeviceIndex* out_device, void** out_base, std::size_t* out_size) const;
   /// The device whose memory `ptr` points into, be it from here or, as far as the plugin tells, from elsewhere.

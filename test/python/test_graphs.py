@@ -6,6 +6,7 @@ asynchronous xcpu, where every operation is delayed.
 
 import gc
 import os
+import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -406,6 +407,26 @@ def test_a_thousand_replays_from_two_threads(name: str, backend: ModuleType) -> 
     in_numbered_threads(2, work)
     backend.empty_cache()
     assert backend.memory_reserved() <= before
+
+
+def test_a_capture_begins_while_another_thread_captures(name: str, backend: ModuleType) -> None:
+    both_capture = threading.Barrier(2)
+
+    def work(number: int) -> None:
+        x, g = torch.full((64,), number + 1.0, device=name), backend.Graph()
+        if number == 1:
+            both_capture.wait(60)
+        with backend.graph(g, stream=backend.Stream(), capture_error_mode="thread_local"):
+            y = x * 2
+            if number == 0:
+                both_capture.wait(60)  # lets the other one begin,
+                both_capture.wait(60)  # and waits until it has
+            else:
+                both_capture.wait(60)
+        g.replay()
+        assert y.tolist() == [2.0 * (number + 1)] * 64
+
+    in_numbered_threads(2, work)
 
 
 def test_what_fails_in_a_replay(name: str, backend: ModuleType) -> None:

@@ -15,7 +15,7 @@ import torch
 from torch_backend import _C
 from torch_backend.device_module.devices import _lazy_init, synchronize
 from torch_backend.device_module.graph_inputs import GraphInputs
-from torch_backend.device_module.memory import MemPool, empty_cache
+from torch_backend.device_module.memory import MemPool
 from torch_backend.device_module.streams import Stream, StreamContext
 
 __all__ = ["CUDAGraph", "Graph", "graph", "graph_pool_handle", "is_current_stream_capturing"]
@@ -113,7 +113,7 @@ class graph:
         enable_annotations, annotation_config: torch.cuda's, for its tools; anything but the defaults raises
             NotImplementedError.
 
-    On entry the device is waited for, and its cache emptied.
+    On entry the device is waited for, and its cache emptied unless another thread captures.
     """
 
     _default_stream: Stream | None = None
@@ -145,7 +145,7 @@ class graph:
         """Begin the capture."""
         synchronize()
         gc.collect()
-        empty_cache()
+        _C.empty_cache_unless_capturing()
         self.stream_context.__enter__()
         try:
             self.cuda_graph.capture_begin(self.pool, self.capture_error_mode, self.check_input_liveness)
