@@ -40,6 +40,7 @@ void run() {
   auto& self = watchdog();
   std::unique_lock<std::mutex> lock(self.mutex);
   for (;;) {
+    self.is_asked = self.is_asked && !self.all.empty(); // a round that begins later is another one
     self.changed.wait(lock, [&] { return self.ending || !self.all.empty(); });
     if (self.ending) {
       return;
@@ -70,11 +71,14 @@ void look() {
   auto& self = watchdog();
   std::unique_lock<std::mutex> lock(self.mutex);
   const auto round = self.rounds_begun + 1;
-  self.is_asked = true;
-  self.changed.notify_all();
-  self.changed.wait_for(lock, std::chrono::milliseconds(10 * kWatchIntervalMs), [&] {
+  const auto is_over = [&] {
     return self.rounds_ended >= round || (self.all.empty() && !self.is_looking) || self.ending;
-  });
+  };
+  if (!is_over()) {
+    self.is_asked = true;
+    self.changed.notify_all();
+    self.changed.wait_for(lock, std::chrono::milliseconds(10 * kWatchIntervalMs), is_over);
+  }
 }
 
 } // namespace
